@@ -8,14 +8,14 @@
 #include "codegen/lane/verify.h"
 #include "codegen/lower/lower.h"
 #include "codegen/make_program.h"
-#include "codegen/plan/call_notes.h"
+#include "codegen/plan/call_remarks.h"
 #include "codegen/plan/explain.h"
 #include "codegen/plan/parallel.h"
 #include "codegen/spirv/emit.h"
 #include "codegen/tile/accumulate.h"
 #include "codegen/tile/check_sizes.h"
-#include "codegen/tile/scopes.h"
-#include "codegen/tile/separate.h"
+#include "codegen/tile/lower_async.h"
+#include "codegen/tile/rematerialize.h"
 #include "codegen/tile/squeeze.h"
 #include "codegen/tile/uniform.h"
 #include "engine/ir/compact.h"
@@ -34,7 +34,7 @@ class Compilation {
   Program run() {
     ir::verify(k_, "input");
     lowering::check_sizes(k_);
-    expand_scopes();
+    lower_async();
     simplify_tiles();
     number_prints();
     describe_call(program_, source_, k_);
@@ -63,10 +63,10 @@ class Compilation {
     });
   }
 
-  void expand_scopes() {
-    const bool expanded = lowering::expand_scopes(k_, program_.waits, &prefetch_);
+  void lower_async() {
+    const bool expanded = lowering::lower_async(k_, program_.waits, &prefetch_);
     if (expanded) ir::compact(k_);
-    dump("tile/scopes", k_, expanded);
+    dump("tile/lower_async", k_, expanded);
     optimize(k_, "tile");
     if (expanded) {
       lowering::check_waits(k_, program_.waits);
@@ -89,8 +89,8 @@ class Compilation {
     if (accumulated) passes::dce(k_);
     dump("tile/accumulate", k_, accumulated);
     if (accumulated) ir::compact(k_);
-    const bool separated = !options_.general && lowering::separate_uses(k_);
-    dump("tile/separate", k_, separated);
+    const bool separated = !options_.general && lowering::rematerialize(k_);
+    dump("tile/rematerialize", k_, separated);
     if (separated) ir::compact(k_);
   }
 
@@ -160,7 +160,7 @@ class Compilation {
   const Target& target_;
   const CompileOptions& options_;
   ir::Kernel k_;  // the tile level, as far as it has come
-  lowering::Prefetch prefetch_{gpu() && !options_.general ? kMostAhead : 0};
+  lowering::PrefetchedCopies prefetch_{gpu() && !options_.general ? kMostAhead : 0};
   std::string uniform_notes_;
   Program program_;
 };
@@ -174,7 +174,7 @@ Program compile(const ir::Kernel& k, const Target& target, const CompileOptions&
 std::vector<bool> parallel_axes(const ir::Kernel& source) {
   ir::Kernel k = source;
   std::vector<WaitSite> waits;
-  if (lowering::expand_scopes(k, waits)) ir::compact(k);
+  if (lowering::lower_async(k, waits)) ir::compact(k);
   lowering::ScalarAnalysis scalars(k);
   Target any;
   any.int64_atomics = true;

@@ -76,8 +76,8 @@ void ControlEmitter::op(ir::OpId id) {
     case Family::source:
     case Family::move:
     case Family::grid: value(); break;
-    // Of lane level, or taken away before (tile/scopes.cpp).
-    case Family::pipe:
+    // Of lane level, or taken away before (tile/lower_async.cpp).
+    case Family::async:
     case Family::launch:
     case Family::ref:
     case Family::group: throw InternalError(k_.name + ": " + std::string(name(o.code)) + " has no lowering", o.loc);

@@ -23,7 +23,7 @@ ir::Kernel emit_lanes(const ir::Kernel& k, const Target& target, lowering::Plan&
   ir::Kernel out;
   lowering::Emission emission(k, target, plan, out);
   emission.units.run();
-  plan.schedule.ahead_notes = emission.prefetch.notes();
+  plan.schedule.prefetch_remarks = emission.prefetch.remarks();
   remarks = {emission.placement.spills(), {}};
   emission.placement.explain_kept(remarks.kept);
   return out;
@@ -38,7 +38,7 @@ ir::Kernel lower(const ir::Kernel& source, const Target& target, bool general, i
   const std::optional<lowering::ParallelPlan> with_atomics = lowering::expand_atomics(k, target);
   if (with_atomics) ir::compact(k);
   lowering::Plan plan(k, target, general, smaller, with_atomics);
-  std::vector<std::string>& notes = plan.schedule.notes;
+  std::vector<std::string>& notes = plan.schedule.remarks;
   Remarks remarks;
   ir::Kernel out = emit_lanes(k, target, plan, remarks);
   // What does not fit shared memory lives in a global arena instead, all of it: one budget, one decision.

@@ -39,7 +39,7 @@ bool Prefetch::readable_early(Value root, std::set<int>& refs, std::set<uint32_t
 }
 
 void Prefetch::choose() {
-  notes_.assign(k_.blocks.size(), "");
+  remarks_.assign(k_.blocks.size(), "");
   if (target_.kind != Target::Kind::gpu || s_.general) return;
   for (size_t j = s_.sequential.size(); j-- > 0 && axis_ < 0;)
     if (k_.grid[static_cast<size_t>(s_.sequential[j])].size.value() != 1) axis_ = s_.sequential[j], depth_ = j;
@@ -47,7 +47,7 @@ void Prefetch::choose() {
   for (int i = k_.num_prefetch; i < k_.num_inputs; ++i) {
     const ir::BlockMapping& b = k_.blocks[static_cast<size_t>(i)];
     if (!moves(i) || refs_.written(i) || k_.aliased_output(i) >= 0) continue;
-    if (b.buffering.count == 1) notes_[static_cast<size_t>(i)] = "Buffered(1): loaded where it is used";
+    if (b.buffering.count == 1) remarks_[static_cast<size_t>(i)] = "Buffered(1): loaded where it is used";
     else moving_.insert(i);
   }
   // What a wide product reads it fetches itself.
@@ -61,7 +61,7 @@ void Prefetch::choose() {
     const ir::Op& o = k_.op(id);
     if (o.code != Opcode::load || !moving_.count(ref_position(k_, o.operands[0]))) continue;
     const Value v = o.results[0];
-    std::string& note = notes_[static_cast<size_t>(ref_position(k_, o.operands[0]))];
+    std::string& note = remarks_[static_cast<size_t>(ref_position(k_, o.operands[0]))];
     std::set<int> refs;
     Load a{id.index, 0, s_.registers(axes_.of(v)), k_.type(v).dtype, {}, {}, {}};
     if (placement_.kind(v) != Kind::lazy || !placement_.used(v) || in_dots.count(v.index)) continue;
@@ -108,7 +108,7 @@ void Prefetch::choose_staged(ir::OpId id) {
                                             : "not loaded ahead: where it is read depends on what the step computes";
     for (int r : a.refs)
       // or a load of its own says why
-      if (std::string& note = notes_[static_cast<size_t>(r)]; note.empty()) note = reason;
+      if (std::string& note = remarks_[static_cast<size_t>(r)]; note.empty()) note = reason;
   }
 }
 
@@ -119,7 +119,8 @@ void Prefetch::settle() {
     const ir::Op& o = k_.ops[a.op];
     if (placement_.kind(o.results[0]) == Kind::registers) return false;
     placement_.take_back_spill(o.results[0]);
-    notes_[static_cast<size_t>(ref_position(k_, o.operands[0]))] = "not loaded ahead: what reads it has another layout";
+    remarks_[static_cast<size_t>(ref_position(k_, o.operands[0]))] =
+        "not loaded ahead: what reads it has another layout";
     return true;
   });
   if (!moving_.empty())
@@ -129,7 +130,7 @@ void Prefetch::settle() {
     const ir::Op& o = k_.ops[a.op];
     for (int r : a.refs) {
       const int64_t buffers = k_.blocks[static_cast<size_t>(r)].buffering.count;
-      std::string& note = notes_[static_cast<size_t>(r)];
+      std::string& note = remarks_[static_cast<size_t>(r)];
       note = o.code == Opcode::dot ? "the next step's first chunk is loaded ahead into "
                                    : "the next step's block is loaded ahead into ";
       note += std::to_string(a.count) + (a.count == 1 ? " register" : " registers") + " per invocation";
@@ -141,7 +142,7 @@ void Prefetch::settle() {
   for (const ir::Op& o : k_.ops)
     if (ir::reads_ref(o.code)) read.insert(ref_position(k_, o.operands[0]));
   for (int i : moving_)
-    if (std::string& note = notes_[static_cast<size_t>(i)]; note.empty() && read.count(i))
+    if (std::string& note = remarks_[static_cast<size_t>(i)]; note.empty() && read.count(i))
       note = "not loaded ahead: it is read inside of control flow only, or one element at a time";
 }
 

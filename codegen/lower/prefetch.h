@@ -19,7 +19,7 @@ class Prefetch : public Part {
   void choose();  ///< the loads, before values are spilled
   void settle();  ///< those whose registers were not spilled, and operands of products
   ///< per block, for explain: whether it is loaded ahead
-  const std::vector<std::string>& notes() const { return notes_; }
+  const std::vector<std::string>& remarks() const { return remarks_; }
 
   int axis() const { return axis_; }  ///< the grid axis whose next step is loaded; -1: none
   Load* of(ir::OpId id, int operand);
@@ -43,7 +43,7 @@ class Prefetch : public Part {
   std::set<int> moving_;  // inputs whose blocks move with the axis and may be loaded ahead
   int axis_ = -1;
   size_t depth_ = 0;  // the axis' place among the sequential ones
-  std::vector<std::string> notes_;
+  std::vector<std::string> remarks_;
 };
 
 }  // namespace tessera::lowering

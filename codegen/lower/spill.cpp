@@ -88,7 +88,7 @@ void Placement::spill() {
         case Family::source:
         case Family::move:
         case Family::grid:
-        case Family::pipe:
+        case Family::async:
         case Family::launch:
         case Family::ref:
         case Family::group:

@@ -159,7 +159,7 @@ void Axes::visit(const ir::Op& op) {
     case Family::source:
     case Family::grid:
     case Family::print:
-    case Family::pipe:
+    case Family::async:
     case Family::end:
     case Family::launch:
     case Family::ref:

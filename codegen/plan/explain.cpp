@@ -84,7 +84,7 @@ std::string explain(const ir::Kernel& k, const Target& target, Plan& plan, const
     if (!k.is_output(static_cast<int>(i)) && k.aliased_output(static_cast<int>(i)) < 0 &&
         k.is_stored(static_cast<int>(i)))
       out += "; stored to: the call works on a copy";
-    if (!s.ahead_notes.empty() && !s.ahead_notes[i].empty()) out += "; " + s.ahead_notes[i];
+    if (!s.prefetch_remarks.empty() && !s.prefetch_remarks[i].empty()) out += "; " + s.prefetch_remarks[i];
     else if (b.buffering.count)
       out += "; Buffered(" + std::to_string(b.buffering.count) + ") asked for, no effect: " +
              (k.is_output(static_cast<int>(i))   ? "stores wait for nothing"
@@ -150,7 +150,7 @@ std::string explain(const ir::Kernel& k, const Target& target, Plan& plan, const
   if (s.wide_dot == DotForm::staged)
     out += "  dots: chunks of " + std::to_string(s.dot_chunk) +
            " staged in shared memory, the next one prefetched into registers\n";
-  for (const std::string& n : s.notes) out += "  " + n + "\n";
+  for (const std::string& n : s.remarks) out += "  " + n + "\n";
   return out;
 }
 

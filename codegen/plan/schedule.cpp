@@ -5,7 +5,7 @@
 #include <functional>
 #include <set>
 
-#include "codegen/plan/call_notes.h"
+#include "codegen/plan/call_remarks.h"
 #include "codegen/plan/indexed.h"
 
 namespace tessera::lowering {
@@ -399,7 +399,7 @@ class Scheduler {
         }
         return false;
       }
-    s_.notes.push_back("programs are tiny: each invocation runs a whole one");
+    s_.remarks.push_back("programs are tiny: each invocation runs a whole one");
     return true;
   }
 

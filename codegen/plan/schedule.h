@@ -36,19 +36,19 @@ struct Schedule {
   int32_t workgroup = 1;
   bool shuffles = false;  // subgroup shuffles may be used: the pipeline insists on the target's subgroup size
   int32_t subgroup = 1;
-  int max_registers = 1;                 // values of one tile value per invocation
-  std::vector<AxisPlan> plans;           // per axis
-  std::vector<Residency> residency;      // per body argument
-  std::vector<int> scope;                // per body argument: how many sequential loops its block depends on (0: none)
-  std::vector<int> sequential;           // grid axes that are loops, outermost first
-  std::vector<int> parallel;             // grid axes that are dispatched
-  std::vector<int> split_axes;           // axes with split plans
-  bool scratch_arena = false;            // the arena lies in global memory
-  int64_t dot_chunk = 8;                 // k values staged at once
-  DotForm wide_dot = DotForm::reduce;    // for dots with both free dims wide
-  std::vector<Kept> kept;                // per value
-  std::vector<std::string> notes;        // for explain
-  std::vector<std::string> ahead_notes;  // the same, per block: from the lowering
+  int max_registers = 1;               // values of one tile value per invocation
+  std::vector<AxisPlan> plans;         // per axis
+  std::vector<Residency> residency;    // per body argument
+  std::vector<int> scope;              // per body argument: how many sequential loops its block depends on (0: none)
+  std::vector<int> sequential;         // grid axes that are loops, outermost first
+  std::vector<int> parallel;           // grid axes that are dispatched
+  std::vector<int> split_axes;         // axes with split plans
+  bool scratch_arena = false;          // the arena lies in global memory
+  int64_t dot_chunk = 8;               // k values staged at once
+  DotForm wide_dot = DotForm::reduce;  // for dots with both free dims wide
+  std::vector<Kept> kept;              // per value
+  std::vector<std::string> remarks;    // for explain
+  std::vector<std::string> prefetch_remarks;  // the same, per block: from the lowering
 
   /// All of the value's axes fit one strip, so every element of a unit's part has a register of its own.
   bool enumerable(const Axes& axes, const std::vector<int>& dims) const;

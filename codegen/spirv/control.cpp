@@ -133,7 +133,7 @@ void Emitter::emit(const ir::Op& op) {
     case Family::rearrange:
     case Family::grid:
     case Family::print:
-    case Family::pipe:
+    case Family::async:
     case Family::end: break;
   }
   throw InternalError(k_.name + ": spirv: " + std::string(ir::name(op.code)) + " is not a lane-level op", op.loc);

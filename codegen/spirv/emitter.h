@@ -87,7 +87,7 @@ class Emitter {
   Id pointer(V address, Id pointee);
   Id element_pointer(const ir::Op& op, const Ref& r, Id pointee);
 
-  // words.cpp
+  // subword.cpp
   bool in_words(DType t) const;  ///< the target cannot access elements of t's size
   Register load_part(const ir::Op& op, const Ref& r);
   void store_part(const ir::Op& op, const Ref& r, V raw);

@@ -3,7 +3,7 @@
 #include <bit>
 #include <string>
 
-#include "codegen/spirv/pairs.h"
+#include "codegen/spirv/int64.h"
 #include "engine/base/error.h"
 
 namespace tessera::spirv {

@@ -58,7 +58,7 @@ class Function {
   V exact(spv::Op code, Reg r, const std::vector<V>& operands);  ///< with NoContraction
   V glsl(GLSLstd450 code, Reg r, const std::vector<V>& operands);
 
-  /// True where 64-bit integers are two words (pairs.h).
+  /// True where 64-bit integers are two words (int64.h).
   bool pairs() const { return !target.int64; }
   V join(V low, V high);                             ///< such a pair
   std::array<V, 2> halves(V pair);                   ///< its low and its high word

@@ -23,7 +23,7 @@ Id Emitter::storage_type(DType t) {
   switch (size_bytes(t)) {
     case 1:
       m_.capability(spv::CapabilityStorageBuffer8BitAccess);
-      if (f_.pairs()) m_.capability(spv::CapabilityInt8);  // words.cpp says why
+      if (f_.pairs()) m_.capability(spv::CapabilityInt8);  // subword.cpp says why
       return m_.type_uint(8);
     case 2:
       m_.capability(spv::CapabilityStorageBuffer16BitAccess);

@@ -6,7 +6,7 @@
 
 namespace tessera::lowering {
 
-/// After expand_scopes. Returns true if something changed.
+/// After lower_async. Returns true if something changed.
 bool squeeze_refs(ir::Kernel& k);
 
 }  // namespace tessera::lowering

@@ -135,7 +135,7 @@ class Analysis {
       case Family::memory:
       case Family::print:
       case Family::control:
-      case Family::pipe:
+      case Family::async:
       case Family::end:
       case Family::launch:
       case Family::ref:

@@ -16,7 +16,7 @@ std::vector<std::vector<bool>> uniform_dims(const ir::Kernel& k);
 
 /// Scratch that is the same along a dim keeps one element of it; reshapes that only mix such dims no longer mix them;
 /// and slices are taken of what element-wise ops and broadcasts read rather than of their results, unless several parts
-/// are taken of those. After expand_scopes and passes. Returns true if something changed; `explain` gets a line for
+/// are taken of those. After lower_async and passes. Returns true if something changed; `explain` gets a line for
 /// each scratch.
 bool narrow_uniform(ir::Kernel& k, std::string& explain);
 

@@ -102,8 +102,8 @@ Values while_loop(const Operands& init, const std::function<Operand(const Values
   return results(t, b.append(std::move(op)));
 }
 
-Values choose(std::string_view name, const Operand& selector, const std::vector<std::function<Operands()>>& branches,
-              Loc loc) {
+Values switch_(std::string_view name, const Operand& selector, const std::vector<std::function<Operands()>>& branches,
+               Loc loc) {
   Emit e(name, loc);
   ir::Builder& b = e.builder();
   Trace& t = e.trace();

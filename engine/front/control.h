@@ -96,8 +96,8 @@ Values for_loop(const Operand& lower, const Operand& upper, const Operands& init
 Values while_loop(const Operands& init, const std::function<Operand(const Values&)>& test,
                   const std::function<Operands(const Values&)>& body, Loc loc);
 /// An if (of a truth value, two branches) or a switch (of an index).
-Values choose(std::string_view op, const Operand& selector, const std::vector<std::function<Operands()>>& branches,
-              Loc loc);
+Values switch_(std::string_view op, const Operand& selector, const std::vector<std::function<Operands()>>& branches,
+               Loc loc);
 
 }  // namespace control
 
@@ -167,7 +167,7 @@ auto cond(Operand predicate, T if_true, F if_false, Loc loc = Loc::here()) {
   static_assert(n >= 0, "cond: a branch must return nothing, a Value, a number, or a std::tuple of them");
   static_assert(n == control::count<B>, "cond: both branches must return the same number of Values");
   if constexpr (n >= 0 && n == control::count<B>) {
-    control::Values result = control::choose(
+    control::Values result = control::switch_(
         "cond", predicate,
         {[&] { return control::call<0>(if_true, loc, {}); }, [&] { return control::call<0>(if_false, loc, {}); }}, loc);
     return control::unflatten<n, control::is_tuple<A>::value>(result);
@@ -184,7 +184,7 @@ auto switch_(Operand index, F first, G... others) {
   static_assert(same, "switch_: all branches must return the same number of Values");
   if constexpr (n >= 0 && same) {
     const Loc loc = index.loc();
-    control::Values result = control::choose(
+    control::Values result = control::switch_(
         "switch", index,
         {[&] { return control::call<0>(first, loc, {}); }, [&] { return control::call<0>(others, loc, {}); }...}, loc);
     return control::unflatten<n, control::is_tuple<A>::value>(result);
@@ -196,13 +196,13 @@ template <class F>
 void when(Operand predicate, F body, Loc loc = Loc::here()) {
   static_assert(std::is_void_v<decltype(body())>, "when: the body returns a value that nothing receives; use cond");
   if constexpr (std::is_void_v<decltype(body())>)
-    control::choose("when", predicate,
-                    {[&] {
-                       body();
-                       return control::Operands{};
-                     },
-                     [] { return control::Operands{}; }},
-                    loc);
+    control::switch_("when", predicate,
+                     {[&] {
+                        body();
+                        return control::Operands{};
+                      },
+                      [] { return control::Operands{}; }},
+                     loc);
 }
 
 }  // namespace tessera

@@ -250,7 +250,7 @@ class Lowering {
   void control(const Op& op, Body& b) {
     if (op.code == Opcode::for_) for_loop(op, b);
     else if (op.code == Opcode::while_) while_loop(op, b);
-    else choose(op, b);
+    else switch_(op, b);
   }
   /// The body's steps; its arguments from `from` on are the inputs.
   Body body(RegionId r, size_t from) {
@@ -276,12 +276,12 @@ class Lowering {
     return a && b ? std::min(*a, *b) : a ? a : b;
   }
   /// Of i = first, first + step, ... below end.
-  static int64_t turns(int64_t first, int64_t end, int64_t step) {
+  static int64_t iterations(int64_t first, int64_t end, int64_t step) {
     return end > first ? (end - first + step - 1) / step : 0;
   }
 
   /// How often a while's body can run, where its test says so: i < n (with others, by and), where i starts from a
-  /// constant and every turn adds one to it, and n is at most a constant.
+  /// constant and every iteration adds one to it, and n is at most a constant.
   std::optional<int64_t> most_turns(const Op& op) const {
     const ir::Region &test = k_.region(op.regions[0]), &body = k_.region(op.regions[1]);
     std::vector<ir::Value> all{k_.op(test.ops.back()).operands[0]};
@@ -305,7 +305,7 @@ class Lowering {
       const auto step = ir::constant_int(k_, sum.operands[sum.operands[0] == body.args[carry] ? 1 : 0]);
       const int64_t end = *last + (c.code == Opcode::le || c.code == Opcode::ge);
       if (!step || *step < 1 || end - 1 + *step > INT32_MAX) continue;  // it may wrap before it gets there
-      const int64_t now = turns(*first, end, *step);
+      const int64_t now = iterations(*first, end, *step);
       most = most ? std::min(*most, now) : now;
     }
     return most;
@@ -325,10 +325,10 @@ class Lowering {
       used |= std::find(list.begin(), list.end(), i) != list.end();
     }
     const bool counted = lower && upper && step;
-    if (counted) s.count = turns(*lower, *upper, *step);
+    if (counted) s.count = iterations(*lower, *upper, *step);
     else if (const auto end = at_most(op.operands[1]);
              end && lower && step && *step > 0 && *end - 1 + *step <= INT32_MAX)
-      s.at_most = turns(*lower, *end, *step);
+      s.at_most = iterations(*lower, *end, *step);
     const bool carries_i = used || !counted;
     if (carries_i) s.arguments.push_back(value(op.operands[0]));
     for (size_t at : values(op.operands, 3)) s.arguments.push_back(at);
@@ -359,8 +359,8 @@ class Lowering {
     s.bodies = {std::move(inner), std::move(test)};
     finish(std::move(s), op, b);
   }
-  void choose(const Op& op, Body& b) {
-    Step s{.kind = Step::Kind::choose};
+  void switch_(const Op& op, Body& b) {
+    Step s{.kind = Step::Kind::switch_};
     const size_t selector = value(op.operands[0]);
     const bool is_if = op.code == Opcode::if_;
     s.arguments = {is_if ? scalar_step(Opcode::convert, selector, std::nullopt, std::nullopt, DType::i32, op.loc, b)

@@ -4,8 +4,8 @@
 #include <map>
 #include <set>
 
+#include "engine/graph/dce.h"
 #include "engine/graph/pointwise.h"
-#include "engine/graph/prune.h"
 #include "engine/ir/builder.h"
 #include "engine/ir/copy.h"
 #include "engine/ir/text.h"
@@ -148,7 +148,7 @@ std::optional<Fusion> compose(const ir::Kernel& producer, const std::vector<size
 class Fuser {
  public:
   explicit Fuser(const Graph& g) : g_(g) {
-    g_.dropped += prune(g_, g_.body);  // what nobody needs would count as one that reads
+    g_.dropped += dead_code_elimination(g_, g_.body);  // what nobody needs would count as one that reads
     for (size_t i = 0; i < g_.kernels.size(); ++i) kernels_.emplace(text_of(g_.kernels[i]), i);
     count(g_.body, 1);
   }

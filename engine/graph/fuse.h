@@ -1,4 +1,4 @@
-// fuse: calls of a graph made into fewer. Those whose results nobody needs go first (prune.h). What is element-wise and
+// fuse: calls of a graph made into fewer. Those whose results nobody needs go first (dce.h). What is element-wise and
 // used by one call alone is computed where that call reads it, and what one element-wise call makes of a kernel's
 // result is computed where the kernel stores it, so that what lay between is never in memory. Nothing is computed
 // twice: where a kernel reads a block more than once, or does not provably store every element once, it stays as it is;

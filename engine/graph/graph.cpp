@@ -46,7 +46,7 @@ class Run {
     for (const Graph::Step& s : b.steps) {
       std::vector<Array> results = s.kind == Graph::Step::Kind::call     ? call(s)
                                    : s.kind == Graph::Step::Kind::repeat ? repeat(s)
-                                                                         : choose(s);
+                                                                         : switch_(s);
       for (size_t i = 0; i < results.size(); ++i) values_[s.results[i]] = std::move(results[i]);
     }
     return given(b.outputs);
@@ -63,7 +63,7 @@ class Run {
     for (const auto& [name, v] : s.sizes) options.dims[name] = grid_size(scalar(values_[v]));
     return interpret(graph_.kernels[s.kernel], given(s.arguments), options);
   }
-  std::vector<Array> choose(const Graph::Step& s) {
+  std::vector<Array> switch_(const Graph::Step& s) {
     return body(s.bodies[chosen(s, scalar(values_[s.arguments[0]]))], {});
   }
   std::vector<Array> repeat(const Graph::Step& s) {

@@ -34,19 +34,19 @@ struct Graph {
     std::vector<Step> steps;
   };
   struct Step {
-    enum class Kind : uint8_t { call, repeat, choose };
+    enum class Kind : uint8_t { call, repeat, switch_ };
     Kind kind = Kind::call;
     /// Positions in values. call: the kernel's inputs. repeat: the carries' first values, then the arrays that are
-    /// sliced. choose: an i32 scalar, clamped to the bodies.
+    /// sliced. switch_: an i32 scalar, clamped to the bodies.
     std::vector<size_t> arguments = {};
-    /// call: the kernel's outputs. repeat: the carries' last values, then the stacked outputs. choose: the outputs of
+    /// call: the kernel's outputs. repeat: the carries' last values, then the stacked outputs. switch_: the outputs of
     /// the body that ran.
     std::vector<size_t> results = {};
     size_t kernel = 0;  // of a call: position in kernels
     /// Of a call: the values (i32 or i64 scalars; below 0 they count as 0) of sizes of the kernel's grid that no input
     /// shows.
     std::vector<std::pair<std::string, size_t>> sizes = {};
-    /// choose: one or more. repeat: the body, whose inputs are the carries and then a row of each sliced array, and
+    /// switch_: one or more. repeat: the body, whose inputs are the carries and then a row of each sliced array, and
     /// whose outputs are the carries' next values and then a row of each stacked output; without a count also the test,
     /// which runs before it, sees its inputs, and whose only output, a bool, says whether it runs. The body sees the
     /// test's values.
@@ -56,7 +56,7 @@ struct Graph {
     std::optional<int64_t> at_most = {};
     bool reverse = false;  // of a counted repeat: the last row comes first
     int line = 0;          // in graph.txt; 0: none
-    Loc loc = {};          // of a repeat or choose, for messages
+    Loc loc = {};          // of a repeat or switch, for messages
     size_t slices = 0;     // of a repeat: so many of its last arguments are sliced
     size_t num_carries() const { return arguments.size() - slices; }
   };
@@ -66,7 +66,7 @@ struct Graph {
   Body body;  // its inputs and outputs are the graph's
   std::vector<std::pair<size_t, Array>> constants;
   std::vector<ir::Kernel> kernels;
-  size_t dropped = 0;  // calls (prune.h)
+  size_t dropped = 0;  // calls (dce.h)
 };
 
 /// Reads FOLDER/graph.txt and the files that it names, which lie in the folder itself. Throws TraceError "FILE:LINE:

@@ -145,7 +145,7 @@ size_t count_barriers(const Graph& g, const GraphPlan& plan) {
       count(run);
       run.clear();
       if (n.gate) {
-        plan.expand_turns(n, n.turns, run);
+        plan.expand_iterations(n, n.iterations, run);
         count(run);
         run.clear();
       } else {

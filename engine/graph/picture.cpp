@@ -78,7 +78,7 @@ class Drawing {
   }
   void nodes(const std::vector<GraphPlan::Node>& list, const std::string& around) {
     for (const GraphPlan::Node& n : list) {
-      const bool choice = n.kind == GraphPlan::Node::Kind::choose;
+      const bool choice = n.kind == GraphPlan::Node::Kind::switch_;
       if (n.kind == GraphPlan::Node::Kind::commands)
         for (size_t i = n.begin; i < n.end; ++i) command(i, around);
       for (size_t b = 0; b < n.bodies.size(); ++b) {

@@ -7,8 +7,8 @@
 #include <set>
 
 #include "engine/base/plural.h"
+#include "engine/graph/dce.h"
 #include "engine/graph/order.h"
-#include "engine/graph/prune.h"
 
 namespace tessera {
 namespace {
@@ -21,9 +21,9 @@ using Node = GraphPlan::Node;
 constexpr size_t kForever = std::numeric_limits<size_t>::max();
 constexpr int64_t kGranule = 64;              // of the arena
 constexpr int64_t kMuch = int64_t{16} << 20;  // bytes of an arena: below, it is not worth a barrier
-// of a while that nothing bounds: a look at its state costs about as much as this many turns of small kernels that do
-// nothing
-constexpr int64_t kTurns = 16;
+// of a while that nothing bounds: a look at its state costs about as much as this many iterations of small kernels that
+// do nothing
+constexpr int64_t kIterations = 16;
 
 int64_t up(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
 int64_t bytes(const Graph::Type& t) { return num_elements(t.shape) * size_bytes(t.dtype); }
@@ -37,7 +37,7 @@ class Planner {
 
   GraphPlan run() {
     Graph::Body body = graph_.body;
-    plan_.dropped = graph_.dropped + prune(graph_, body);
+    plan_.dropped = graph_.dropped + dead_code_elimination(graph_, body);
     for (size_t i = 0; i < body.inputs.size(); ++i)
       places_[body.inputs[i]] = fresh(bytes(graph_.values[body.inputs[i]]), Memory::input, i);
     for (size_t i = 0; i < graph_.constants.size(); ++i) {
@@ -119,7 +119,7 @@ class Planner {
   std::vector<Place> walk(const Graph::Body& b) {
     for (const Graph::Step& s : b.steps) {
       if (s.kind == Kind::call) call(s);
-      else if (s.kind == Kind::choose) choose(s);
+      else if (s.kind == Kind::switch_) switch_(s);
       else if (s.count && *s.count * std::max<int64_t>(length(s.bodies[0]), 1) <= options_.unrolled) unroll(s);
       else repeat(s);
     }
@@ -166,11 +166,11 @@ class Planner {
     }
     if (s.kind == Kind::repeat) {
       again |= !s.count;
-      if (!s.count && !s.at_most) return {"nothing bounds how often a while loop turns", s.loc};
+      if (!s.count && !s.at_most) return {"nothing bounds how often a while loop iterates", s.loc};
       if (length(s) > options_.unrolled)
         return {"a loop of " +
-                    (s.count ? plural(static_cast<size_t>(*s.count), "turn")
-                             : "at most " + plural(static_cast<size_t>(*s.at_most), "turn")) +
+                    (s.count ? plural(static_cast<size_t>(*s.count), "iteration")
+                             : "at most " + plural(static_cast<size_t>(*s.at_most), "iteration")) +
                     " becomes more than " + std::to_string(options_.unrolled) + " commands",
                 s.loc};
       for (size_t i = s.num_carries(); s.count && i < s.bodies[0].inputs.size(); ++i)
@@ -255,7 +255,7 @@ class Planner {
     for (size_t i = 0; i < s.results.size(); ++i) places_[s.results[i]] = results[i];
   }
 
-  void choose(const Graph::Step& s) {
+  void switch_(const Graph::Step& s) {
     const Place index = places_[s.arguments[0]];
     use(index, now());
     std::vector<Place> results;
@@ -274,7 +274,7 @@ class Planner {
       for (size_t i = 0; i < s.results.size(); ++i) places_[s.results[i]] = results[i];
       return;
     }
-    Node node{.kind = Node::Kind::choose, .decides = index, .why = why.why, .loc = why.loc};
+    Node node{.kind = Node::Kind::switch_, .decides = index, .why = why.why, .loc = why.loc};
     for (const Graph::Body& b : s.bodies) {
       node.bodies.emplace_back();
       std::vector<Node>* const around = std::exchange(nodes_, &node.bodies.back());
@@ -330,13 +330,13 @@ class Planner {
     node.loc = s.loc;
     std::vector<Place> results;
     if (s.count) {
-      node.why = "a loop of " + std::to_string(*s.count) + " turns becomes more than " +
+      node.why = "a loop of " + std::to_string(*s.count) + " iterations becomes more than " +
                  std::to_string(options_.unrolled) + " commands";
     } else {
       const Reason whole = unguarded(s, true), turn = unguarded(s.bodies, true);
       const int64_t each = std::max<int64_t>(length(s.bodies[0]) + length(s.bodies[1]), 1);
       if (whole) node.why = whole.why, node.loc = whole.loc;
-      node.turns = whole ? std::clamp<int64_t>(options_.unrolled / each, 1, kTurns) : *s.at_most;
+      node.iterations = whole ? std::clamp<int64_t>(options_.unrolled / each, 1, kIterations) : *s.at_most;
       if (!turn && options_.gates) {
         node.gate = new_gate(1);
         set_gate(*node.gate, {}, guard_);
@@ -602,14 +602,14 @@ int64_t GraphPlan::peak_bytes() const {
 
 bool GraphPlan::recorded(const Node& n) const {
   if (n.kind == Node::Kind::commands) return commands[n.begin].sizes.empty();
-  return n.gate && n.at_most == n.turns;
+  return n.gate && n.at_most == n.iterations;
 }
 void GraphPlan::expand(const Node& n, std::vector<size_t>& sequence) const {
   for (size_t i = n.begin; i < n.end; ++i) sequence.push_back(i);
-  if (n.gate) expand_turns(n, n.turns, sequence);
+  if (n.gate) expand_iterations(n, n.iterations, sequence);
 }
-void GraphPlan::expand_turns(const Node& n, int64_t turns, std::vector<size_t>& sequence) const {
-  for (int64_t i = 0; i < turns; ++i)
+void GraphPlan::expand_iterations(const Node& n, int64_t iterations, std::vector<size_t>& sequence) const {
+  for (int64_t i = 0; i < iterations; ++i)
     for (const size_t body : {size_t{1}, size_t{0}})
       for (const Node& inner : n.bodies[body]) expand(inner, sequence);
 }

@@ -1,10 +1,10 @@
 // GraphPlan: a graph as commands in the order in which a device runs them, and where every value lies. Counted loops
 // are unrolled as far as that stays short. What a value decides is decided on the device by gates, commands that say
-// which of those behind them run: all branches of a switch stand there, and a while as often as it turns at most, or a
-// few turns at a time. The rest (the size of a grid, long loops in a branch) is left to whoever runs the plan.
+// which of those behind them run: all branches of a switch stand there, and a while as often as it iterates at most, or
+// a few iterations at a time. The rest (the size of a grid, long loops in a branch) is left to whoever runs the plan.
 // Intermediate values share one arena: two whose lives do not overlap may lie in the same place, an output that is
 // aliased to an input that nobody needs any more takes its place, a row of a stacked result is written where it
-// belongs. What nobody needs is dropped (prune.h). Nothing here knows a device. Read next: runtime/call/graph.h.
+// belongs. What nobody needs is dropped (dce.h). Nothing here knows a device. Read next: runtime/call/graph.h.
 #pragma once
 #include <functional>
 #include <string>
@@ -64,23 +64,23 @@ struct GraphPlan {
   };
   /// Steps one after another: commands, or what the host decides.
   struct Node {
-    enum class Kind : uint8_t { commands, repeat, choose };
+    enum class Kind : uint8_t { commands, repeat, switch_ };
     Kind kind = Kind::commands;
     size_t begin = 0, end = 0;  // of commands, of a repeat where it begins; one that has sizes stands alone
-    Place decides = {};         // repeat without a count: the test's bool; choose: the index
+    Place decides = {};         // repeat without a count: the test's bool; switch_: the index
     std::optional<int64_t> count = {}, at_most = {};
     // of a repeat without a count: the test and the body (which are commands and such repeats alone) go one after
-    // another `turns` times
+    // another `iterations` times
     std::optional<size_t> gate = {};
-    // and with at_most == turns that is all there is to it; else again, as long as the gate's state is not -1
-    int64_t turns = 0;
+    // and with at_most == iterations that is all there is to it; else again, as long as the gate's state is not -1
+    int64_t iterations = 0;
     std::string why = {};  // of what is left to whoever runs the plan: why
     Loc loc = {};
     bool reverse = false;
     // of a counted repeat: an array, and where row i of it goes before iteration i
     std::vector<std::pair<Place, Place>> slices = {};
     std::vector<std::pair<Place, Place>> stacks = {};  // what is row i of an array after it, and the array
-    // choose: the branches; repeat: the body, and without a count the test
+    // switch_: the branches; repeat: the body, and without a count the test
     std::vector<std::vector<Node>> bodies = {};
   };
   std::vector<Storage> storages;
@@ -100,9 +100,9 @@ struct GraphPlan {
   int64_t peak_bytes() const;          ///< of all that a call needs on the device
   /// Whether nothing but commands is in it, which can be recorded ahead.
   bool recorded(const Node& node) const;
-  /// Its commands in order, those of a repeat with a gate as often as it turns.
+  /// Its commands in order, those of a repeat with a gate as often as it iterates.
   void expand(const Node& node, std::vector<size_t>& sequence) const;
-  void expand_turns(const Node& repeat, int64_t turns, std::vector<size_t>& sequence) const;
+  void expand_iterations(const Node& repeat, int64_t iterations, std::vector<size_t>& sequence) const;
 };
 
 struct PlanOptions {

@@ -190,7 +190,7 @@ class GraphParser {
     std::vector<Graph::Type> declared;
     if (word("call")) declared = call(s, results.size());
     else if (word("repeat")) declared = repeat(s, results.size());
-    else if (word("switch")) declared = choose(s, results.size());
+    else if (word("switch")) declared = switch_(s, results.size());
     else
       fail(opened ? "expected a call, repeat, switch, out or }"
                   : "expected in, const, out, or a call, repeat or switch");
@@ -331,8 +331,8 @@ class GraphParser {
     return s;
   }
 
-  std::vector<Graph::Type> choose(Graph::Step& s, size_t results) {
-    s.kind = Graph::Step::Kind::choose;
+  std::vector<Graph::Type> switch_(Graph::Step& s, size_t results) {
+    s.kind = Graph::Step::Kind::switch_;
     const int opened = number_;
     s.loc = here();
     s.arguments.push_back(use());

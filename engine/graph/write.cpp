@@ -61,7 +61,7 @@ class Writer {
     for (const Graph::Step& s : list) switch (s.kind) {
         case Graph::Step::Kind::call: call(s); break;
         case Graph::Step::Kind::repeat: repeat(s); break;
-        case Graph::Step::Kind::choose: choose(s); break;
+        case Graph::Step::Kind::switch_: switch_(s); break;
       }
   }
   void call(const Graph::Step& s) {
@@ -96,7 +96,7 @@ class Writer {
     --depth_;
     line("}");
   }
-  void choose(const Graph::Step& s) {
+  void switch_(const Graph::Step& s) {
     const std::string index = use(s.arguments[0]);
     const std::string made = results(s);
     line(made + "switch " + index + types(s) + " {");

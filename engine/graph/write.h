@@ -11,7 +11,7 @@ namespace tessera {
 
 /// Makes the folder if it is not there, and in it graph.txt, a .tir file for each kernel (with its source lines) and a
 /// .npy file for each constant; other files stay. Throws Error where that cannot be written, SpecError for a loop of
-/// more than 2^31 - 1 turns.
+/// more than 2^31 - 1 iterations.
 void write_graph(const Graph& graph, const std::string& folder);
 
 }  // namespace tessera

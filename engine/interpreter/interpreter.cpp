@@ -7,8 +7,8 @@
 #include <cstring>
 #include <map>
 
+#include "engine/interpreter/async_copies.h"
 #include "engine/interpreter/machine.h"
-#include "engine/interpreter/pipes.h"
 #include "engine/interpreter/plans.h"
 #include "engine/ir/text.h"
 
@@ -252,7 +252,7 @@ class Prepared {
     machine_ = make_machine(k, std::move(programs), changes, fill_, options.observe);
     copies_ =
         std::any_of(k.ops.begin(), k.ops.end(), [](const ir::Op& op) { return op.code == ir::Opcode::copy_start; });
-    has_pipes_ = Pipes::needed(k);
+    has_async_ = AsyncCopies::needed(k);
     make_blocks(dims);
     make_scratch();
   }
@@ -304,8 +304,8 @@ class Prepared {
     if (options.races)
       for (size_t i = 0; i + static_cast<size_t>(k_.num_private_scratch) < scratch_.size(); ++i)
         races->follow(blocks_.size() + i, blocks_.size() + i, k_.scratch[i].shape);
-    std::optional<Pipes> pipes;
-    if (has_pipes_) m.pipes = &pipes.emplace(m, options.seed);
+    std::optional<AsyncCopies> async;
+    if (has_async_) m.async = &async.emplace(m, options.seed);
     forget_scratch(0);
     m.print = [this](std::string line) {
       if (options_->seed) lines_[number_].push_back(std::move(line));
@@ -323,10 +323,10 @@ class Prepared {
     }
     say();
     if (failed_) throw failed_->second;
-    if (pipes) pipes->end_of_kernel();
+    if (async) async->end_of_kernel();
     for (Block& b : blocks_) b.leave();
     m.races = nullptr;
-    m.pipes = nullptr;
+    m.async = nullptr;
   }
 
  private:
@@ -415,7 +415,7 @@ class Prepared {
     number_ = 0;
     own_coordinates_.clear();
     // the axes along which this program is not where the last one was
-    uint32_t moved = first_ || m.observe || (m.pipes && options_->seed) ? UINT32_MAX : 0;
+    uint32_t moved = first_ || m.observe || (m.async && options_->seed) ? UINT32_MAX : 0;
     first_ = false;
     for (size_t d = 0, visible = 0; d < grid_.size(); ++d) {
       number_ = number_ * grid_[d] + program[d];
@@ -426,7 +426,7 @@ class Prepared {
     }
     m.failed.reset();
     if (own_coordinates_ != last_own_) {
-      if (m.pipes) m.pipes->end_of_kernel();
+      if (m.async) m.async->end_of_kernel();
       forget_scratch(0);
       last_own_ = own_coordinates_;
     } else if (k_.num_private_scratch > 0) {
@@ -471,7 +471,7 @@ class Prepared {
   const int fill_;
   const std::vector<bool> written_;
   std::vector<int64_t> grid_;
-  bool aliased_ = false, copies_ = false, has_pipes_ = false;
+  bool aliased_ = false, copies_ = false, has_async_ = false;
   Machine machine_;
   std::vector<Block> blocks_;
   std::vector<std::vector<std::byte>> own_;  // by block: copies of inputs that the kernel stores to

@@ -17,7 +17,7 @@
 namespace tessera::interpreter {
 
 struct Machine;
-class Pipes;
+class AsyncCopies;
 using Step = std::function<void(Machine&)>;
 
 /// Where a Ref's elements are now; its shape is static.
@@ -49,7 +49,7 @@ struct Machine {
   bool raise = false;                             // OutOfBounds::raise
   Races* races = nullptr;                         // if they are looked for
   std::vector<Tracked> tracked;                   // by a Ref's number, for races
-  Pipes* pipes = nullptr;                         // if the kernel has run_scoped, semaphores or copies
+  AsyncCopies* async = nullptr;                   // if the kernel has run_scoped, semaphores or copies
   std::vector<int64_t> grid_point;                // this program, all axes
   uint64_t masked_loads = 0;                      // so far: each leaves other unspecified elements
   std::function<void(std::string)> print;         // of debug_print

@@ -5,8 +5,8 @@
 #include <cstring>
 #include <optional>
 
+#include "engine/interpreter/async_copies.h"
 #include "engine/interpreter/machine.h"
-#include "engine/interpreter/pipes.h"
 #include "engine/ir/reference.h"
 
 namespace tessera::interpreter {
@@ -94,11 +94,11 @@ struct Access {
   // Tells the race detector of every element that is accessed, where the array or scratch is followed; overhang is
   // nobody else's.
   void record(const Machine& m, Touching how) const {
-    if (m.pipes || m.races) record_all(m, how);
+    if (m.async || m.races) record_all(m, how);
   }
   void record_all(const Machine& m, Touching how) const {
-    if (m.pipes) m.pipes->tick();
-    const bool followed = m.races && m.races->follows(ref), copies = m.races && m.pipes && m.pipes->under_way();
+    if (m.async) m.async->tick();
+    const bool followed = m.races && m.races->follows(ref), copies = m.races && m.async && m.async->under_way();
     if (!followed && !copies) return;
     const Tracked& t = m.tracked[ref];
     const View& view = m.views[ref];
@@ -115,7 +115,7 @@ struct Access {
         if (followed) inside &= p >= t.below[d] && p < t.below[d] + t.inside[d], element += p * t.strides[d];
         offset += p * view.strides[d];
       }
-      if (copies) m.pipes->access(*op, ref, view.data + offset * bytes, position, dims.size(), how != Touching::load);
+      if (copies) m.async->access(*op, ref, view.data + offset * bytes, position, dims.size(), how != Touching::load);
       if (followed && inside) m.races->access(*op, ref, element, how);
     });
   }

@@ -5,9 +5,9 @@
 #include <cstring>
 #include <map>
 
+#include "engine/interpreter/async_copies.h"
 #include "engine/interpreter/dot.h"
 #include "engine/interpreter/machine.h"
-#include "engine/interpreter/pipes.h"
 #include "engine/interpreter/rearrange.h"
 #include "engine/interpreter/reduce.h"
 #include "engine/ir/reference.h"
@@ -196,7 +196,7 @@ class Planner {
         for (Value v : op.results) take(v);
       if (op.regions.empty())
         emit(r, ir::accesses_ref(op.code)   ? memory_op(op)
-                : ir::is_pipe(op.code)      ? ready(pipe_step(m_, op))
+                : ir::is_async(op.code)     ? ready(async_step(m_, op))
                 : ir::is_print(op.code)     ? ready(print_step(k_, op))
                 : op.code == Opcode::report ? ready(report_step(op))
                                             : array_op(op));
@@ -313,7 +313,7 @@ class Planner {
       case Family::memory:
       case Family::print:
       case Family::control:
-      case Family::pipe:
+      case Family::async:
       case Family::end:
       case Family::launch:
       case Family::ref:
@@ -508,10 +508,10 @@ class Planner {
         const RegionId body = op.regions[0];
         plan_region(body);
         emit(r, ready([=, leave = moves(k_.terminator(body).operands, 0, op.results)](Machine& m) {
-               m.pipes->enter(*o);
+               m.async->enter(*o);
                m.run(body);
                perform(m, leave);
-               m.pipes->leave(*o);
+               m.async->leave(*o);
              }));
         return;
       }

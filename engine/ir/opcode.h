@@ -26,12 +26,12 @@ inline constexpr int kNumOpcodes = 0
 
 /// elementwise; source (of elements: no operands), move (each element is one of an operand), contract, reduce and
 /// argreduce (along axes, to one element or its index), scan (to as many), rearrange (where data says); grid (this
-/// program's place in it), memory (a Ref and an index), print (for people), control (regions), pipe (semaphores and
+/// program's place in it), memory (a Ref and an index), print (for people), control (regions), async (semaphores and
 /// copies), end (of a region); at lane level launch (what is known when the kernel begins), ref (makes one), group
 /// (invocations together), report (to the host).
 // clang-format off
 enum class Family : uint8_t { elementwise, source, move, contract, reduce, argreduce, scan, rearrange, grid, memory,
-  print, control, pipe, end, launch, ref, group, report };
+  print, control, async, end, launch, ref, group, report };
 // clang-format on
 inline constexpr int kNumFamilies = static_cast<int>(Family::report) + 1;
 std::string_view name(Family f);
@@ -61,8 +61,8 @@ enum class Control : uint8_t {
 #define TESSERA_CONTROL(name, ...) TESSERA_MEMBER(name),
 #include "engine/ir/ops.def"
 };
-enum class Pipe : uint8_t {
-#define TESSERA_PIPE(name, ...) TESSERA_MEMBER(name),
+enum class Async : uint8_t {
+#define TESSERA_ASYNC(name, ...) TESSERA_MEMBER(name),
 #include "engine/ir/ops.def"
 };
 enum class Launch : uint8_t {
@@ -134,10 +134,10 @@ constexpr bool is_alloc(Opcode op) { return op == Opcode::alloc_shared || op == 
 constexpr bool is_control(Opcode op) { return family(op) == Family::control; }
 constexpr bool is_loop(Opcode op) { return op == Opcode::for_ || op == Opcode::while_; }
 constexpr bool is_branch(Opcode op) { return op == Opcode::if_ || op == Opcode::switch_; }
-constexpr bool is_pipe(Opcode op) { return family(op) == Family::pipe; }
+constexpr bool is_async(Opcode op) { return family(op) == Family::async; }
 constexpr bool is_copy(Opcode op) { return op == Opcode::copy_start || op == Opcode::copy_wait; }
 /// Of those, the ops on semaphores alone.
-constexpr bool is_semaphore_op(Opcode op) { return is_pipe(op) && !is_copy(op); }
+constexpr bool is_semaphore_op(Opcode op) { return is_async(op) && !is_copy(op); }
 /// Writes for people: debug_print and check.
 constexpr bool is_print(Opcode op) { return family(op) == Family::print; }
 constexpr bool is_launch(Opcode op) { return family(op) == Family::launch; }

@@ -58,11 +58,11 @@ Values cond(Equation& e) {
     if (!truth && e.value(0).dtype() == DType::boolean) truth = e.value(0);
     if (truth) {
       std::swap(bodies[0], bodies[1]);
-      return control::choose("cond", Operand(*truth, e.loc), bodies, e.loc);
+      return control::switch_("cond", Operand(*truth, e.loc), bodies, e.loc);
     }
   }
   const Operand index = e.value(0).dtype() == DType::boolean ? Operand(cast(e.x(0), DType::i32), e.loc) : e.x(0);
-  return control::choose("switch", index, bodies, e.loc);
+  return control::switch_("switch", index, bodies, e.loc);
 }
 
 Values while_of(Equation& e) {
@@ -102,7 +102,7 @@ Value row(const Value& x, const Value& i, Loc loc) {
   return truth ? all : bitcast(Operand(all, loc), x.dtype());
 }
 
-/// A loop over the leading dim of some arrays, which also makes arrays, a row each turn.
+/// A loop over the leading dim of some arrays, which also makes arrays, a row each iteration.
 Values scan(Equation& e) {
   const size_t num_consts = count(e, "num_consts", 0), num_carry = count(e, "num_carry", num_consts);
   const int64_t length = e.params.at("length").integer(0, INT32_MAX);
@@ -124,7 +124,8 @@ Values scan(Equation& e) {
     if (e.dropped(k)) continue;
     const TypeForm t = e.out(k);
     if (t.shape.empty() || t.shape[0] != length)
-      e.fail("result " + std::to_string(k) + " is " + to_string(t) + " after " + std::to_string(length) + " turns");
+      e.fail("result " + std::to_string(k) + " is " + to_string(t) + " after " + std::to_string(length) +
+             " iterations");
     init.emplace_back(zeros(t.shape, t.dtype, e.loc), e.loc);
   }
   const auto turn = [&](const Value& i, const std::vector<Value>& now) {

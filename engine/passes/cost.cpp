@@ -82,7 +82,7 @@ class Estimator {
       case ir::Family::argreduce:
       case ir::Family::scan: c.flops = elements(o.operands[0]); return c;
       case ir::Family::control: return control(o);
-      case ir::Family::pipe:
+      case ir::Family::async:
         for (const ir::CopyPlace& place :
              o.code == Opcode::copy_start ? ir::copy_places(k_, o) : std::array<ir::CopyPlace, 3>{})
           if (place.ref && place.ref != o.operands[2]) c.add(access(o, place));

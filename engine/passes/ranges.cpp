@@ -80,7 +80,7 @@ Bounds Ranges::compute(const Op& op, const ir::Type& t) const {
     case Family::memory:
     case Family::print:
     case Family::control:
-    case Family::pipe:
+    case Family::async:
     case Family::end:
     case Family::ref:
     case Family::group:

@@ -265,10 +265,10 @@ class CompiledGraph::Replay {
       if (s_.plan.recorded(n)) {
         replay(s_.parts.at({n.begin, false}));
         while (i + 1 < list.size() && s_.plan.recorded(list[i + 1])) ++i;
-      } else if (n.kind == Node::Kind::choose) {
+      } else if (n.kind == Node::Kind::switch_) {
         nodes(n.bodies[chosen_body(n)]);
       } else if (n.gate) {
-        turns(n);
+        iterations(n);
       } else if (n.kind == Node::Kind::repeat) {
         repeat(n);
       } else {
@@ -276,12 +276,12 @@ class CompiledGraph::Replay {
       }
     }
   }
-  /// A loop that ends itself, a number of turns at a time.
-  void turns(const Node& n) {
-    for (int64_t left = n.at_most.value_or(n.turns); left > 0;) {
-      const bool rest = n.at_most && left < n.turns;
+  /// A loop that ends itself, a number of iterations at a time.
+  void iterations(const Node& n) {
+    for (int64_t left = n.at_most.value_or(n.iterations); left > 0;) {
+      const bool rest = n.at_most && left < n.iterations;
       replay(s_.parts.at({n.begin, rest}));
-      if (n.at_most) left -= rest ? left : n.turns;
+      if (n.at_most) left -= rest ? left : n.iterations;
       if (left > 0 && read(s_.plan.gates[*n.gate].state, DType::i32) < 0) break;
     }
   }

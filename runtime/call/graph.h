@@ -3,7 +3,7 @@
 //   const std::vector<ts::Array> y = f.run({x});
 // Memory is planned before (engine/graph/plan.h), and commands are recorded once, with a barrier only between those of
 // which one needs what the other has made. A call replays them in one submission, whatever arrays it is given, and does
-// not wait: the device itself turns loops and chooses branches (gate.h). Only the size of a grid that a value gives,
+// not wait: the device itself ends loops and chooses branches (gate.h). Only the size of a grid that a value gives,
 // and now and then a loop that nothing bounds, are waited for (the README next door has the exceptions). Read next:
 // recording.h.
 #pragma once
@@ -51,9 +51,9 @@ class CompiledGraph {
   };
   Recordings recordings() const;
   /// Of the last call, for which it waits; SpecError without GraphOptions::timestamps, DeviceError where the device's
-  /// queue has none. A loop that the host turns shows its last turn (or turns, that are recorded together). What is not
-  /// recorded ahead has no times: calls cut for the watchdog, those whose grid's size a value gives, and copies of rows
-  /// that lie at no multiple of 16 bytes.
+  /// queue has none. A loop that the host ends shows its last iteration (or iterations, that are recorded together).
+  /// What is not recorded ahead has no times: calls cut for the watchdog, those whose grid's size a value gives, and
+  /// copies of rows that lie at no multiple of 16 bytes.
   std::vector<TimedCommand> trace() const;
   const Device& device() const;
   /// Starts the calls and returns the outputs; one that is an argument, or comes a second time, is that array itself.

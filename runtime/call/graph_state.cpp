@@ -36,8 +36,8 @@ ir::Kernel copy_kernel(int64_t bytes) {
       .trace({{{n}, t}});
 }
 
-/// What of the plan is recorded ahead: nodes in a row, and the turns of a loop that the host ends, `turns` or those
-/// that are left.
+/// What of the plan is recorded ahead: nodes in a row, and the iterations of a loop that the host ends, `iterations` or
+/// those that are left.
 template <class F>
 void for_each_run(const GraphPlan& plan, const std::vector<Node>& nodes, const F& f) {
   for (size_t i = 0; i < nodes.size(); ++i) {
@@ -48,10 +48,10 @@ void for_each_run(const GraphPlan& plan, const std::vector<Node>& nodes, const F
       --i;
       f(n.begin, false, std::move(sequence));
     } else if (n.gate) {
-      plan.expand_turns(n, n.turns, sequence);
+      plan.expand_iterations(n, n.iterations, sequence);
       f(n.begin, false, std::move(sequence));
       sequence.clear();
-      plan.expand_turns(n, n.at_most.value_or(0) % n.turns, sequence);
+      plan.expand_iterations(n, n.at_most.value_or(0) % n.iterations, sequence);
       f(n.begin, true, std::move(sequence));
     } else {
       for (const auto& body : n.bodies) for_each_run(plan, body, f);

@@ -67,7 +67,7 @@ struct CompiledGraph::State {
   void record(std::vector<Part>& to, const std::vector<size_t>& sequence);
   vulkan::Bound bind(const GraphPlan::Command& c, DimValues& dims) const;
 
-  // by the first command of nodes in a row; true: the turns that are left of a loop
+  // by the first command of nodes in a row; true: the iterations that are left of a loop
   std::map<std::pair<size_t, bool>, std::vector<Part>> parts;
   std::mutex mutex;                 // there is one arena and one table
   std::vector<std::byte> contents;  // of the table, once all that is submitted has run

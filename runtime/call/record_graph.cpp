@@ -33,7 +33,8 @@ std::string key_of(DType t, const Shape& shape) { return to_string(Graph::Type{t
     loc = k.loc;
   }
   const std::string bound =
-      "let a count end it too: test i < 100 && ..., where i starts from a constant and each turn adds one, or loop to "
+      "let a count end it too: test i < 100 && ..., where i starts from a constant and each iteration adds one, or "
+      "loop to "
       "minimum(n, 100); or ";
   throw CompileError(g.name + ": " + why + ", and what is recorded into a host's command buffer is known before", loc,
                      (why.starts_with("nothing bounds") ? bound : "") + "replay it as a CompiledGraph");

@@ -2,9 +2,9 @@
 //   ts::PreparedGraph solver(device, f.trace(types), {.frames_in_flight = 2});
 //   every frame:  stream.begin(commands, frame);  solver.record(stream, {velocity, dye}, {velocity_after, dye_after});
 //   stream.end();
-// Only graphs whose commands are known before they run: all branches of a switch, and as many turns of a while as there
-// can be, are recorded, and the device says which of them run. A while that nothing bounds, the size of a grid that is
-// a value, and loops too long to be unrolled, are CompileErrors. Read next: runtime/record.h.
+// Only graphs whose commands are known before they run: all branches of a switch, and as many iterations of a while as
+// there can be, are recorded, and the device says which of them run. A while that nothing bounds, the size of a grid
+// that is a value, and loops too long to be unrolled, are CompileErrors. Read next: runtime/record.h.
 #pragma once
 #include <map>
 #include <optional>

@@ -21,7 +21,7 @@ from clang.cindex import CursorKind as K, TypeKind
 
 FOLDERS = ["codegen/tile", "codegen/plan", "codegen/lower", "codegen/lane", "codegen/spirv", "engine/passes"]
 # Judges of the tests, and text for people.
-NOT = re.compile(r"lane/(interpreter|bytecode)|explain|call_notes|debug_info|disassemble|lower/print\.cpp")
+NOT = re.compile(r"lane/(interpreter|bytecode)|explain|call_remarks|debug_info|disassemble|lower/print\.cpp")
 OTHER = {"<": "<=", "<=": "<", ">": ">=", ">=": ">", "==": "!=", "!=": "==", "+": "-", "-": "+", "*": "+", "/": "*", "%": "/", "&&": "", "||": ""}
 CONSTANT = {K.STATIC_ASSERT, K.ENUM_CONSTANT_DECL, K.CXX_THROW_EXPR, K.TEMPLATE_TYPE_PARAMETER, K.TEMPLATE_NON_TYPE_PARAMETER}
 ASSIGNS = {K.COMPOUND_ASSIGNMENT_OPERATOR, K.UNARY_OPERATOR, K.CALL_EXPR, K.BINARY_OPERATOR}

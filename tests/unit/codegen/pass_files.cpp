@@ -22,8 +22,8 @@
 #include "codegen/plan/parallel.h"
 #include "codegen/plan/schedule.h"
 #include "codegen/tile/accumulate.h"
-#include "codegen/tile/scopes.h"
-#include "codegen/tile/separate.h"
+#include "codegen/tile/lower_async.h"
+#include "codegen/tile/rematerialize.h"
 #include "codegen/tile/squeeze.h"
 #include "codegen/tile/uniform.h"
 #include "engine/ir/compact.h"
@@ -301,8 +301,8 @@ template <bool (*F)(Kernel&)> bool plain(Kernel& k, const PassSettings&, std::st
 
 bool run_scopes(Kernel& k, const PassSettings& s, std::string& notes) {
   std::vector<WaitSite> sites;
-  lowering::Prefetch prefetch{s.ahead};
-  const bool changed = lowering::expand_scopes(k, sites, &prefetch);
+  lowering::PrefetchedCopies prefetch{s.ahead};
+  const bool changed = lowering::lower_async(k, sites, &prefetch);
   if (changed) ir::compact(k);
   for (size_t i = 0; i < sites.size(); ++i)
     notes += "wait " + std::to_string(i) + ": " + sites[i].op + " of " + sites[i].semaphore +
@@ -406,12 +406,12 @@ const std::vector<PassFolder>& pass_folders() {
       {"cse", plain<passes::cse>, {}, true},
       {"licm", plain<passes::licm>, {}, true},
       {"dce", plain<passes::dce>, {}, true},
-      {"scopes", run_scopes, {}, true},
+      {"lower_async", run_scopes, {}, true},
       {"unread_scratch", plain<lowering::drop_unread_scratch>, {}, false},
       {"squeeze", plain<lowering::squeeze_refs>, {}, true},
       {"uniform", run_uniform, {}, false},
       {"accumulate", run_accumulate, {}, true},
-      {"separate", plain<lowering::separate_uses>, {}, false},
+      {"rematerialize", plain<lowering::rematerialize>, {}, false},
       {"updates", plain<lowering::expand_updates>, {}, true},
       {"atomics", run_atomics, {}, true},
       {"lower", run_lower, {}, false},

@@ -371,14 +371,14 @@ TEST_CASE("graphs: a count in device memory is no reason to wait") {
   check_clean(d);
 }
 
-TEST_CASE("graphs: a loop that nothing bounds is looked at after some turns") {
+TEST_CASE("graphs: a loop that nothing bounds is looked at after some iterations") {
   const Folder folder;
   const Device d = logged(false);
   for (const char* most : {"", "at_most 1500 "}) {
     const Graph g = folder.graph(counting(most));
     const CompiledGraph there = load(d, g, {.fuse = false});
     CHECK(waits(there.plan().nodes, there.plan()) == 1);
-    CHECK(there.plan().nodes.back().turns == 16);
+    CHECK(there.plan().nodes.back().iterations == 16);
     for (const int limit : {0, 1, 15, 16, 17, 40}) {
       const std::vector<Array> inputs{ramp(8), scalar_of(limit), scalar_of(0)};
       check_same(there.run(inputs), interpret(g, inputs));
@@ -441,11 +441,11 @@ TEST_CASE("graphs: what the host still decides, and why") {
             "    %12 = call \"mean.tir\"(%11, %0) : f32[8]\n    out %9\n    out %12\n  }\n  out %10\n",
             "%6") == "a loop works on rows of 12 bytes, which lie at no multiples of 16 at 7");
   CHECK(why("  %6 = repeat 1100 : f32[8] {\n    carry %7 f32[8] = %0\n    %8 = call \"mean.tir\"(%7, %0) : f32[8]\n    "
-            "out %8\n  }\n  out %6\n") == "a loop of 1100 turns becomes more than 1024 commands at 7");
+            "out %8\n  }\n  out %6\n") == "a loop of 1100 iterations becomes more than 1024 commands at 7");
   CHECK(why("  %6 = repeat : i32[] {\n    carry %7 i32[] = %1\n    %8 = call \"less.tir\"(%7, %1) : bool[]\n    while "
             "%8\n    %9 = call \"next.tir\"(%7) : i32[]\n    out %9\n  }\n"
             "  %10 = switch %6 : f32[8] {\n    out %0\n  }\n  out %10\n") ==
-        "nothing bounds how often a while loop turns at 7");
+        "nothing bounds how often a while loop iterates at 7");
   // A kernel that prints has room for one call's lines.
   std::vector<std::string> lines;
   const Device loud = printing(lines);

@@ -102,7 +102,8 @@ TEST_CASE("graphs: a call whose grid's size is a value is cut like any other") {
   check_clean(d);
 }
 
-TEST_CASE("graphs: calls that together would take too long are submitted apart, also where the host turns a loop") {
+TEST_CASE(
+    "graphs: calls that together would take too long are submitted apart, also where the host iterations a loop") {
   const Folder folder;
   const Graph g = folder.graph(
       "in %0 f32[2048]\n%1 = repeat 1100 : f32[2048] {\n  carry %2 f32[2048] = %0\n  %3 = call \"twice.tir\"(%2) : "
@@ -118,9 +119,10 @@ TEST_CASE("graphs: calls that together would take too long are submitted apart, 
     const Array zeros({2048}, std::vector<float>(2048));
     check_same(there.run({zeros}), {zeros});
     const size_t submissions = logged(d, LogEntry::Kind::submit, "a graph", before),
-                 turns = 1100 / static_cast<size_t>(together);
-    CHECK(submissions >= turns);
-    CHECK(submissions <= turns + 2);  // with the first turn comes the argument's copy, and after the last one a call
+                 iterations = 1100 / static_cast<size_t>(together);
+    CHECK(submissions >= iterations);
+    CHECK(submissions <=
+          iterations + 2);  // with the first iteration comes the argument's copy, and after the last one a call
     check_clean(d);
   }
 }

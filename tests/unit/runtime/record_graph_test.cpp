@@ -136,7 +136,8 @@ TEST_CASE("random graphs in a host's command buffers, or why not") {
       } catch (const CompileError& e) {
         const std::string text = e.what();
         CHECK(text.substr(0, text.find('\n')) ==
-              "random: nothing bounds how often a while loop turns, and what is recorded into a host's command buffer "
+              "random: nothing bounds how often a while loop iterates, and what is recorded into a host's command "
+              "buffer "
               "is known before");
       }
     }
@@ -193,7 +194,7 @@ TEST_CASE("a graph in a host's command buffers decides on the device what is run
                       replay = "replay it as a CompiledGraph",
                       bound =
                           "\n  note: let a count end it too: test i < 100 && ..., where i starts from a constant and "
-                          "each turn adds one, or loop to minimum(n, 100); or " +
+                          "each iteration adds one, or loop to minimum(n, 100); or " +
                           replay;
     const auto line = [](int before) { return to_string({__FILE__, static_cast<uint32_t>(before)}); };
     const auto refused = [&](const auto& function) {
@@ -202,18 +203,18 @@ TEST_CASE("a graph in a host's command buffers decides on the device what is run
     const int unbounded = __LINE__ + 2;  // of its loop
     const auto to =
         jit([](Tensor x, Tensor n) { return fori_loop(0, n, x, [](Value, Value y) { return Value(next(y)); }); });
-    CHECK(refused(to) == "jit: nothing bounds how often a while loop turns" + known + line(unbounded) + bound);
+    CHECK(refused(to) == "jit: nothing bounds how often a while loop iterates" + known + line(unbounded) + bound);
     const int large = __LINE__ + 2;  // of its loop
     const auto often = jit([](Tensor x, Tensor n) {
       return fori_loop(0, minimum(n, 5000), x, [](Value, Value y) { return Value(next(y)); });
     });
-    CHECK(refused(often) == "jit: a loop of at most 5000 turns becomes more than 1024 commands" + known + line(large) +
-                                "\n  note: " + replay);
+    CHECK(refused(often) == "jit: a loop of at most 5000 iterations becomes more than 1024 commands" + known +
+                                line(large) + "\n  note: " + replay);
     const int counted = __LINE__ + 2;  // of its loop
     const auto long_loop =
         jit([](Tensor x, Tensor) { return fori_loop(0, 5000, x, [](Value, Value y) { return Value(next(y)); }); });
-    CHECK(refused(long_loop) ==
-          "jit: a loop of 5000 turns becomes more than 1024 commands" + known + line(counted) + "\n  note: " + replay);
+    CHECK(refused(long_loop) == "jit: a loop of 5000 iterations becomes more than 1024 commands" + known +
+                                    line(counted) + "\n  note: " + replay);
   }
   check_silent(std::move(host));
 }

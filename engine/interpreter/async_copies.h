@@ -14,12 +14,12 @@
 namespace tessera::interpreter {
 
 /// The step of a semaphore op or a copy.
-Step pipe_step(const Machine& m, const ir::Op& op);
+Step async_step(const Machine& m, const ir::Op& op);
 
-class Pipes {
+class AsyncCopies {
  public:
   static bool needed(const ir::Kernel& k);
-  Pipes(Machine& m, std::optional<uint64_t> seed);
+  AsyncCopies(Machine& m, std::optional<uint64_t> seed);
 
   /// Fresh memory for the arguments of a run_scoped; and their end, where semaphores must be 0 and no copy may be left.
   void enter(const ir::Op& scope);

@@ -1,4 +1,4 @@
-#include "codegen/plan/call_notes.h"
+#include "codegen/plan/call_remarks.h"
 
 #include <algorithm>
 #include <bit>

@@ -1,4 +1,4 @@
-#include "codegen/spirv/pairs.h"
+#include "codegen/spirv/int64.h"
 
 #include <bit>
 #include <functional>

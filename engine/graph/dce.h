@@ -8,6 +8,6 @@ namespace tessera {
 
 /// Of the body, which is the graph's or a copy of it. Returns how many calls it lacks now, each counted once however
 /// often it would run.
-size_t prune(const Graph& graph, Graph::Body& body);
+size_t dead_code_elimination(const Graph& graph, Graph::Body& body);
 
 }  // namespace tessera

@@ -1,4 +1,4 @@
-#include "engine/interpreter/pipes.h"
+#include "engine/interpreter/async_copies.h"
 
 #include <algorithm>
 #include <cstring>
@@ -65,8 +65,8 @@ Counter counter(const Machine& m, const Side& s) {
 }
 
 /// The copy as its operands say now.
-Pipes::Copy make_copy(const Machine& m, const Op& op, const Side (&sides)[3], bool clip) {
-  Pipes::Copy c;
+AsyncCopies::Copy make_copy(const Machine& m, const Op& op, const Side (&sides)[3], bool clip) {
+  AsyncCopies::Copy c;
   c.op = &op;
   c.element_bytes = size_bytes(m.kernel->type(op.operands[0]).dtype);
   c.program = m.grid_point;
@@ -78,7 +78,7 @@ Pipes::Copy make_copy(const Machine& m, const Op& op, const Side (&sides)[3], bo
     if (x.kind == Index::Kind::slice) low.push_back(0), high.push_back(x.size);
   c.bytes = num_elements(high) * c.element_bytes;
   for (const Side* from : {&sides[0], &sides[1]}) {
-    Pipes::Window& w = from == &sides[0] ? c.from : c.to;
+    AsyncCopies::Window& w = from == &sides[0] ? c.from : c.to;
     w.ref = from->ref;
     w.first = m.views[from->ref].data;
     size_t i = 0;
@@ -102,7 +102,7 @@ Pipes::Copy make_copy(const Machine& m, const Op& op, const Side (&sides)[3], bo
   }
   for (size_t i = 0; i < low.size(); ++i) {
     c.shape.push_back(std::max<int64_t>(high[i] - low[i], 0));
-    for (Pipes::Window* w : {&c.from, &c.to}) {
+    for (AsyncCopies::Window* w : {&c.from, &c.to}) {
       w->first += low[i] * w->strides[i] * size_bytes(m.kernel->type(op.operands[0]).dtype);
       w->at[w->dims[i]] += low[i] * w->step[i];
     }
@@ -121,36 +121,36 @@ void touch(Machine& m, const Op& op, size_t ref, const Counter& c) {
 }
 }  // namespace
 
-Step pipe_step(const Machine& machine, const Op& op) {
+Step async_step(const Machine& machine, const Op& op) {
   if (ir::is_copy(op.code)) {
     const std::array<ir::CopyPlace, 3> places = ir::copy_places(*machine.kernel, op);
     const bool clip = op.attr_or(ir::Attr::clip, 0) != 0, starts = op.code == Opcode::copy_start;
     return [o = &op, from = side(machine, op, places[0]), to = side(machine, op, places[1]),
             semaphore = side(machine, op, places[2]), clip, starts](Machine& m) {
       const Side sides[3] = {from, to, semaphore};
-      if (starts) return m.pipes->start(make_copy(m, *o, sides, clip));
+      if (starts) return m.async->start(make_copy(m, *o, sides, clip));
       const Counter s = counter(m, semaphore);
       touch(m, *o, semaphore.ref, s);
       int64_t bytes = size_bytes(m.kernel->type(o->operands[0]).dtype);
       for (const Index& x : from.index) bytes *= x.kind == Index::Kind::slice ? x.size : 1;
-      m.pipes->wait(*o, semaphore.ref, s.at, s.position, static_cast<int32_t>(bytes));
+      m.async->wait(*o, semaphore.ref, s.at, s.position, static_cast<int32_t>(bytes));
     };
   }
   return [o = &op, semaphore = side(machine, op, {op.operands[0], 0, op.index.size()})](Machine& m) {
     const Counter s = counter(m, semaphore);
     touch(m, *o, semaphore.ref, s);
     if (o->code == Opcode::semaphore_read) std::memcpy(m.place[o->results[0].index], s.at, sizeof(int32_t));
-    else if (o->code == Opcode::semaphore_signal) m.pipes->signal(s.at, m.scalar(o->operands[1]));
-    else m.pipes->wait(*o, semaphore.ref, s.at, s.position, m.scalar(o->operands[1]));
+    else if (o->code == Opcode::semaphore_signal) m.async->signal(s.at, m.scalar(o->operands[1]));
+    else m.async->wait(*o, semaphore.ref, s.at, s.position, m.scalar(o->operands[1]));
   };
 }
 
-bool Pipes::needed(const ir::Kernel& k) {
+bool AsyncCopies::needed(const ir::Kernel& k) {
   return std::any_of(k.ops.begin(), k.ops.end(),
-                     [](const Op& op) { return op.code == Opcode::run_scoped || ir::is_pipe(op.code); });
+                     [](const Op& op) { return op.code == Opcode::run_scoped || ir::is_async(op.code); });
 }
 
-Pipes::Pipes(Machine& m, std::optional<uint64_t> seed)
+AsyncCopies::AsyncCopies(Machine& m, std::optional<uint64_t> seed)
     : m_(m), k_(*m.kernel), random_(seed ? std::optional(mix(*seed + 77)) : std::nullopt) {
   const std::vector<ir::Value>& refs = m.scoped;
   const size_t body = k_.region(k_.body).args.size();
@@ -163,9 +163,9 @@ Pipes::Pipes(Machine& m, std::optional<uint64_t> seed)
   }
 }
 
-std::string Pipes::program() const { return program_text(k_, m_.grid_point.data()); }
+std::string AsyncCopies::program() const { return program_text(k_, m_.grid_point.data()); }
 
-void Pipes::enter(const Op& scope) {
+void AsyncCopies::enter(const Op& scope) {
   const size_t body = k_.region(k_.body).args.size();
   for (const ir::Value v : k_.region(scope.regions[0]).args) {
     const ir::Type& t = k_.type(v);
@@ -175,15 +175,15 @@ void Pipes::enter(const Op& scope) {
   }
 }
 
-void Pipes::leave(const Op& scope) {
+void AsyncCopies::leave(const Op& scope) {
   for (const ir::Value v : k_.region(scope.regions[0]).args) check_end(m_.refs[v.index], "its run_scoped");
 }
 
-void Pipes::end_of_kernel() {
+void AsyncCopies::end_of_kernel() {
   for (size_t i = 0; i < k_.scratch.size(); ++i) check_end(k_.blocks.size() + i, "the kernel");
 }
 
-void Pipes::check_end(size_t ref, const std::string& where) {
+void AsyncCopies::check_end(size_t ref, const std::string& where) {
   for (const Copy& c : copies_) {
     if (c.semaphore != ref && c.from.ref != ref && c.to.ref != ref) continue;
     throw KernelError(k_.name + ": copy_start by program " + program_text(k_, c.program.data()) + ": the copy from " +
@@ -206,7 +206,7 @@ void Pipes::check_end(size_t ref, const std::string& where) {
   }
 }
 
-template <class F> void Pipes::each_element(const Copy& c, const Window& w, F&& f) {
+template <class F> void AsyncCopies::each_element(const Copy& c, const Window& w, F&& f) {
   if (c.element_bytes == 0) return;
   std::vector<int64_t> position = w.at;
   for_each_index(c.shape.size(), c.shape.data(), [&](const int64_t* at) {
@@ -219,7 +219,7 @@ template <class F> void Pipes::each_element(const Copy& c, const Window& w, F&& 
   });
 }
 
-void Pipes::start(Copy copy) {
+void AsyncCopies::start(Copy copy) {
   tick();
   if (m_.races) {
     for (const bool writes : {false, true}) {
@@ -255,7 +255,7 @@ void Pipes::start(Copy copy) {
   if (copies_.back().moments == 0) perform(copies_.back());
 }
 
-void Pipes::perform(Copy& c) {
+void AsyncCopies::perform(Copy& c) {
   c.done = true;
   signal(c.counter, static_cast<int32_t>(c.bytes));
   const int64_t n = num_elements(c.shape);
@@ -269,14 +269,14 @@ void Pipes::perform(Copy& c) {
                c.element_bytes);
 }
 
-void Pipes::tick() {
+void AsyncCopies::tick() {
   if (!random_) return;
   for (Copy& c : copies_)
     if (!c.done && c.moments > 0 && --c.moments == 0) perform(c);
 }
 
-void Pipes::wait(const Op& op, size_t semaphore, int32_t* counter, const std::vector<int64_t>& position,
-                 int32_t amount) {
+void AsyncCopies::wait(const Op& op, size_t semaphore, int32_t* counter, const std::vector<int64_t>& position,
+                       int32_t amount) {
   while (*counter < amount) {
     std::vector<Copy*> left;
     for (Copy& c : copies_)
@@ -311,8 +311,8 @@ void Pipes::wait(const Op& op, size_t semaphore, int32_t* counter, const std::ve
   });
 }
 
-void Pipes::access(const Op& op, size_t ref, const std::byte* element, const int64_t* position, size_t rank,
-                   bool writes) const {
+void AsyncCopies::access(const Op& op, size_t ref, const std::byte* element, const int64_t* position, size_t rank,
+                         bool writes) const {
   const auto target = written_.find(element), source = writes ? read_.find(element) : read_.end();
   const bool is_target = target != written_.end();
   if (!is_target && source == read_.end()) return;

@@ -1,4 +1,4 @@
-#include "codegen/tile/separate.h"
+#include "codegen/tile/rematerialize.h"
 
 #include <algorithm>
 #include <map>
@@ -16,9 +16,9 @@ using ir::Value;
 
 namespace {
 
-class Separation {
+class Rematerialization {
  public:
-  explicit Separation(ir::Kernel& k)
+  explicit Rematerialization(ir::Kernel& k)
       : k_(k), free_(k.values.size(), false), user_(k.ops.size(), 0), copies_(k.ops.size()) {}
 
   bool run() {
@@ -188,6 +188,6 @@ class Separation {
 
 }  // namespace
 
-bool separate_uses(ir::Kernel& k) { return Separation(k).run(); }
+bool rematerialize(ir::Kernel& k) { return Rematerialization(k).run(); }
 
 }  // namespace tessera::lowering

@@ -33,7 +33,7 @@ template <class F> ts::PallasCall on_whole(F kernel, std::vector<ts::ScratchShap
 }
 }  // namespace
 
-TEST_CASE("pipes: run_scoped gives fresh memory, and what its body returns") {
+TEST_CASE("async copies: run_scoped gives fresh memory, and what its body returns") {
   const auto call = on_whole([](Ref x, Ref o) {
     Value sum = ts::fori_loop(0, 3, ts::zeros({8}, ts::f32), [&](Value k, Value acc) {
       return ts::run_scoped(
@@ -79,7 +79,7 @@ TEST_CASE("pipes: run_scoped gives fresh memory, and what its body returns") {
   CHECK(values(ts::interpret(stale, {.uninitialised = ts::Uninitialised::zero}, counting({8}))) == Floats(8, 0));
 }
 
-TEST_CASE("pipes: memory spaces by their other names") {
+TEST_CASE("async copies: memory spaces by their other names") {
   CHECK(ts::HBM({2}, ts::f32).memory_space == ts::MemorySpace::any);
   CHECK(ts::GMEM({2}, ts::f32).memory_space == ts::MemorySpace::gmem);
   CHECK(ts::MemorySpace::hbm == ts::MemorySpace::any);
@@ -92,7 +92,7 @@ TEST_CASE("pipes: memory spaces by their other names") {
   CHECK(values(ts::interpret(call, counting({8}))) == Floats{0, 2, 4, 6, 8, 10, 12, 14});
 }
 
-TEST_CASE("pipes: semaphores count") {
+TEST_CASE("async copies: semaphores count") {
   const auto grid = ts::pallas_call(
       [](Ref o, Ref s) {
         ts::semaphore_signal(s[1], 5);
@@ -110,7 +110,7 @@ TEST_CASE("pipes: semaphores count") {
   CHECK(values(ts::interpret(grid)) == Floats{40, 40});
 }
 
-TEST_CASE("pipes: copies, early and late") {
+TEST_CASE("async copies: copies, early and late") {
   const auto call = on_whole(
       [](Ref x, Ref o, Ref t, Ref sem) {
         auto first = ts::make_async_copy(x[{ds(0, 4)}], t[{0, all}], sem[0]);
@@ -144,7 +144,7 @@ TEST_CASE("pipes: copies, early and late") {
   CHECK(values(ts::interpret(racy, counting({8}))) == Floats(8, 0));
 }
 
-TEST_CASE("pipes: clipped copies leave out what is outside of either Ref") {
+TEST_CASE("async copies: clipped copies leave out what is outside of either Ref") {
   const ts::ir::Kernel k = parse(R"(kernel @clip
 in i32[2] whole
 in f32[8] whole
@@ -170,7 +170,7 @@ body (%n, %x, %o) {
   CHECK(run(-100, 0) == Floats(8, -1));
 }
 
-TEST_CASE("pipes: races with a copy under way") {
+TEST_CASE("async copies: races with a copy under way") {
   const auto text = [](const std::string& between) {
     return "kernel @race\ngrid (i: 2)\nin f32[2, 4] whole\nout f32[4] whole\nscratch ref<vmem, f32[4]>\nscratch "
            "ref<vmem, f32[4]>\nscratch ref<dma_semaphore, i32[]>\n"
@@ -212,7 +212,7 @@ TEST_CASE("pipes: races with a copy under way") {
             note("that was started at k.tir:14; wait for it first, and for all others that count in its semaphore"));
 }
 
-TEST_CASE("pipes: semaphores that programs in no order share") {
+TEST_CASE("async copies: semaphores that programs in no order share") {
   const ts::ir::Kernel k = parse(R"(kernel @k
 grid (2 parallel, 2)
 out f32[1] whole
@@ -242,7 +242,7 @@ body (%o, %s) {
              note("that was at k.tir:17; programs that differ in axis 0 share no scratch"));
 }
 
-TEST_CASE("pipes: waits that nothing can satisfy, and what is left at the end") {
+TEST_CASE("async copies: waits that nothing can satisfy, and what is left at the end") {
   const auto text = [](const std::string& body) {
     return "kernel @left\ngrid (2)\nin f32[4] whole\nout f32[4] whole\nscratch ref<dma_semaphore, i32[2]>\nscratch "
            "ref<semaphore, i32[]>\n"
@@ -278,7 +278,7 @@ TEST_CASE("pipes: waits that nothing can satisfy, and what is left at the end") 
             "semaphore_signal %s[], %two\n  } else {\n    semaphore_wait %s[], %two\n  }") == "no error");
 }
 
-TEST_CASE("pipes: errors while tracing") {
+TEST_CASE("async copies: errors while tracing") {
   int line = 0;
   const auto error = [](auto kernel, std::vector<ts::ScratchShape> scratch = {}) {
     return message([&] { on_whole(kernel, scratch).trace({{{8}, ts::f32}}); });
@@ -350,7 +350,7 @@ TEST_CASE("pipes: errors while tracing") {
   (void)line;
 }
 
-TEST_CASE("pipes: exact errors of the text form") {
+TEST_CASE("async copies: exact errors of the text form") {
   const auto error = [](const std::string& body) {
     return message([&] {
       parse(

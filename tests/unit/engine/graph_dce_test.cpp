@@ -3,9 +3,9 @@
 #include <algorithm>
 
 #include "engine/front/front.h"
+#include "engine/graph/dce.h"
 #include "engine/graph/fuse.h"
 #include "engine/graph/plan.h"
-#include "engine/graph/prune.h"
 
 using namespace tessera;
 
@@ -19,7 +19,7 @@ Array ramp() { return Array({4}, std::vector<float>{1, 2, 3, 4}); }
 std::string left(const Jit& f, size_t dropped) {
   const Graph& before = f.trace({{{4}, f32}, {{4}, f32}});
   Graph g = before;
-  CHECK(prune(g, g.body) == dropped);
+  CHECK(dead_code_elimination(g, g.body) == dropped);
   const std::vector<Array> inputs{ramp(), ramp()}, x = interpret(before, inputs), y = interpret(g, inputs),
                                                    z = interpret(fuse(before).graph, inputs);
   REQUIRE(x.size() == y.size());
@@ -29,7 +29,7 @@ std::string left(const Jit& f, size_t dropped) {
       CHECK(x[i].at(k) == y[i].at(k));
       CHECK(x[i].at(k) == z[i].at(k));
     }
-  CHECK(prune(g, g.body) == 0);
+  CHECK(dead_code_elimination(g, g.body) == 0);
   CHECK(plan(before).dropped == dropped);
   CHECK(plan(fuse(before).graph).dropped == dropped);
   const auto text = [&](const auto& self, const Graph::Body& b) -> std::string {
@@ -46,7 +46,7 @@ std::string left(const Jit& f, size_t dropped) {
 }
 }  // namespace
 
-TEST_CASE("prune: calls that no output hangs on") {
+TEST_CASE("graph dce: calls that no output hangs on") {
   CHECK(left(jit([](Tensor x, Tensor y) {
                const Tensor unused = twice(twice(y));
                return Value(next(x));
@@ -59,7 +59,7 @@ TEST_CASE("prune: calls that no output hangs on") {
              0) == "reduce_max lt check");
 }
 
-TEST_CASE("prune: what a loop carries for its own sake alone") {
+TEST_CASE("graph dce: what a loop carries for its own sake alone") {
   const auto both = [](Tensor x, Tensor y) {
     return fori_loop(0, 3, std::tuple{x, y},
                      [](Value, Value a, Value b) { return std::tuple{Value(next(a)), Value(twice(b))}; });
@@ -94,7 +94,7 @@ TEST_CASE("prune: what a loop carries for its own sake alone") {
                       [](const GraphPlan::Command& c) { return c.kind == GraphPlan::Command::Kind::call; }) == 3);
 }
 
-TEST_CASE("prune: results of a branch that nobody reads") {
+TEST_CASE("graph dce: results of a branch that nobody reads") {
   const auto both = [](Tensor x, Tensor y) {
     return cond(
         sum(x) > 3.0f, [&] { return std::tuple{Value(next(x)), Value(twice(y))}; },
@@ -106,7 +106,7 @@ TEST_CASE("prune: results of a branch that nobody reads") {
   CHECK(left(jit([&](Tensor x, Tensor y) { return std::get<1>(both(x, y)); }), 3) == "reduce_sum gt convert [][twice]");
 }
 
-TEST_CASE("prune: rows that are sliced and stacked to no end") {
+TEST_CASE("graph dce: rows that are sliced and stacked to no end") {
   Graph g = jit([](Tensor x) { return Value(twice(x)); }).trace({{{4}, f32}});  // for its kernel
   using Step = Graph::Step;
   g.values = {{f32, {3, 4}}, {f32, {3, 4}}, {f32, {4}},    {f32, {4}},
@@ -117,7 +117,7 @@ TEST_CASE("prune: rows that are sliced and stacked to no end") {
                   {{.arguments = {2}, .results = {4}, .kernel = 0}, {.arguments = {3}, .results = {5}, .kernel = 0}}}};
   g.body = {{0, 1}, {7}, {loop}};
   const Graph before = g;
-  CHECK(prune(g, g.body) == 1);
+  CHECK(dead_code_elimination(g, g.body) == 1);
   REQUIRE(g.body.steps.size() == 1);
   const Step& s = g.body.steps[0];
   CHECK(s.arguments == std::vector<size_t>{1});

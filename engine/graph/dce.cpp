@@ -1,4 +1,4 @@
-#include "engine/graph/prune.h"
+#include "engine/graph/dce.h"
 
 #include <algorithm>
 #include <unordered_set>
@@ -58,13 +58,13 @@ class Needs {
   void keep(const Step& s) {
     if (!kept_.insert(&s).second) return;
     if (s.kind == Step::Kind::call) need(s.arguments);
-    if (s.kind == Step::Kind::choose) need(s.arguments[0]);
+    if (s.kind == Step::Kind::switch_) need(s.arguments[0]);
     if (s.kind == Step::Kind::repeat && !s.count) need(s.bodies[1].outputs);
     for (const auto& [name, v] : s.sizes) need(v);
   }
   void made(const Step& s, size_t i) {
     keep(s);
-    if (s.kind == Step::Kind::choose)
+    if (s.kind == Step::Kind::switch_)
       for (const Body& b : s.bodies) need(b.outputs[i]);
     if (s.kind == Step::Kind::repeat) {
       need(s.bodies[0].outputs[i]);
@@ -132,6 +132,6 @@ size_t drop(Body& b, const Needs& needs) {
 }
 }  // namespace
 
-size_t prune(const Graph& graph, Body& body) { return drop(body, Needs(graph, body)); }
+size_t dead_code_elimination(const Graph& graph, Body& body) { return drop(body, Needs(graph, body)); }
 
 }  // namespace tessera

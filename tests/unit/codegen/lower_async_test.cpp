@@ -1,6 +1,6 @@
 // run_scoped, semaphores and copies on their way to lanes: what they become, which counters go, which waits are
 // refused, what explain says.
-#include "codegen/tile/scopes.h"
+#include "codegen/tile/lower_async.h"
 
 #include <doctest/doctest.h>
 
@@ -26,7 +26,7 @@ ir::Kernel parse(const std::string& text) {
 std::string expanded(const std::string& text) {
   ir::Kernel k = parse(text);
   std::vector<WaitSite> sites;
-  CHECK(lowering::expand_scopes(k, sites));
+  CHECK(lowering::lower_async(k, sites));
   ir::verify(k, "the step");
   return ir::print(k);
 }
@@ -215,8 +215,8 @@ body (%x, %o, %t) {
   // What is computed stays the same.
   ir::Kernel k = parse(text), plain = k;
   std::vector<WaitSite> sites;
-  lowering::Prefetch prefetch{64};
-  lowering::expand_scopes(k, sites, &prefetch);
+  lowering::PrefetchedCopies prefetch{64};
+  lowering::lower_async(k, sites, &prefetch);
   ir::verify(k, "the step");
   CHECK(prefetch.copies.size() == 2);
   Array x({64}, f32);

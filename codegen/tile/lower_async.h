@@ -20,18 +20,19 @@
 namespace tessera::lowering {
 
 /// Copies of at most so many elements are loaded ahead; 0: none.
-struct Prefetch {
+struct PrefetchedCopies {
   int64_t most_elements = 0;
   std::vector<uint32_t> copies = {};             // gets the ops that are
   std::map<uint32_t, std::string> refused = {};  // and why others are not
 };
 /// True if the kernel had any of these. `sites` gets what failing waits report by number.
-bool expand_scopes(ir::Kernel& k, std::vector<WaitSite>& sites, Prefetch* prefetch = nullptr);
+bool lower_async(ir::Kernel& k, std::vector<WaitSite>& sites, PrefetchedCopies* prefetch = nullptr);
 /// After the passes: throws CompileError for a wait that is certain to fail.
 void check_waits(const ir::Kernel& k, const std::vector<WaitSite>& sites);
 /// After the passes: removes private scratch that is never read. True if there was any.
 bool drop_unread_scratch(ir::Kernel& k);
 /// For `tessera explain`: the copies of the source, and what has become of its waits in the kernel that is lowered.
-std::string explain_copies(const ir::Kernel& source, const ir::Kernel& lowered, size_t waits, const Prefetch& prefetch);
+std::string explain_copies(const ir::Kernel& source, const ir::Kernel& lowered, size_t waits,
+                           const PrefetchedCopies& prefetch);
 
 }  // namespace tessera::lowering

@@ -1,4 +1,4 @@
-#include "codegen/tile/scopes.h"
+#include "codegen/tile/lower_async.h"
 
 #include <algorithm>
 #include <map>
@@ -43,7 +43,7 @@ class Balance {
     Net net;
     for (OpId id : k_.region(r).ops) {
       const Op& op = k_.op(id);
-      if (ir::is_pipe(op.code) && op.code != Opcode::semaphore_read) {
+      if (ir::is_async(op.code) && op.code != Opcode::semaphore_read) {
         const bool copy = ir::is_copy(op.code);
         const ir::CopyPlace s = copy ? ir::copy_places(k_, op)[2] : ir::CopyPlace{op.operands[0], 0, op.index.size()};
         if (k_.value(s.ref).region != k_.body) continue;
@@ -74,13 +74,13 @@ class Balance {
 
 class Expander {
  public:
-  Expander(ir::Kernel& k, std::vector<WaitSite>& sites, Prefetch* prefetch)
+  Expander(ir::Kernel& k, std::vector<WaitSite>& sites, PrefetchedCopies* prefetch)
       : k_(k), b_(k), sites_(sites), prefetch_(prefetch), replaced_(k) {}
 
   bool run() {
     const bool any =
         std::any_of(k_.ops.begin(), k_.ops.end(),
-                    [](const Op& o) { return o.code == Opcode::run_scoped || ir::is_pipe(o.code); }) ||
+                    [](const Op& o) { return o.code == Opcode::run_scoped || ir::is_async(o.code); }) ||
         std::any_of(k_.scratch.begin(), k_.scratch.end(), [](const Type& t) { return is_semaphore(t.space); });
     if (!any) return false;
     const bool own = Balance(k_).zero();
@@ -139,7 +139,7 @@ class Expander {
   ir::Kernel& k_;
   ir::Builder b_;
   std::vector<WaitSite>& sites_;
-  Prefetch* prefetch_;
+  PrefetchedCopies* prefetch_;
   passes::Replacements replaced_;
   std::map<uint32_t, Semaphore> semaphores_;  // by Ref
   std::vector<Value> kept_, private_, fresh_;
@@ -197,24 +197,24 @@ class Expander {
       b_.set_loc(k_.op(id).loc);
       const Op op = k_.op(id);
       if (op.code == Opcode::run_scoped) scoped(op);
-      else if (ir::is_pipe(op.code)) pipe(id, op);
+      else if (ir::is_async(op.code)) async(id, op);
       else {
         for (RegionId r : op.regions) region(r);
         k_.region(b_.region()).ops.push_back(id);
       }
     }
   }
-  void pipe(OpId id, const Op& op) {
-    switch (ir::Pipe(op.code)) {
-      case ir::Pipe::semaphore_signal: return count(op, {op.operands[0], 0, op.index.size()}, op.operands[1]);
-      case ir::Pipe::semaphore_wait: return wait(op, {op.operands[0], 0, op.index.size()}, op.operands[1]);
-      case ir::Pipe::semaphore_read:
+  void async(OpId id, const Op& op) {
+    switch (ir::Async(op.code)) {
+      case ir::Async::semaphore_signal: return count(op, {op.operands[0], 0, op.index.size()}, op.operands[1]);
+      case ir::Async::semaphore_wait: return wait(op, {op.operands[0], 0, op.index.size()}, op.operands[1]);
+      case ir::Async::semaphore_read:
         return replaced_.replace(op.results[0], read(op, {op.operands[0], 0, op.index.size()}));
-      case ir::Pipe::copy_start:
+      case ir::Async::copy_start:
         if (const auto it = ahead_.find(id.index); it != ahead_.end()) start_ahead(id, it->second);
         else copy(op);
         return count(op, ir::copy_places(k_, op)[2], b_.constant_int(DType::i32, bytes_of(k_, op)));
-      case ir::Pipe::copy_wait:
+      case ir::Async::copy_wait:
         for (const auto& [start, a] : ahead_)
           if (a.semaphore == op.operands[2]) finish({start}, a);
         return wait(op, ir::copy_places(k_, op)[2], b_.constant_int(DType::i32, bytes_of(k_, op)));
@@ -540,7 +540,7 @@ class Expander {
 };
 }  // namespace
 
-bool expand_scopes(ir::Kernel& k, std::vector<WaitSite>& sites, Prefetch* prefetch) {
+bool lower_async(ir::Kernel& k, std::vector<WaitSite>& sites, PrefetchedCopies* prefetch) {
   return Expander(k, sites, prefetch).run();
 }
 
@@ -557,7 +557,7 @@ void check_waits(const ir::Kernel& k, const std::vector<WaitSite>& sites) {
 }
 
 std::string explain_copies(const ir::Kernel& source, const ir::Kernel& lowered, size_t waits,
-                           const Prefetch& prefetch) {
+                           const PrefetchedCopies& prefetch) {
   const auto ref = [&](Value v) {
     const ir::ValueInfo& info = source.value(v);
     if (info.region != source.body) return "run_scoped[" + std::to_string(info.number) + "]";

@@ -8,7 +8,7 @@
 
 namespace tessera::lowering {
 
-/// After expand_scopes. Returns true if something changed.
-bool separate_uses(ir::Kernel& k);
+/// After lower_async. Returns true if something changed.
+bool rematerialize(ir::Kernel& k);
 
 }  // namespace tessera::lowering
