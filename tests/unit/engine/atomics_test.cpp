@@ -283,50 +283,50 @@ TEST_CASE("atomics: errors") {
   };
   expect(traced(ts::boolean,
                 [&](Ref x, Ref o) {
-                  line = __LINE__;
+                  line = __LINE__ + 1;
                   ts::atomic_add(o, all, Value(x[all]));
                 }),
          "add: takes integers or floats but the Ref holds bool");
   expect(traced(ts::f32,
                 [&](Ref x, Ref o) {
-                  line = __LINE__;
+                  line = __LINE__ + 1;
                   ts::atomic_xor(o, all, Value(x[all]));
                 }),
          "xor: takes integers or bool but the Ref holds f32");
   expect(traced(ts::f32,
                 [&](Ref x, Ref o) {
-                  line = __LINE__;
+                  line = __LINE__ + 1;
                   ts::atomic_max(o, all, ts::cast(x[all], ts::i32));
                 }),
          "max: the value is i32 but the Ref holds f32", "\n  note: cast(value, f32) converts");
   expect(traced(ts::i32,
                 [&](Ref x, Ref o) {
-                  line = __LINE__;
+                  line = __LINE__ + 1;
                   ts::atomic_cas(o, all, ts::cast(x[all], ts::f32), 1);
                 }),
          "cas: what the elements are compared with is f32 but the Ref holds i32");
   expect(traced(ts::i32,
                 [&](Ref, Ref o) {
-                  line = __LINE__;
+                  line = __LINE__ + 1;
                   ts::atomic_add(o, {ds(3, 2)}, 1);
                 }),
          "add: dim 0: ds of 2 elements from 3 is out of range for 4 elements");
   expect(traced(ts::i32,
                 [&](Ref, Ref o) {
-                  line = __LINE__;
+                  line = __LINE__ + 1;
                   ts::atomic_add(o, all, 1, {.other = 3});
                 }),
          "add: other is given without a mask");
   expect(traced(ts::i32,
                 [&](Ref, Ref o) {
-                  line = __LINE__;
+                  line = __LINE__ + 1;
                   ts::atomic_add(o, all, 1, {.mask = ts::iota(ts::i32, {3}, 0) > 1});
                 }),
          "add: shape (3,) does not broadcast to (4,)", "\n  note: counted from the last dim, sizes must be equal or 1");
   expect(message([&] {
            ts::pallas_call(
                [&](Ref p, Ref) {
-                 line = __LINE__;
+                 line = __LINE__ + 1;
                  ts::atomic_add(p, 0, 1);
                },
                {.out_shape = {{{4}, ts::i32}},
@@ -338,7 +338,7 @@ TEST_CASE("atomics: errors") {
   expect(traced(ts::i32,
                 [&](Ref x, Ref o) {
                   (void)x;
-                  line = __LINE__;
+                  line = __LINE__ + 1;
                   ts::atomic_add(o.reshape({2, 2}).bitcast(ts::u8).bitcast(ts::u32), all, 1);
                 }),
          "add: through a bitcast of u8 to u32, of another width, no element is one in memory",

@@ -124,7 +124,7 @@ TEST_CASE("aliases: what does not fit") {
   expect(with({{1, 0}}, {{3}, ts::f32}),
          place + "input 1 is f32(2,) but output 0 is f32(3,)" + at(line) +
              note("an output has the shape and dtype of the input that it is aliased to"));
-  const int store = __LINE__ + 1;
+  const int store = __LINE__ + 3;
   const auto stores = ts::pallas_call(
       [](Ref x, Ref o) {
         x[all] = 1;
@@ -242,7 +242,7 @@ TEST_CASE("element and bounded dims: starts and sizes are clamped, or raise") {
   CHECK(run(with({ts::BoundedSlice{4}}, [] { return ts::ds(9, 9); })) == Ints{6, 0, 0, 0});
   CHECK(run(with({ts::BoundedSlice{4}}, [] { return ts::ds(-3, -1); })) == Ints{0, 0, 0, 0});
   const ts::InterpretOptions raise{.out_of_bounds = ts::OutOfBounds::raise};
-  const int line = __LINE__ - 20;
+  const int line = __LINE__ - 24;
   const auto raises = [&](const std::string& what, int clamped) {
     return "take: in_specs[0]: in program () the index map gives " + what + at(line) +
            note("unless out-of-bounds accesses raise, it is clamped to " + std::to_string(clamped));

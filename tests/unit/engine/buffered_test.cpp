@@ -55,7 +55,7 @@ TEST_CASE("buffered: the same as pallas_call") {
 }
 
 TEST_CASE("buffered: exact errors") {
-  int line = __LINE__ + 1;
+  int line = __LINE__ + 2;
   std::string said =
       message([] { ts::buffered_pallas_call(kernel, out, spec(), {}, {{2, 3, 2}}, {.name = "grouped"}); });
   CHECK(said == "grouped: buffered_pallas_call: input_buffer_count has 3 entries but in_specs has 2 BlockSpecs" +

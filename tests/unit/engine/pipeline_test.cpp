@@ -210,30 +210,30 @@ TEST_CASE("pipeline: exact errors") {
   };
   const ts::BlockSpec whole{.loc = {}}, two{{2}, [](Value i) { return i; }, ts::MemorySpace::vmem, std::nullopt, {}};
   const auto body = [](Ref a, Ref b) { b[all] = a[all]; };
-  line = __LINE__ + 1;
+  line = __LINE__ + 2;
   expect(
       error([&](Ref x, Ref o) { ts::emit_pipeline(body, {.grid = {0}, .in_specs = {two}, .out_specs = {two}})(x, o); }),
       "k: emit_pipeline: grid: size 0 of axis 0 is not positive" + at(line));
   line = __LINE__ + 1;
   expect(error([&](Ref x, Ref) { ts::emit_pipeline(body, {.grid = {4}, .in_specs = {two}, .out_specs = {two}})(x); }),
          "k: emit_pipeline: called with 1 Ref but in_specs has 1 BlockSpec and out_specs has 1" + at(line));
-  line = __LINE__ + 1;
+  line = __LINE__ + 2;
   expect(error([&](Ref x, Ref o) {
            ts::emit_pipeline([](Ref) {}, {.grid = {4}, .in_specs = {two}, .out_specs = {two}})(x, o);
          }),
          "k: emit_pipeline: the body takes 1 Ref but there are 1 input, 1 output and 0 scratch shapes" + at(line));
-  line = __LINE__ + 1;
+  line = __LINE__ + 2;
   expect(error([&](Ref x, Ref o) {
            ts::emit_pipeline(body, {.grid = {4}, .in_specs = {two}, .out_specs = {two}, .init_carry = {1}})(x, o);
          }),
          "k: emit_pipeline: the body takes 0 Values but init_carry has 1" + at(line));
-  line = __LINE__ + 1;
+  line = __LINE__ + 2;
   expect(error([&](Ref x, Ref o) {
            ts::emit_pipeline(body, {.grid = {2, 2}, .in_specs = {two}, .out_specs = {two}})(x, o);
          }),
          "k: emit_pipeline: in_specs[0]: the index map takes 1 argument but the grid has 2 axes" + at(line) +
              note("an index map takes one Value per grid axis"));
-  line = __LINE__ + 1;
+  line = __LINE__ + 2;
   expect(error([&](Ref x, Ref o) {
            ts::emit_pipeline(body, {.grid = {4},
                                     .in_specs = {ts::BlockSpec{{2, 2}, {}, ts::MemorySpace::vmem, std::nullopt, {}}},
@@ -241,7 +241,7 @@ TEST_CASE("pipeline: exact errors") {
          }),
          "k: emit_pipeline: in_specs[0]: block shape (2, 2) has 2 dims but the Ref (8,) has 1" + at(line) +
              note("give one block size per dim of the Ref, or ts::squeezed for a dim that the body should not see"));
-  line = __LINE__ + 1;
+  line = __LINE__ + 2;
   expect(error([&](Ref x, Ref o) {
            ts::emit_pipeline(body, {.grid = {4},
                                     .in_specs = {two},
@@ -250,7 +250,7 @@ TEST_CASE("pipeline: exact errors") {
                x, o);
          }),
          "k: emit_pipeline: out_specs[0]: pipeline_mode: Buffered(3) of an output, which has at most 2" + at(line));
-  line = __LINE__ + 1;
+  line = __LINE__ + 2;
   expect(error([&](Ref x, Ref o) {
            ts::emit_pipeline(
                body, {.grid = {4}, .in_specs = {two}, .out_specs = {two}, .dimension_semantics = {"core"}})(x, o);
@@ -283,7 +283,7 @@ TEST_CASE("pipeline: exact errors") {
   expect(in({ts::Element{2, {-1, 0}}}, [](Value i) { return i; }),
          "k: emit_pipeline: in_specs[0]: padding (-1, 0) of dim 0 is negative" + there +
              note("padding counts the elements before and behind the array"));
-  line = __LINE__ + 1;
+  line = __LINE__ + 2;
   expect(error([&](Ref x, Ref o) {
            ts::emit_pipeline(body, {.grid = {4}, .in_specs = {two}, .out_specs = {two}, .core_axis = {{0}}})(x, o);
          }),

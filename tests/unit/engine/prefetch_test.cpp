@@ -179,7 +179,7 @@ TEST_CASE("prefetch: errors of the front end") {
   expect(with([](Value, Ref s) { return ts::sum(s[all]); }),
          "k: in_specs[0]: index map: load: reads i32[3], but an index map reads single elements" + at(line) +
              note("index every dim with an integer"));
-  line = __LINE__ + 1;
+  line = __LINE__ + 2;
   expect(with([](Value i, Ref s) {
            s[i] = 0;
            return i;
@@ -193,7 +193,7 @@ TEST_CASE("prefetch: errors of the front end") {
   expect(with([](Value i) { return i; }, {.num_scalar_prefetch = -1}),
          "k: grid_spec: num_scalar_prefetch is -1" + at(line));
 
-  line = __LINE__ + 1;
+  line = __LINE__ + 2;
   const auto plain = [](auto kernel, int prefetch) {
     return ts::pallas_call(
         kernel,
@@ -209,7 +209,7 @@ TEST_CASE("prefetch: errors of the front end") {
                   "scratch shape"));
   expect(message([&] { plain(one, 1).trace({{{ts::dim("n")}, ts::i32}}); }),
          "k: scalar_prefetch[0]: a scalar-prefetch operand needs static extents, but the array is (n,)" + at(line));
-  const int store = __LINE__ + 1;
+  const int store = __LINE__ + 2;
   const auto writes = [](Ref s, Ref o) {
     s[0] += 1;
     o[all] = s[0];
@@ -217,7 +217,7 @@ TEST_CASE("prefetch: errors of the front end") {
   expect(message([&] { plain(writes, 1).trace({{{3}, ts::i32}}); }),
          "k: store: a scalar-prefetch operand is only read" + at(store) +
              note("keep what changes in scratch: SMEM({n}, ts::i32)"));
-  line = __LINE__ + 1;
+  line = __LINE__ + 3;
   const auto through_a_view = [](Ref s, Ref o) {
     o[all] = s.at(ts::range(1, 3))[0];
     ts::swap(s.reshape({3, 1}).at(0), 0, 1);

@@ -112,7 +112,7 @@ TEST_CASE(
   int line = 0;
   auto call = ts::pallas_call(
       [&](Ref x, Ref o) {
-        line = __LINE__;
+        line = __LINE__ + 1;
         ts::check(Value(x[all]) < 4, "{} is too large, {{so}}", x[all]);
         ts::debug_print("after");
         o[all] = x[all];
@@ -170,52 +170,52 @@ TEST_CASE("print: errors") {
     CHECK(got == "k: debug_print: " + what + at(line));
   };
   expect(traced([&](Ref x, Ref) {
-           line = __LINE__;
+           line = __LINE__ + 1;
            ts::debug_print("{} {}", x[all]);
          }),
          "the format takes 2 arguments but there is 1");
   expect(traced([&](Ref x, Ref y) {
-           line = __LINE__;
+           line = __LINE__ + 1;
            ts::debug_print("{0}", x[all], y[all]);
          }),
          "argument 1 is not used by the format");
   expect(traced([&](Ref x, Ref) {
-           line = __LINE__;
+           line = __LINE__ + 1;
            ts::debug_print("{:d}", x[all]);
          }),
          "\":d\" says how a scalar is written but argument 0 is i32[4]");
   expect(traced([&](Ref, Ref y) {
-           line = __LINE__;
+           line = __LINE__ + 1;
            ts::debug_print("{:d}", y[all]);
          }),
          "\":d\" is no way to write f32");
   expect(traced([&](Ref, Ref y) {
-           line = __LINE__;
+           line = __LINE__ + 1;
            ts::debug_print("{:q}", y[all]);
          }),
          "\":q\" is no way to write f32");
   expect(traced([&](Ref x, Ref) {
-           line = __LINE__;
+           line = __LINE__ + 1;
            ts::debug_print("{x}", x[all]);
          }),
          "there is no argument named x");
   expect(traced([&](Ref x, Ref y) {
-           line = __LINE__;
+           line = __LINE__ + 1;
            ts::debug_print("{} {1}", x[all], y[all]);
          }),
          "the format has placeholders with a number and placeholders without");
   expect(traced([&](Ref x, Ref) {
-           line = __LINE__;
+           line = __LINE__ + 1;
            ts::debug_print("{", x[all]);
          }),
          "the format has a '{' without its '}'; a brace by itself is written twice");
   expect(traced([&](Ref x, Ref) {
-           line = __LINE__;
+           line = __LINE__ + 1;
            ts::debug_print("}", x[all]);
          }),
          "the format has a '}' without its '{'; a brace by itself is written twice");
   const std::string got = traced([&](Ref x, Ref) {
-    line = __LINE__;
+    line = __LINE__ + 1;
     ts::check(Value(x[0]), "x");
   });
   CHECK(got == "k: check: the condition is i32, not bool" + at(line));
