@@ -217,10 +217,11 @@ TEST_CASE("vmap of whole arrays without elements") {
 }
 
 TEST_CASE("element and bounded dims: starts and sizes are clamped, or raise") {
+  const int line = __LINE__ + 2;
   const auto with = [](ts::BlockShape block, auto map) {
-    return ts::pallas_call(
-        [](Ref x, Ref o) { o[all] = x[all]; },
-        {.out_shape = {{{4}, ts::i32}}, .in_specs = {{block, map}}, .out_specs = {{{4}}}, .name = "take"});
+    const ts::BlockSpec spec{block, map};
+    return ts::pallas_call([](Ref x, Ref o) { o[all] = x[all]; },
+                           {.out_shape = {{{4}, ts::i32}}, .in_specs = {spec}, .out_specs = {{{4}}}, .name = "take"});
   };
   const auto run = [](const ts::PallasCall& call, ts::InterpretOptions o = {.uninitialised = ts::Uninitialised::zero}) {
     return values(ts::interpret(call, o, ints({6}, {1, 2, 3, 4, 5, 6})));
@@ -242,7 +243,6 @@ TEST_CASE("element and bounded dims: starts and sizes are clamped, or raise") {
   CHECK(run(with({ts::BoundedSlice{4}}, [] { return ts::ds(9, 9); })) == Ints{6, 0, 0, 0});
   CHECK(run(with({ts::BoundedSlice{4}}, [] { return ts::ds(-3, -1); })) == Ints{0, 0, 0, 0});
   const ts::InterpretOptions raise{.out_of_bounds = ts::OutOfBounds::raise};
-  const int line = __LINE__ - 24;
   const auto raises = [&](const std::string& what, int clamped) {
     return "take: in_specs[0]: in program () the index map gives " + what + at(line) +
            note("unless out-of-bounds accesses raise, it is clamped to " + std::to_string(clamped));
