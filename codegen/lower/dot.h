@@ -30,12 +30,13 @@ class DotEmitter : public Part {
   ///< elements of an operand's chunk that each invocation fetches
   int64_t staged_share(const DotShape& d, int operand) const;
 
- private:
   using Sink = std::function<void(const NestPoint&, Value)>;
+  Value multiply_add(Value a, Value b, Value c);
+
+ private:
   void by_shuffle(const DotShape& d, const Sink& sink);
   void by_stages(ir::OpId id, const DotShape& d, const Sink& sink);
   void by_reduction(const DotShape& d, bool to_registers, const Sink& sink);
-  Value multiply_add(Value a, Value b, Value c);
 };
 
 }  // namespace tessera::lowering

@@ -45,6 +45,13 @@ Value LoopNests::first_invocation(int used_bits) {
   return b_.eq(b_.op(ir::Opcode::and_, {invocation_, b_.i32(rest)}), zero);
 }
 
+int LoopNests::invocation_bits(const std::vector<int>& dims) const {
+  int bits = 0;
+  for (int a : dims)
+    if (a != kNoAxis) bits |= (plan(a).tcount - 1) * plan(a).tstride;
+  return bits;
+}
+
 bool LoopNests::fits(const std::vector<int>& dims) const {
   int bits = 0;
   for (int a : dims) {
@@ -101,6 +108,30 @@ Values LoopNests::counted(int64_t n, const Values& init, const std::function<Val
   return after;
 }
 
+void LoopNests::each_strip(const std::vector<int>& axes, std::vector<Value>& strip, const std::function<void()>& body) {
+  std::vector<size_t> all(axes.size());
+  std::iota(all.begin(), all.end(), size_t{0});
+  each_strip(axes, all, strip, body);
+}
+
+void LoopNests::each_strip(const std::vector<int>& axes, const std::vector<size_t>& dims, std::vector<Value>& strip,
+                           const std::function<void()>& body) {
+  const std::function<void(size_t)> loops = [&](size_t i) {
+    if (i == dims.size()) return body();
+    const size_t d = dims[i];
+    const int64_t n = axes[d] == kNoAxis ? 1 : plan(axes[d]).strips();
+    if (n == 1) {
+      strip[d] = {};
+      return loops(i + 1);
+    }
+    counted(n, [&](Value j) {
+      strip[d] = j;
+      loops(i + 1);
+    });
+  };
+  loops(0);
+}
+
 void LoopNests::each(const Shape& s, const std::vector<int>& dims, bool needs_layout, bool effects,
                      const std::function<void(const NestPoint&)>& body) {
   if (num_elements(s) == 0) return;
@@ -128,10 +159,7 @@ void LoopNests::by_layout(const Shape& s, const std::vector<int>& dims, bool eff
     if (rolled) p.reg = p.vec;
     return p;
   };
-  int bits = 0;
-  for (int a : dims)
-    if (a != kNoAxis) bits |= (plan(a).tcount - 1) * plan(a).tstride;
-  const Value first = effects ? first_invocation(bits) : Value{};
+  const Value first = effects ? first_invocation(invocation_bits(dims)) : Value{};
   std::vector<Value> strip(dims.size());
   std::function<void(size_t)> loops, registers;
   NestPoint point;

@@ -20,12 +20,18 @@ class LoopNests : public Part {
   void by_layout(const Shape& shape, const std::vector<int>& axes, bool effects,
                  const std::function<void(const NestPoint&)>& body, bool rolled = false);
   void flat(const Shape& shape, const std::vector<int>& axes, const std::function<void(const NestPoint&)>& body);
+  /// Loops over the strips of the dims' axes, whose numbers are left in `strip` (none where there is one).
+  void each_strip(const std::vector<int>& axes, std::vector<Value>& strip, const std::function<void()>& body);
+  void each_strip(const std::vector<int>& axes, const std::vector<size_t>& dims, std::vector<Value>& strip,
+                  const std::function<void()>& body);
   /// A sequential loop from 0 to n, unrolled when short; no barriers inside unless it is uniform.
   void counted(int64_t n, const std::function<void(Value)>& body);
   Values counted(int64_t n, const Values& init, const std::function<Values(Value, const Values&)>& body);
   /// First element of this unit's part of an axis, i32.
   Value tile_base(int axis);
   void set_tile_base(int axis, Value v);
+  /// The bits of an invocation's number that its place along these axes takes.
+  int invocation_bits(const std::vector<int>& axes) const;
   /// The condition that this invocation is the one that stores where several hold the same element (none: always).
   Value first_invocation(int used_bits);
   /// Coordinate of register r of strip `strip` along an axis of extent n, clamped into range; `valid` receives the test
@@ -43,5 +49,19 @@ class LoopNests : public Part {
   std::map<std::pair<int, int>, Value> coords_;
   Values tile_base_;  // per axis (split axes only)
 };
+
+/// All combinations of registers of some dims, the last fastest.
+template <class F> void each_register(const std::vector<int>& counts, const F& f) {
+  std::vector<int> r(counts.size(), 0);
+  for (;;) {
+    f(r);
+    size_t i = counts.size();
+    while (i-- > 0) {
+      if (++r[i] < counts[i]) break;
+      r[i] = 0;
+    }
+    if (i == SIZE_MAX) return;
+  }
+}
 
 }  // namespace tessera::lowering

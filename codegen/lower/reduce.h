@@ -24,7 +24,7 @@ class ReduceEmitter : public Part {
                  bool to_registers, const Accumulator& acc, const std::function<Values(const Coords&)>& element,
                  const std::function<void(const NestPoint&, const Values&)>& sink);
 
- private:
+  /// v joined over all invocations that differ in these bits of their number, in each of them.
   Values across_invocations(Values v, int bits, const Accumulator& acc);
 };
 
