@@ -148,46 +148,48 @@ Value Elements::compute(Value v, const ir::Op& o, const Coords& c) {
       }
       return of(o.operands[0], in);
     }
-    case ir::Move::concatenate: {
-      const auto axis = static_cast<size_t>(o.attr(Attr::axis));
-      if (const auto slices = slices_of_one(k_, o, [&](Value part) { return placement_.kind(part) == Kind::lazy; });
-          !slices.empty()) {
-        Coords in = c;
-        for (size_t d = 0; d < in.size(); ++d)
-          if (d != axis) in[d] = sliced(*slices[0], d, c[d]);
-        int64_t end = shape(v)[axis];
-        Value chosen;
-        for (size_t i = slices.size(); i-- > 0;) {
-          const ir::Op& part = *slices[i];
-          const int64_t n = shape(part.results[0])[axis], begin = end - n;
-          end = begin;
-          if (n == 0) continue;
-          const Value start = b_.i32(part.ints(Attr::start)[axis]), stride = b_.i32(part.ints(Attr::stride)[axis]);
-          const Value e = b_.add(b_.mul(b_.add(c[axis].v, b_.i32(-begin)), stride), start);
-          chosen = chosen ? b_.select(b_.lt(c[axis].v, b_.i32(begin + n)), e, chosen) : e;
-        }
-        in[axis] = {chosen};
-        return of(slices[0]->operands[0], in);
-      }
-      // Every part is read at a clamped position, so that the choice between them needs no branch.
-      Value r;
-      int64_t end = shape(v)[axis];
-      for (size_t i = o.operands.size(); i-- > 0;) {
-        const Value x = o.operands[i];
-        const int64_t n = shape(x)[axis], begin = end - n;
-        end = begin;
-        if (n == 0) continue;
-        Coords in = c;
-        const Value last = b_.i32(n - 1), zero = b_.i32(0);
-        in[axis] = {b_.clamp(b_.sub(c[axis].v, b_.i32(begin)), zero, last)};
-        if (n == 1) in[axis] = at(0);
-        const Value e = of(x, in);
-        r = r ? b_.select(b_.lt(c[axis].v, b_.i32(begin + n)), e, r) : e;
-      }
-      return r;
-    }
+    case ir::Move::concatenate: return concatenated(v, o, c);
   }
   throw InternalError(k_.name + ": " + std::string(name(o.code)) + " has no index function", o.loc);
+}
+
+Value Elements::concatenated(Value v, const ir::Op& o, const Coords& c) {
+  const auto axis = static_cast<size_t>(o.attr(Attr::axis));
+  if (const auto slices = slices_of_one(k_, o, [&](Value part) { return placement_.kind(part) == Kind::lazy; });
+      !slices.empty()) {
+    Coords in = c;
+    for (size_t d = 0; d < in.size(); ++d)
+      if (d != axis) in[d] = sliced(*slices[0], d, c[d]);
+    int64_t end = shape(v)[axis];
+    Value chosen;
+    for (size_t i = slices.size(); i-- > 0;) {
+      const ir::Op& part = *slices[i];
+      const int64_t n = shape(part.results[0])[axis], begin = end - n;
+      end = begin;
+      if (n == 0) continue;
+      const Value start = b_.i32(part.ints(Attr::start)[axis]), stride = b_.i32(part.ints(Attr::stride)[axis]);
+      const Value e = b_.add(b_.mul(b_.add(c[axis].v, b_.i32(-begin)), stride), start);
+      chosen = chosen ? b_.select(b_.lt(c[axis].v, b_.i32(begin + n)), e, chosen) : e;
+    }
+    in[axis] = {chosen};
+    return of(slices[0]->operands[0], in);
+  }
+  // Every part is read at a clamped position, so that the choice between them needs no branch.
+  Value r;
+  int64_t end = shape(v)[axis];
+  for (size_t i = o.operands.size(); i-- > 0;) {
+    const Value x = o.operands[i];
+    const int64_t n = shape(x)[axis], begin = end - n;
+    end = begin;
+    if (n == 0) continue;
+    Coords in = c;
+    const Value last = b_.i32(n - 1), zero = b_.i32(0);
+    in[axis] = {b_.clamp(b_.sub(c[axis].v, b_.i32(begin)), zero, last)};
+    if (n == 1) in[axis] = at(0);
+    const Value e = of(x, in);
+    r = r ? b_.select(b_.lt(c[axis].v, b_.i32(begin + n)), e, r) : e;
+  }
+  return r;
 }
 
 Value Elements::gathered(const ir::Op& o, const Coords& c) {

@@ -18,6 +18,7 @@ class Elements : public Part {
 
  private:
   Value gathered(const ir::Op& o, const Coords& c);
+  Value concatenated(Value v, const ir::Op& o, const Coords& c);
   Coord sliced(const ir::Op& slice, size_t d, Coord c);
 
   uint32_t step_ = 0, steps_ = 0;  // numbers the steps for which elements are computed: 0 is the program's own

@@ -77,111 +77,141 @@ void RearrangeEmitter::scatter(ir::OpId id) {
   placement_.of(v) = h;
 }
 
+namespace {
 // Batcher's merge exchange (Knuth, The Art of Computer Programming, volume 3, 5.2.2, algorithm M), which sorts any
 // number of elements: in each pass disjoint pairs are compared, a distance d apart, and a barrier follows. A network is
 // not stable, so the elements' first positions are the last key, unless elements with equal keys cannot be told apart.
-void RearrangeEmitter::sort(ir::OpId id) {
-  const ir::Op& o = k_.op(id);
-  const auto axis = static_cast<size_t>(o.attr(Attr::axis)), keys = static_cast<size_t>(o.attr(Attr::keys));
-  const Shape& s = shape(o.results[0]);
-  const std::vector<int> axes = axes_.of(o.results[0]);
-  const int64_t n = s[axis];
-  bool told_apart = keys < o.operands.size();
-  for (Value x : o.operands) told_apart = told_apart || is_float(k_.type(x).dtype);
-  std::vector<Place> places;
-  for (size_t i = 0; i < o.operands.size(); ++i) {
-    const Value x = o.operands[i];
-    places.push_back(placement_.make(o.results[i]));
-    Slot& slot = places.back().slot;
+class SortingNetwork : public Part {
+ public:
+  SortingNetwork(Emission& e, const ir::Op& o)
+      : Part(e),
+        o_(o),
+        axis_(static_cast<size_t>(o.attr(Attr::axis))),
+        keys_(static_cast<size_t>(o.attr(Attr::keys))),
+        shape_(shape(o.results[0])),
+        axes_of_(axes_.of(o.results[0])),
+        n_(shape_[axis_]),
+        told_apart_(keys_ < o.operands.size()) {
+    for (Value x : o.operands) told_apart_ = told_apart_ || is_float(k_.type(x).dtype);
+  }
+  void run() {
+    for (size_t i = 0; i < o_.operands.size(); ++i) copy_operand(i);
+    if (n_ > 1 && num_elements(shape_) > 0) {
+      if (told_apart_) add_positions();
+      exchange();
+      if (told_apart_) arena_.free(slots_.back());
+    }
+    for (size_t i = 0; i < places_.size(); ++i) {
+      arena_.touched(placement_.arena_reads({o_.operands[i]}), places_[i]);
+      placement_.of(o_.results[i]) = places_[i];
+    }
+  }
+
+ private:
+  void copy_operand(size_t i) {
+    const Value x = o_.operands[i];
+    places_.push_back(placement_.make(o_.results[i]));
+    const Slot& slot = places_.back().slot;
+    slots_.push_back(slot);
     arena_.order(placement_.arena_reads({x}), {slot.range});
-    nests_.each(s, axes, placement_.reads_registers(x), true, [&](const NestPoint& p) {
+    nests_.each(shape_, axes_of_, placement_.reads_registers(x), true, [&](const NestPoint& p) {
       const Value e = elements_.of(x, p.c);
       b_.when(p.valid, [&] { arena_.store(slot, p.c, e); });
     });
   }
-  if (n > 1 && num_elements(s) > 0) {
-    std::vector<Slot> slots;
-    for (const Place& h : places) slots.push_back(h.slot);
-    if (told_apart) {
-      slots.push_back(arena_.make(DType::i32, s, axes));
-      arena_.order({}, {slots.back().range});
-      nests_.flat(s, axes,
-                  [&](const NestPoint& p) { b_.when(p.valid, [&] { arena_.store(slots.back(), p.c, p.c[axis].v); }); });
+  void add_positions() {
+    slots_.push_back(arena_.make(DType::i32, shape_, axes_of_));
+    arena_.order({}, {slots_.back().range});
+    nests_.flat(shape_, axes_of_,
+                [&](const NestPoint& p) { b_.when(p.valid, [&] { arena_.store(slots_.back(), p.c, p.c[axis_].v); }); });
+  }
+  // A number that orders as the key does: integers compare exactly whatever a device makes of subnormal floats.
+  Value key(const Slot& slot, Value v) {
+    DType t = slot.dtype;
+    if (!is_float(t)) return v;
+    if (bits(t) == 8) v = b_.op(Opcode::convert, {v}, t = DType::f16);  // exact
+    const DType i = bits(t) == 16 ? DType::i16 : bits(t) == 32 ? DType::i32 : DType::i64;
+    const uint64_t magnitude = (uint64_t{1} << (bits(t) - 1)) - 1;
+    const int mantissa = t == DType::f16 ? 10 : t == DType::bf16 ? 7 : t == DType::f32 ? 23 : 52;
+    const uint64_t infinity = magnitude >> mantissa << mantissa;
+    const auto number = [&](uint64_t bits) { return b_.constant(i, bits); };
+    const Value raw = b_.op(Opcode::bitcast, {v}, i), size = b_.op(Opcode::and_, {raw, number(magnitude)}, i);
+    const Value turned =
+        b_.op(Opcode::select,
+              {b_.op(Opcode::lt, {raw, number(0)}, DType::boolean), b_.op(Opcode::sub, {number(0), size}, i), size}, i);
+    return b_.op(Opcode::select,
+                 {b_.op(Opcode::gt, {size, number(infinity)}, DType::boolean), number(magnitude), turned}, i);
+  }
+  // Whether y comes before x: by the last key, unless an earlier one decides.
+  Value comes_before(const Values& y, const Values& x) {
+    const auto logic = [&](Opcode c, Value a, Value b) { return b_.op(c, {a, b}, DType::boolean); };
+    Value before;
+    for (size_t i = slots_.size(); i-- > 0;) {
+      if (i >= keys_ && !(told_apart_ && i + 1 == slots_.size())) continue;
+      const Value a = key(slots_[i], x[i]), b = key(slots_[i], y[i]);
+      const Value less = logic(Opcode::lt, b, a);
+      before = before ? logic(Opcode::or_, less, logic(Opcode::and_, logic(Opcode::eq, a, b), before)) : less;
     }
+    return before;
+  }
+  void compare_pair(const NestPoint& point, Value first, Value second) {
+    b_.when(b_.both(point.valid, b_.lt(second, b_.i32(n_))), [&] {
+      Coords at_first = point.c, at_second = point.c;
+      at_first[axis_] = {first};
+      at_second[axis_] = {second};
+      Values x, y;
+      for (const Slot& slot : slots_) {
+        x.push_back(arena_.load(slot, at_first));
+        y.push_back(arena_.load(slot, at_second));
+      }
+      b_.when(comes_before(y, x), [&] {
+        for (size_t i = 0; i < slots_.size(); ++i) {
+          arena_.store(slots_[i], at_first, y[i]);
+          arena_.store(slots_[i], at_second, x[i]);
+        }
+      });
+    });
+  }
+  // p, q, r and d as in the book: pairs (i, i + d) where i & p is r.
+  void exchange() {
     std::vector<MemoryRange> ranges;
-    for (const Slot& slot : slots) ranges.push_back(slot.range);
+    for (const Slot& slot : slots_) ranges.push_back(slot.range);
     arena_.loop_barrier();
-    Shape pairs = s;
-    pairs[axis] = n / 2;
-    std::vector<int> pair_axes = axes;
-    pair_axes[axis] = kNoAxis;
-    // A number that orders as the key does: integers compare exactly whatever a device makes of subnormal floats.
-    auto key = [&](const Slot& slot, Value v) {
-      DType t = slot.dtype;
-      if (!is_float(t)) return v;
-      if (bits(t) == 8) v = b_.op(Opcode::convert, {v}, t = DType::f16);  // exact
-      const DType i = bits(t) == 16 ? DType::i16 : bits(t) == 32 ? DType::i32 : DType::i64;
-      const uint64_t magnitude = (uint64_t{1} << (bits(t) - 1)) - 1;
-      const int mantissa = t == DType::f16 ? 10 : t == DType::bf16 ? 7 : t == DType::f32 ? 23 : 52;
-      const uint64_t infinity = magnitude >> mantissa << mantissa;
-      const auto number = [&](uint64_t bits) { return b_.constant(i, bits); };
-      const Value raw = b_.op(Opcode::bitcast, {v}, i), size = b_.op(Opcode::and_, {raw, number(magnitude)}, i);
-      const Value turned = b_.op(
-          Opcode::select,
-          {b_.op(Opcode::lt, {raw, number(0)}, DType::boolean), b_.op(Opcode::sub, {number(0), size}, i), size}, i);
-      return b_.op(Opcode::select,
-                   {b_.op(Opcode::gt, {size, number(infinity)}, DType::boolean), number(magnitude), turned}, i);
-    };
-    const int rounds = std::bit_width(static_cast<uint64_t>(n - 1));
+    Shape pairs = shape_;
+    pairs[axis_] = n_ / 2;
+    std::vector<int> pair_axes = axes_of_;
+    pair_axes[axis_] = kNoAxis;
+    const int rounds = std::bit_width(static_cast<uint64_t>(n_ - 1));
     const int64_t half = int64_t{1} << (rounds - 1);
     const Value zero = b_.i32(0), one = b_.i32(1);
-    const auto logic = [&](Opcode c, Value a, Value b) { return b_.op(c, {a, b}, DType::boolean); };
-    // p, q, r and d as in the book: pairs (i, i + d) where i & p is r.
-    nests_.counted(
-        int64_t{rounds} * (rounds + 1) / 2, {b_.i32(half), b_.i32(half), zero, b_.i32(half)},
-        [&](Value, const Values& state) {
-          const Value p = state[0], q = state[1], r = state[2], d = state[3];
-          arena_.order(ranges, ranges);
-          nests_.flat(pairs, pair_axes, [&](const NestPoint& point) {
-            const Value j = point.c[axis].v, low = b_.op(Opcode::and_, {j, b_.sub(p, one)}, DType::i32);
-            const Value first = b_.add(b_.sub(b_.mul(j, b_.i32(2)), low), r), second = b_.add(first, d);
-            b_.when(b_.both(point.valid, b_.lt(second, b_.i32(n))), [&] {
-              Coords at_first = point.c, at_second = point.c;
-              at_first[axis] = {first};
-              at_second[axis] = {second};
-              Values x, y;
-              for (const Slot& slot : slots) {
-                x.push_back(arena_.load(slot, at_first));
-                y.push_back(arena_.load(slot, at_second));
-              }
-              // Whether the second comes before the first: by the last key, unless an earlier one decides.
-              Value before;
-              for (size_t i = slots.size(); i-- > 0;) {
-                if (i >= keys && !(told_apart && i + 1 == slots.size())) continue;
-                const Value a = key(slots[i], x[i]), b = key(slots[i], y[i]);
-                const Value less = logic(Opcode::lt, b, a);
-                before = before ? logic(Opcode::or_, less, logic(Opcode::and_, logic(Opcode::eq, a, b), before)) : less;
-              }
-              b_.when(before, [&] {
-                for (size_t i = 0; i < slots.size(); ++i) {
-                  arena_.store(slots[i], at_first, y[i]);
-                  arena_.store(slots[i], at_second, x[i]);
-                }
-              });
-            });
-          });
-          const Value more = b_.op(Opcode::ne, {q, p}, DType::boolean);
-          const auto halved = [&](Value v) { return b_.op(Opcode::shift_right_logical, {v, one}, DType::i32); };
-          const auto next = [&](Value within, Value otherwise) { return b_.select(more, within, otherwise); };
-          const Value half_p = halved(p), next_p = next(p, half_p), top = b_.i32(half);
-          return Values{next_p, next(halved(q), top), next(p, zero), next(b_.sub(q, p), half_p)};
-        });
-    if (told_apart) arena_.free(slots.back());
+    const Values start{b_.i32(half), b_.i32(half), zero, b_.i32(half)};
+    nests_.counted(int64_t{rounds} * (rounds + 1) / 2, start, [&](Value, const Values& state) {
+      const Value p = state[0], q = state[1], r = state[2], d = state[3];
+      arena_.order(ranges, ranges);
+      nests_.flat(pairs, pair_axes, [&](const NestPoint& point) {
+        const Value j = point.c[axis_].v, low = b_.op(Opcode::and_, {j, b_.sub(p, one)}, DType::i32);
+        const Value first = b_.add(b_.sub(b_.mul(j, b_.i32(2)), low), r), second = b_.add(first, d);
+        compare_pair(point, first, second);
+      });
+      const Value more = b_.op(Opcode::ne, {q, p}, DType::boolean);
+      const auto halved = [&](Value v) { return b_.op(Opcode::shift_right_logical, {v, one}, DType::i32); };
+      const auto next = [&](Value within, Value otherwise) { return b_.select(more, within, otherwise); };
+      const Value half_p = halved(p), next_p = next(p, half_p), top = b_.i32(half);
+      return Values{next_p, next(halved(q), top), next(p, zero), next(b_.sub(q, p), half_p)};
+    });
   }
-  for (size_t i = 0; i < places.size(); ++i) {
-    arena_.touched(placement_.arena_reads({o.operands[i]}), places[i]);
-    placement_.of(o.results[i]) = places[i];
-  }
-}
+
+  const ir::Op& o_;
+  const size_t axis_, keys_;
+  const Shape& shape_;
+  const std::vector<int> axes_of_;
+  const int64_t n_;
+  bool told_apart_;
+  std::vector<Place> places_;  // of the results
+  std::vector<Slot> slots_;    // theirs, then perhaps the positions
+};
+}  // namespace
+
+void RearrangeEmitter::sort(ir::OpId id) { SortingNetwork(e_, k_.op(id)).run(); }
 
 }  // namespace tessera::lowering

@@ -11,6 +11,171 @@ namespace tessera::lowering {
 using ir::Attr;
 using ir::Opcode;
 
+namespace {
+// One reduction: by layout where its dims have one, each kept element in the invocations that hold it; else each kept
+// element by one invocation, or a single one by all.
+class Reduction : public Part {
+ public:
+  using Element = std::function<Values(const Coords&)>;
+  using Sink = std::function<void(const NestPoint&, const Values&)>;
+  Reduction(Emission& e, const Shape& shape, const std::vector<int>& axes, const std::vector<bool>& reduced,
+            const Accumulator& acc, const Element& element, const Sink& sink)
+      : Part(e), shape_(shape), axes_of_(axes), acc_(acc), element_(element), sink_(sink), strip_(shape.size()) {
+    for (size_t d = 0; d < shape.size(); ++d) {
+      const int regs = axes[d] == kNoAxis ? 1 : plan(axes[d]).reg;
+      if (reduced[d]) {
+        dropped_.push_back(d);
+        dropped_axes_.push_back(axes[d]);
+        dropped_regs_.push_back(regs);
+        count_ *= shape[d];
+        continue;
+      }
+      kept_.push_back(d);
+      kept_shape_.push_back(shape[d]);
+      kept_axes_.push_back(axes[d]);
+      kept_regs_.push_back(regs);
+    }
+  }
+  void run(bool needs_layout, bool to_registers) {
+    if (num_elements(kept_shape_) == 0) return;
+    if (!s_.general && nests_.fits(axes_of_)) {
+      first_ = nests_.first_invocation(nests_.invocation_bits(kept_axes_));
+      nests_.each_strip(axes_of_, kept_, strip_, [&] { one_kept_strip(); });
+      return;
+    }
+    if (needs_layout) throw InternalError(k_.name + ": a reduction without a layout reads values in registers");
+    const auto each = [&](const NestPoint& p) { sink_(p, sequential(p.c)); };
+    if (to_registers) nests_.by_layout(kept_shape_, kept_axes_, true, each);
+    else if (num_elements(kept_shape_) > 1) nests_.flat(kept_shape_, kept_axes_, each);
+    else single();
+  }
+
+ private:
+  // All of one kept element's operands, one after another, by whoever asks.
+  Values sequential(const Coords& kept_coords) {
+    if (count_ == 0) return acc_.identity;
+    Coords c(shape_.size());
+    for (size_t i = 0; i < kept_.size(); ++i) c[kept_[i]] = kept_coords[i];
+    const std::function<Values(size_t, const Values&)> loops = [&](size_t i, const Values& a) -> Values {
+      if (i == dropped_.size()) return acc_.step(a, element_(c));
+      const size_t d = dropped_[i];
+      return nests_.counted(shape_[d], a, [&](Value j, const Values& inner) {
+        c[d] = {shape_[d] == 1 ? b_.i32(0) : j};
+        return loops(i + 1, inner);
+      });
+    };
+    return loops(0, acc_.identity);
+  }
+  // What an element adds, or nothing where it is not there.
+  Values step(const Values& a, const Coords& c, Value valid) {
+    Values x = element_(c);
+    if (valid)
+      for (size_t j = 0; j < x.size(); ++j) x[j] = b_.select(valid, x[j], acc_.neutral[j]);
+    return acc_.step(a, x);
+  }
+  // One result, and perhaps of many elements: dealt out in turn, then joined across the group.
+  void single() {
+    NestPoint p;
+    p.c.assign(kept_.size(), at(0));
+    p.regs.assign(kept_.size(), 0);
+    p.valid = nests_.first_invocation(0);
+    if (s_.general || s_.group == 1 || count_ < s_.group) return sink_(p, sequential(p.c));
+    Shape all;
+    for (size_t d : dropped_) all.push_back(shape_[d]);
+    const Values mine = nests_.counted(cdiv(count_, int64_t{s_.group}), acc_.identity, [&](Value i, const Values& a) {
+      Value e = b_.add(b_.mul(i, b_.i32(s_.group)), invocation_), valid;
+      if (count_ % s_.group != 0) {
+        valid = b_.lt(e, b_.i32(count_));
+        e = b_.min(e, b_.i32(count_ - 1));
+      }
+      const Coords u = unravel(e, all);
+      Coords c(shape_.size(), at(0));
+      for (size_t j = 0; j < dropped_.size(); ++j)
+        if (shape_[dropped_[j]] != 1) c[dropped_[j]] = u[j];
+      return step(a, c, valid);
+    });
+    sink_(p, reduces_.across_invocations(mine, s_.group - 1, acc_));
+  }
+
+  // By layout. Kept strips are outside; inside, one accumulator per kept register; then the reduced strips, then the
+  // reduced registers.
+  void one_kept_strip() {
+    size_t points = 1;
+    for (int n : kept_regs_) points *= static_cast<size_t>(n);
+    Values init;
+    for (size_t i = 0; i < points; ++i) init.insert(init.end(), acc_.identity.begin(), acc_.identity.end());
+    const Values total = count_ == 0 ? init : reduced_strips(0, init);
+    const int bits = nests_.invocation_bits(dropped_axes_);
+    size_t point = 0;
+    each_register(kept_regs_, [&](const std::vector<int>& regs) {
+      const Values r = reduces_.across_invocations(at_point(total, point++), bits, acc_);
+      NestPoint p;
+      p.regs = regs;
+      p.valid = first_;
+      for (size_t j = 0; j < kept_.size(); ++j) p.c.push_back(coord(kept_[j], regs[j], p.valid));
+      sink_(p, r);
+    });
+  }
+  Values reduced_strips(size_t i, const Values& a) {
+    if (i == dropped_.size()) return reduced_registers(a);
+    const size_t d = dropped_[i];
+    const int64_t n = axes_of_[d] == kNoAxis ? 1 : plan(axes_of_[d]).strips();
+    if (n == 1) {
+      strip_[d] = {};
+      return reduced_strips(i + 1, a);
+    }
+    return nests_.counted(n, a, [&](Value j, const Values& inner) {
+      strip_[d] = j;
+      return reduced_strips(i + 1, inner);
+    });
+  }
+  Values reduced_registers(const Values& a) {
+    Values next = a;
+    each_register(dropped_regs_, [&](const std::vector<int>& reduced) {
+      Coords c(shape_.size());
+      Value valid;
+      for (size_t j = 0; j < dropped_.size(); ++j) c[dropped_[j]] = coord(dropped_[j], reduced[j], valid);
+      size_t point = 0;
+      each_register(kept_regs_, [&](const std::vector<int>& regs) {
+        Value unused;
+        for (size_t j = 0; j < kept_.size(); ++j) c[kept_[j]] = coord(kept_[j], regs[j], unused);
+        const Values stepped = step(at_point(next, point), c, valid);
+        std::copy(stepped.begin(), stepped.end(),
+                  next.begin() + static_cast<std::ptrdiff_t>(point++ * acc_.identity.size()));
+      });
+    });
+    return next;
+  }
+  Values at_point(const Values& all, size_t point) const {
+    const auto width = static_cast<std::ptrdiff_t>(acc_.identity.size());
+    const auto from = all.begin() + static_cast<std::ptrdiff_t>(point) * width;
+    return {from, from + width};
+  }
+  Coord coord(size_t d, int reg, Value& valid) {
+    return nests_.axis_coord(axes_of_[d], shape_[d], strip_[d], reg, valid);
+  }
+
+  const Shape& shape_;
+  const std::vector<int>& axes_of_;
+  const Accumulator& acc_;
+  const Element& element_;
+  const Sink& sink_;
+  std::vector<Value> strip_;
+  std::vector<size_t> kept_, dropped_;  // dims
+  Shape kept_shape_;
+  std::vector<int> kept_axes_, dropped_axes_, kept_regs_, dropped_regs_;
+  int64_t count_ = 1;  // elements that one result is made of
+  Value first_;
+};
+}  // namespace
+
+void ReduceEmitter::reduction(const Shape& shape, const std::vector<int>& axes, const std::vector<bool>& reduced,
+                              bool needs_layout, bool to_registers, const Accumulator& acc,
+                              const std::function<Values(const Coords&)>& element,
+                              const std::function<void(const NestPoint&, const Values&)>& sink) {
+  Reduction(e_, shape, axes, reduced, acc, element, sink).run(needs_layout, to_registers);
+}
+
 Values ReduceEmitter::across_invocations(Values v, int bits, const Accumulator& acc) {
   bits &= s_.group - 1;
   if (bits == 0) return v;
@@ -111,91 +276,6 @@ void ReduceEmitter::arg_reduce(ir::OpId id) {
         [&](const Coords& c) { return Values{elements_.of(in, c), c[axis].v}; },
         [&](const NestPoint& p, const Values& r) { put(p, b_.convert(r[1], r_type)); });
   });
-}
-
-// Inclusive running sums, products, maxima and minima. Many lines: one invocation walks each. Few long ones: every
-// invocation sums a stretch, the stretches' sums are exchanged, and each walks its stretch again from what lies before
-// it.
-void ReduceEmitter::scan(ir::OpId id) {
-  const ir::Op& o = k_.op(id);
-  const Value in = o.operands[0], v = o.results[0];
-  const Opcode combiner = ir::combining_op(o.code);
-  const DType t = k_.type(v).dtype, a = ir::combiner(combiner)->accumulator(t);
-  const auto axis = static_cast<size_t>(o.attr(Attr::axis));
-  const bool reverse = o.attr_or(Attr::reverse, 0) != 0;
-  const Shape& s = shape(v);
-  const int64_t n = s[axis];
-  const Value identity = b_.constant(a, reference::identity(combiner, a));
-  auto combine = [&](Value x, Value y) { return b_.op(combiner, {x, y}, a); };
-  auto read = [&](const Coords& c) { return b_.convert(elements_.of(in, c), a); };
-  if (n == 1) {
-    placement_.set_result(v, placement_.arena_reads({in}), [&](const auto& put) {
-      nests_.each(s, axes_.of(v), placement_.kind(v) == Kind::registers || placement_.reads_registers(in), true,
-                  [&](const NestPoint& p) { put(p, elements_.of(in, p.c)); });
-    });
-    return;
-  }
-  if (placement_.kind(v) != Kind::arena) throw InternalError(k_.name + ": a scan outside the arena", o.loc);
-  if (placement_.reads_registers(in)) throw InternalError(k_.name + ": a scan of values in registers", o.loc);
-  Place h = placement_.make(v);
-  arena_.order(placement_.arena_reads({in}), {h.slot.range});
-  if (num_elements(s) > 0) {
-    Shape lines = s;
-    lines[axis] = 1;
-    std::vector<int> line_axes = axes_.of(v);
-    line_axes[axis] = kNoAxis;
-    auto position = [&](Value i) { return reverse ? b_.sub(b_.i32(n - 1), i) : i; };
-    if (s_.general || s_.group == 1 || num_elements(lines) * 2 > s_.group) {
-      nests_.flat(lines, line_axes, [&](const NestPoint& p) {
-        nests_.counted(n, {identity}, [&](Value i, const Values& sum) {
-          Coords c = p.c;
-          c[axis] = {position(i)};
-          const Value next = combine(sum[0], read(c));
-          b_.when(p.valid, [&] { arena_.store(h.slot, c, b_.convert(next, t)); });
-          return Values{next};
-        });
-      });
-    } else {
-      const int64_t stretch = cdiv(n, int64_t{s_.group});
-      Slot sums = arena_.temporary(a, s_.group);
-      Shape part = lines;
-      for (size_t d = 0; d < s.size(); ++d)
-        if (line_axes[d] != kNoAxis && plan(line_axes[d]).split) part[d] = std::min(plan(line_axes[d]).tile, s[d]);
-      nests_.counted(num_elements(part), [&](Value line) {
-        Coords c = unravel(line, part);
-        for (size_t d = 0; d < s.size(); ++d) {
-          if (lines[d] == 1) c[d] = at(0);
-          else if (part[d] != lines[d]) {
-            const Value last = b_.i32(s[d] - 1);
-            c[d] = {b_.min(b_.add(c[d].v, nests_.tile_base(line_axes[d])), last)};
-          }
-        }
-        const Value begin = b_.mul(invocation_, b_.i32(stretch));
-        auto walk = [&](const Value& start, bool write) {
-          return nests_.counted(stretch, {start}, [&](Value i, const Values& sum) {
-            const Value e = b_.add(begin, i), valid = b_.lt(e, b_.i32(n));
-            Coords x = c;
-            x[axis] = {position(b_.min(e, b_.i32(n - 1)))};
-            const Value next = b_.select(valid, combine(sum[0], read(x)), sum[0]);
-            if (write) b_.when(valid, [&] { arena_.store(h.slot, x, b_.convert(next, t)); });
-            return Values{next};
-          })[0];
-        };
-        const Value mine = walk(identity, false);
-        arena_.order({}, {sums.range});
-        b_.store(sums.ref, invocation_, mine);
-        arena_.order({sums.range}, {});
-        const Value before = b_.for_loop(0, s_.group, {identity}, [&](Value j, const Values& x) {
-          const Value y = b_.load(sums.ref, j), sum = combine(x[0], y);
-          return Values{b_.select(b_.lt(j, invocation_), sum, x[0])};
-        })[0];
-        walk(before, true);
-      });
-      arena_.free(sums);
-    }
-  }
-  arena_.touched(placement_.arena_reads({in}), h);
-  placement_.of(v) = h;
 }
 
 }  // namespace tessera::lowering

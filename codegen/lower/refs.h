@@ -65,6 +65,11 @@ class RefWindows : public Part {
   void find_owned();
   Value within_i32(const Extent& e, const ir::BlockDim& dim, Value minus);
   void index_map(int i, Values& starts);
+  bool runs_only_with_elements(const Extent& e) const;
+  Value block_begin(const ir::BlockMapping& m, size_t d, const BlockStart& known, Value index);
+  Value offset_along(const ir::BlockMapping& m, size_t d, const Extent& stride, Value s);
+  void add_dim(RefState& r, const ir::BlockMapping& m, size_t d, const BlockStart& known, const Extent& stride, Value s,
+               Value bound);
   void keep_inside(const RefState& r, size_t d, Value p, Value& valid);
   Value position(const ir::Op& op, const ir::AccessDims& form, size_t d, int64_t n, const Coords& c, bool reads,
                  Value& valid);

@@ -50,6 +50,91 @@ void RefWindows::index_map(int i, Values& starts) {
   for (Value v : k_.terminator(m.index_map).operands) starts.push_back(elements_.scalar(v));
 }
 
+// Whether the array's size e cannot be 0 while a program runs: a grid axis is empty with it.
+bool RefWindows::runs_only_with_elements(const Extent& e) const {
+  if (!e.as_name()) return false;
+  return std::any_of(k_.grid.begin(), k_.grid.end(), [&](const ir::GridAxis& axis) {
+    std::vector<std::string> names;
+    axis.size.collect_names(names);
+    if (names != std::vector{*e.as_name()}) return false;
+    try {
+      return axis.size.eval({{names[0], 0}}) <= 0;
+    } catch (const SpecError&) {  // divides by it
+      return false;
+    }
+  });
+}
+
+// Where the block begins along a dim, in elements: below 0 where the window begins before the array.
+Value RefWindows::block_begin(const ir::BlockMapping& m, size_t d, const BlockStart& known, Value index) {
+  const ir::BlockDim& dim = m.block[d];
+  Value s = index;
+  if (!known.in_range) {
+    const Value zero = b_.i32(0), most = within_i32(ir::last_index(dim, m.array_shape[d]), dim, zero);
+    if (dim.wrap() && scalars_.range(known.form).lo < 0) {
+      const Value from_end = b_.add(b_.min(b_.add(s, b_.i32(dim.wrap())), zero), most);
+      s = b_.select(b_.lt(s, zero), from_end, s);
+    }
+    s = b_.max(b_.min(s, most), zero);  // of an empty array: 0
+  }
+  // Where blocks start is formed in 32 bits.
+  const auto last = ir::last_index(dim, m.array_shape[d]).value();
+  if (last &&
+      __int128{std::clamp<int64_t>(scalars_.range(known.form).hi, 0, std::max<int64_t>(*last, 0))} * dim.unit() >
+          INT32_MAX)
+    throw CompileError(k_.name + ": " + m.origin + ": dim " + std::to_string(d) + " of its array has " +
+                           to_string(m.array_shape[d]) + " elements, but at most 2147483647 are numbered, in 32 bits",
+                       m.loc, "give the array more dims, of fewer elements each");
+  s = b_.mul(s, b_.i32(dim.unit()));
+  return dim.low ? b_.add(s, b_.i32(-dim.low)) : s;
+}
+
+// s rows of `stride` elements, i64. Products that stay below 2^31 are formed in 32 bits first.
+Value RefWindows::offset_along(const ir::BlockMapping& m, size_t d, const Extent& stride, Value s) {
+  const ir::BlockDim& dim = m.block[d];
+  const auto n = stride.value(), extent = m.array_shape[d].value();
+  // whatever the text says
+  const auto length =
+      static_cast<double>(extent.value_or(0)) + static_cast<double>(dim.low) + static_cast<double>(dim.high);
+  if (n && extent && static_cast<double>(*n) * length < INT32_MAX) return b_.convert(b_.mul(s, b_.i32(*n)), DType::i64);
+  const Value by = extent_value(stride, DType::i64);
+  return b_.mul(b_.convert(s, DType::i64), by);
+}
+
+// What accesses must know of a block's dim that begins at s.
+void RefWindows::add_dim(RefState& r, const ir::BlockMapping& m, size_t d, const BlockStart& known,
+                         const Extent& stride, Value s, Value bound) {
+  const ir::BlockDim& dim = m.block[d];
+  const auto extent = m.array_shape[d].value();
+  Value limit;
+  if (!known.interior) limit = within_i32(m.array_shape[d], dim, s);
+  if (limit && bound) limit = b_.min(limit, b_.clamp(bound, 0, dim.size));
+  const Value end = extent_value(m.array_shape[d], extent.value_or(0) > INT32_MAX ? DType::i64 : DType::i32);
+  // Element 0 of the block is in the array, or is never read in place of another. Both are proved here as in
+  // keep_inside(), whatever block_starts() says.
+  const bool from_inside = b_.not_negative({{1, s}}, {}),
+             begins = from_inside && b_.not_negative({{1, end}, {-1, s}, {-1, {}}}, {});
+  if (!begins) r.may_be_empty = true;
+  // Nothing of the block need lie in the array.
+  if (limit && (bound || dim.low || dim.high)) r.may_be_empty = true;
+  if (dim.kind == ir::BlockDim::Kind::squeezed) {
+    if (limit) r.inside = b_.both(r.inside, b_.lt(b_.i32(0), limit));
+    if (!from_inside) r.inside = b_.both(r.inside, b_.ge_zero(s));
+    if (!begins && !b_.not_negative({{1, end}, {-1, s}, {-1, {}}}, r.inside))
+      r.inside = b_.both(r.inside, b_.lt(b_.convert(s, b_.dtype(end)), end));
+    return;
+  }
+  const auto n = stride.value();
+  r.stride.push_back(n ? *n : -1);
+  r.wide_stride.push_back(n ? Value{} : extent_value(stride, DType::i64));
+  r.limit.push_back(limit);
+  r.origin.push_back(s);
+  r.extent.push_back(from_inside && b_.not_negative({{1, end}, {-1, s}, {-dim.size, {}}}, {}) ? Value{} : end);
+  r.below.push_back(known.nothing_below ? Value{} : b_.sub(b_.i32(0), s));
+  r.limit_divisor.push_back(
+      extent && dim.kind == ir::BlockDim::Kind::blocked ? std::gcd(std::gcd(*extent, dim.size), int64_t{4}) : 1);
+}
+
 void RefWindows::enter_window(int i) {
   const ir::BlockMapping& m = k_.blocks[static_cast<size_t>(i)];
   RefState& r = states_[static_cast<size_t>(i)];
@@ -63,105 +148,33 @@ void RefWindows::enter_window(int i) {
   r.owned = owned_[static_cast<size_t>(i)];
   const Value base = out_.region(out_.body).args[static_cast<size_t>(memory)];
   const size_t rank = m.array_shape.size();
-  // A grid axis that is empty with the array shows that no program runs without elements.
-  const auto counts = [&](const Extent& e) {
-    if (!e.as_name()) return false;
-    return std::any_of(k_.grid.begin(), k_.grid.end(), [&](const ir::GridAxis& axis) {
-      std::vector<std::string> names;
-      axis.size.collect_names(names);
-      if (names != std::vector{*e.as_name()}) return false;
-      try {
-        return axis.size.eval({{names[0], 0}}) <= 0;
-      } catch (const SpecError&) {  // divides by it
-        return false;
-      }
-    });
-  };
   for (const Extent& e : m.array_shape) {
     if (e == Extent(0)) r.dead = true;
-    if (!e.is_static() && !counts(e)) r.may_be_empty = true;
+    if (!e.is_static() && !runs_only_with_elements(e)) r.may_be_empty = true;
   }
   // Row-major strides; run-time ones are products of extents that the host evaluates.
   std::vector<Extent> stride(rank, 1);
   for (size_t d = rank; d-- > 1;) stride[d - 1] = stride[d] * m.array_shape[d];
   if (m.whole) {
     r.ref = base;
-    for (size_t d = 0; d < rank; ++d) {
-      r.stride.push_back(*stride[d].value());
-      r.wide_stride.emplace_back();
-      r.limit.emplace_back();
-      r.below.emplace_back();
-      r.origin.emplace_back();
-      r.extent.emplace_back();
-      r.limit_divisor.push_back(1);
-    }
+    for (const Extent& e : stride) r.stride.push_back(*e.value());
+    r.wide_stride.resize(rank);
+    r.limit.resize(rank);
+    r.below.resize(rank);
+    r.origin.resize(rank);
+    r.extent.resize(rank);
+    r.limit_divisor.assign(rank, 1);
   } else {
     const std::vector<BlockStart> known = block_starts(k_, i, scalars_);
     Values starts;
     index_map(i, starts);
-    Value offset = b_.i64(0);
+    Value offset = b_.i64(0);  // a 64-bit base per block
     for (size_t d = 0; d < rank; ++d) {
-      const ir::BlockDim& dim = m.block[d];
-      const bool bounded = dim.kind == ir::BlockDim::Kind::bounded;
-      Value s = starts[k_.map_result(i, d)];
-      if (!known[d].in_range) {
-        const Value zero = b_.i32(0), most = within_i32(ir::last_index(dim, m.array_shape[d]), dim, zero);
-        if (dim.wrap() && scalars_.range(known[d].form).lo < 0) {
-          const Value from_end = b_.add(b_.min(b_.add(s, b_.i32(dim.wrap())), zero), most);
-          s = b_.select(b_.lt(s, zero), from_end, s);
-        }
-        s = b_.max(b_.min(s, most), zero);  // of an empty array: 0
-      }
-      // Where blocks start is formed in 32 bits.
-      const auto last = ir::last_index(dim, m.array_shape[d]).value();
-      if (last &&
-          __int128{std::clamp<int64_t>(scalars_.range(known[d].form).hi, 0, std::max<int64_t>(*last, 0))} * dim.unit() >
-              INT32_MAX)
-        throw CompileError(k_.name + ": " + m.origin + ": dim " + std::to_string(d) + " of its array has " +
-                               to_string(m.array_shape[d]) +
-                               " elements, but at most 2147483647 are numbered, in 32 bits",
-                           m.loc, "give the array more dims, of fewer elements each");
-      s = b_.mul(s, b_.i32(dim.unit()));
-      // from here on it may be negative: the window then begins before the array
-      if (dim.low) s = b_.add(s, b_.i32(-dim.low));
-      const auto n = stride[d].value();
-      // A 64-bit base per block; products that stay below 2^31 are formed in 32 bits first.
-      const auto extent = m.array_shape[d].value();
-      // whatever the text says
-      const auto length =
-          static_cast<double>(extent.value_or(0)) + static_cast<double>(dim.low) + static_cast<double>(dim.high);
-      if (n && extent && static_cast<double>(*n) * length < INT32_MAX)
-        offset = b_.add(offset, b_.convert(b_.mul(s, b_.i32(*n)), DType::i64));
-      else {
-        const Value by = extent_value(stride[d], DType::i64);
-        offset = b_.add(offset, b_.mul(b_.convert(s, DType::i64), by));
-      }
-      Value limit;
-      if (!known[d].interior) limit = within_i32(m.array_shape[d], dim, s);
-      if (limit && bounded) limit = b_.min(limit, b_.clamp(starts[k_.map_result(i, d) + 1], 0, dim.size));
-      const Value end = extent_value(m.array_shape[d], extent.value_or(0) > INT32_MAX ? DType::i64 : DType::i32);
-      // Element 0 of the block is in the array, or is never read in place of another. Both are proved here as in
-      // keep_inside(), whatever block_starts() says.
-      const bool from_inside = b_.not_negative({{1, s}}, {}),
-                 begins = from_inside && b_.not_negative({{1, end}, {-1, s}, {-1, {}}}, {});
-      if (!begins) r.may_be_empty = true;
-      // Nothing of the block need lie in the array.
-      if (limit && (bounded || dim.low || dim.high)) r.may_be_empty = true;
-      if (dim.kind == ir::BlockDim::Kind::squeezed) {
-        if (limit) r.inside = b_.both(r.inside, b_.lt(b_.i32(0), limit));
-        if (!from_inside) r.inside = b_.both(r.inside, b_.ge_zero(s));
-        if (!begins && !b_.not_negative({{1, end}, {-1, s}, {-1, {}}}, r.inside))
-          r.inside = b_.both(r.inside, b_.lt(b_.convert(s, b_.dtype(end)), end));
-        continue;
-      }
-      r.stride.push_back(n ? *n : -1);
-      r.wide_stride.push_back(n ? Value{} : extent_value(stride[d], DType::i64));
-      r.limit.push_back(limit);
-      r.origin.push_back(s);
-      r.extent.push_back(from_inside && b_.not_negative({{1, end}, {-1, s}, {-dim.size, {}}}, {}) ? Value{} : end);
-      r.below.push_back(known[d].nothing_below ? Value{} : b_.sub(b_.i32(0), s));
-      r.limit_divisor.push_back(
-          extent && dim.kind == ir::BlockDim::Kind::blocked ? std::gcd(std::gcd(*extent, dim.size), int64_t{4}) : 1);
+      const size_t at = k_.map_result(i, d);
+      const Value s = block_begin(m, d, known[d], starts[at]);
+      offset = b_.add(offset, offset_along(m, d, stride[d], s));
+      const bool bounded = m.block[d].kind == ir::BlockDim::Kind::bounded;
+      add_dim(r, m, d, known[d], stride[d], s, bounded ? starts[at + 1] : Value{});
     }
     r.ref = b_.view(base, offset);
   }
