@@ -87,12 +87,53 @@ int64_t DotEmitter::staged_share(const DotShape& d, int operand) const {
   return cdiv(std::min(s_.dot_chunk, d.depth) * p.cover(), int64_t{s_.group});
 }
 
+// An operand that this form computes anew for each of the dims [from, from + dims) of the result, although that is
+// dear.
+bool DotEmitter::computed_often(const DotShape& d, Value x, size_t from, size_t dims) const {
+  constexpr int64_t kOften = 8;
+  int64_t times = 1;
+  for (size_t i = from; i < from + dims; ++i) times *= d.result[i];
+  const std::set<uint32_t> computed = placement_.computed_for({x});
+  return times >= kOften && std::any_of(computed.begin(), computed.end(), [&](uint32_t part) {
+           const ir::Op* def = placement_.kind(Value{part}) == Kind::lazy ? k_.def(Value{part}) : nullptr;
+           return def && ir::info(def->code).transcendental;
+         });
+}
+
+DotEmitter::Staged DotEmitter::staged_operands(const DotShape& d, DotForm form) const {
+  Staged s;
+  if (form == DotForm::staged) {
+    s.lhs = placement_.reads_registers(d.lhs);
+    s.rhs = placement_.reads_registers(d.rhs);
+  } else if (form == DotForm::shuffle) {
+    const bool lanes_hold_k = d.k.size() == 1 && d.k_axes[0] != kNoAxis && plan(d.k_axes[0]).vec == 1 &&
+                              d.k_axes[0] != kNoAxis && plan(d.k_axes[0]).tstride == 1 &&
+                              plan(d.k_axes[0]).tcount == s_.group && plan(d.k_axes[0]).strips() == 1;
+    for (int a : d.k_axes) {
+      s.rhs = s.rhs || placement_.registers_along(d.rhs, a);
+      s.lhs = s.lhs || (placement_.registers_along(d.lhs, a) && !lanes_hold_k);
+    }
+  } else {
+    std::vector<int> all = d.result_axes;
+    all.insert(all.end(), d.k_axes.begin(), d.k_axes.end());
+    if (s_.general || !nests_.fits(all)) {
+      s.lhs = placement_.reads_registers(d.lhs);
+      s.rhs = placement_.reads_registers(d.rhs);
+      s.start = d.start && placement_.reads_registers(d.start);
+    }
+    if (target_.kind == Target::Kind::cpu && uniform_group() && !s_.general) {
+      s.lhs = s.lhs || computed_often(d, d.lhs, d.batch + d.rows, d.cols);
+      s.rhs = s.rhs || computed_often(d, d.rhs, d.batch, d.rows);
+    }
+  }
+  return s;
+}
+
 void DotEmitter::emit(ir::OpId id) {
   const ir::Op& o = k_.op(id);
   const Value v = o.results[0];
   const DType t = k_.type(v).dtype;
   DotShape d = shape_of(o);
-  // An operand goes through the arena first where its own layout cannot give what the form asks for.
   std::vector<std::pair<Value, Place>> staged;
   auto to_arena = [&](Value x) {
     Place h;
@@ -103,48 +144,13 @@ void DotEmitter::emit(ir::OpId id) {
     return staged.size() - 1;
   };
   const DotForm form = is_wide(d) ? s_.wide_dot : DotForm::reduce;
-  bool lhs_staged = false, rhs_staged = false, start_staged = false;
-  if (form == DotForm::staged) {
-    lhs_staged = placement_.reads_registers(d.lhs);
-    rhs_staged = placement_.reads_registers(d.rhs);
-  } else if (form == DotForm::shuffle) {
-    const bool lanes_hold_k = d.k.size() == 1 && d.k_axes[0] != kNoAxis && plan(d.k_axes[0]).vec == 1 &&
-                              d.k_axes[0] != kNoAxis && plan(d.k_axes[0]).tstride == 1 &&
-                              plan(d.k_axes[0]).tcount == s_.group && plan(d.k_axes[0]).strips() == 1;
-    for (int a : d.k_axes) {
-      rhs_staged = rhs_staged || placement_.registers_along(d.rhs, a);
-      lhs_staged = lhs_staged || (placement_.registers_along(d.lhs, a) && !lanes_hold_k);
-    }
-  } else {
-    std::vector<int> all = d.result_axes;
-    all.insert(all.end(), d.k_axes.begin(), d.k_axes.end());
-    if (s_.general || !nests_.fits(all)) {
-      lhs_staged = placement_.reads_registers(d.lhs);
-      rhs_staged = placement_.reads_registers(d.rhs);
-      start_staged = d.start && placement_.reads_registers(d.start);
-    }
-    // This form computes an element of an operand anew for every row or column that it meets.
-    const auto computed_often = [&](Value x, size_t from, size_t dims) {
-      constexpr int64_t kOften = 8;
-      int64_t times = 1;
-      for (size_t i = from; i < from + dims; ++i) times *= d.result[i];
-      const std::set<uint32_t> computed = placement_.computed_for({x});
-      return times >= kOften && std::any_of(computed.begin(), computed.end(), [&](uint32_t part) {
-               const ir::Op* def = placement_.kind(Value{part}) == Kind::lazy ? k_.def(Value{part}) : nullptr;
-               return def && ir::info(def->code).transcendental;
-             });
-    };
-    if (target_.kind == Target::Kind::cpu && uniform_group() && !s_.general) {
-      lhs_staged = lhs_staged || computed_often(d.lhs, d.batch + d.rows, d.cols);
-      rhs_staged = rhs_staged || computed_often(d.rhs, d.batch, d.rows);
-    }
-  }
-  const size_t l_index = lhs_staged ? to_arena(d.lhs) : 0, r_index = rhs_staged ? to_arena(d.rhs) : 0;
-  const size_t start_index = start_staged ? to_arena(d.start) : 0;
+  const Staged staged_of = staged_operands(d, form);
+  const size_t l_index = staged_of.lhs ? to_arena(d.lhs) : 0, r_index = staged_of.rhs ? to_arena(d.rhs) : 0;
+  const size_t start_index = staged_of.start ? to_arena(d.start) : 0;
   d.start_at = [&](const Coords& c) {
-    return !d.start       ? b_.zero(d.acc)
-           : start_staged ? arena_.load(staged[start_index].second.slot, c)
-                          : elements_.of(d.start, c);
+    return !d.start          ? b_.zero(d.acc)
+           : staged_of.start ? arena_.load(staged[start_index].second.slot, c)
+                             : elements_.of(d.start, c);
   };
   auto reader = [&](Value x, const std::vector<size_t>& dims, bool from_arena, size_t index) {
     return [this, x, &dims, &staged, from_arena, index, acc = d.acc](const Coords& c) {
@@ -155,8 +161,8 @@ void DotEmitter::emit(ir::OpId id) {
       return b_.convert(from_arena ? arena_.load(staged[index].second.slot, in) : elements_.of(x, in), acc);
     };
   };
-  d.lhs_at = reader(d.lhs, d.lhs_dims, lhs_staged, l_index);
-  d.rhs_at = reader(d.rhs, d.rhs_dims, rhs_staged, r_index);
+  d.lhs_at = reader(d.lhs, d.lhs_dims, staged_of.lhs, l_index);
+  d.rhs_at = reader(d.rhs, d.rhs_dims, staged_of.rhs, r_index);
   std::vector<MemoryRange> reads =
       placement_.arena_reads(d.start ? std::vector{d.lhs, d.rhs, d.start} : std::vector{d.lhs, d.rhs});
   for (auto& [x, h] : staged) reads.push_back(h.slot.range);

@@ -34,6 +34,12 @@ class DotEmitter : public Part {
   Value multiply_add(Value a, Value b, Value c);
 
  private:
+  /// Operands that go through the arena first, where their own layout cannot give what the form asks for.
+  struct Staged {
+    bool lhs = false, rhs = false, start = false;
+  };
+  Staged staged_operands(const DotShape& d, DotForm form) const;
+  bool computed_often(const DotShape& d, Value x, size_t from, size_t dims) const;
   void by_shuffle(const DotShape& d, const Sink& sink);
   void by_stages(ir::OpId id, const DotShape& d, const Sink& sink);
   void by_reduction(const DotShape& d, bool to_registers, const Sink& sink);

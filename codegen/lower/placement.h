@@ -64,6 +64,7 @@ class Placement : public Part {
     }
   }
   bool has_axes(Value v) const;
+  std::vector<Value> carried_together() const;
   void spill();
 
   std::vector<Place> places_;  // per value

@@ -11,6 +11,9 @@ class PrintEmitter : public Part {
 
  private:
   void record(const ir::Op& op, size_t first);
+  Value take_room(Value memory, Value size, bool check);
+  void put_header(const ir::Op& op, Value memory, Value place, Value size);
+  void put(Value memory, Value at, Value v);
 };
 
 }  // namespace tessera::lowering

@@ -10,19 +10,24 @@ using ir::Attr;
 using ir::Family;
 using ir::Opcode;
 
-// A value in registers can be read by a nest over axes that have a common layout. Each axis got its layout where it
-// mattered most, so a lighter nest may find two of its axes on the same invocations: the values that it reads then live
-// in the arena instead. Packed programs have no arena and no need of this: one invocation holds everything.
-void Placement::spill() {
-  if (s_.general || !uniform_group()) return;
-  // Carried values change place together: what a loop yields is what its region receives and what it results in.
+// Carried values change place together: what a loop yields is what its region receives and what it results in. Per
+// value the next of its group, round and round.
+std::vector<Value> Placement::carried_together() const {
   std::vector<Value> next_in_group(k_.values.size());
   for (uint32_t i = 0; i < next_in_group.size(); ++i) next_in_group[i] = {i};
   auto tie = [&](Value a, Value b) { std::swap(next_in_group[a.index], next_in_group[b.index]); };
   for (const ir::Op& o : k_.ops)
     for (size_t i = 0; i < o.results.size() && ir::is_loop(o.code); ++i)
       for (ir::RegionId r : o.regions) tie(o.results[i], k_.region(r).args[i + (o.code == Opcode::for_ ? 1 : 0)]);
+  return next_in_group;
+}
 
+// A value in registers can be read by a nest over axes that have a common layout. Each axis got its layout where it
+// mattered most, so a lighter nest may find two of its axes on the same invocations: the values that it reads then live
+// in the arena instead. Packed programs have no arena and no need of this: one invocation holds everything.
+void Placement::spill() {
+  if (s_.general || !uniform_group()) return;
+  const std::vector<Value> next_in_group = carried_together();
   bool changed = false;
   auto to_arena = [&](Value root) {
     std::set<uint32_t> seen;
