@@ -601,64 +601,79 @@ class Cutter {
     auto& all = k_.region(body).ops;
     all.insert(all.begin(), head.begin(), head.end());
     if (began.empty()) return end;
-    const OpId last = all.back();
-    all.pop_back();
-    b_.set_region(body);
-    const Value unfinished = less(end, number(steps_.time.at(body.index)));
+    const std::vector<Value> done = k_.terminator(body).operands;
     std::vector<Value> yields;
-    const std::vector<Value> done = k_.op(last).operands;
-    for (size_t i = 0; i < done.size(); ++i)
-      yields.push_back(b_.elementwise(Opcode::select, {unfinished, began[i], done[i]}));
+    const OpId last = before_last(body, [&] {
+      const Value unfinished = less(end, number(steps_.time.at(body.index)));
+      for (size_t i = 0; i < done.size(); ++i)
+        yields.push_back(b_.elementwise(Opcode::select, {unfinished, began[i], done[i]}));
+    });
     k_.op(last).operands = yields;
-    k_.region(body).ops.push_back(last);
     return end;
   }
 
-  /// A for or a while that carries its round and the dispatch's end, which what is in it may put off.
-  Value rounds(OpId id, RegionId r, Value first, Value end, const std::vector<Kept>& kept) {
-    const Op o = k_.op(id);
-    const bool is_for = o.code == Opcode::for_;
-    const RegionId body = body_of(o);
-    const Extent time = steps_.time.at(body.index);
-    const bool whole = steps_.whole.contains(body.index);
-    const int64_t by = is_for ? *ir::constant_int(k_, o.operands[2]) : 1;
-    const Value most = is_for ? counted(o, by) : number(steps_.rounds.at(body.index));
-    const Value from = two(Opcode::min, round_of(first, time, whole), most);
-    std::vector<Value> init = begin_with({o.operands.begin() + (is_for ? 3 : 0), o.operands.end()}, first, kept);
-    const size_t n = init.size();
-    init.insert(init.end(), {from, end});
-    std::vector<Type> types;
-    for (const Value v : init) types.push_back(k_.type(v));
+  /// Emits in front of a region's yield, which it returns.
+  template <class F> OpId before_last(RegionId region, const F& emit) {
+    const OpId last = k_.region(region).ops.back();
+    k_.region(region).ops.pop_back();
+    b_.set_region(region);
+    emit();
+    k_.region(region).ops.push_back(last);
+    return last;
+  }
 
-    const RegionId test = b_.new_region(types);
+  /// A loop being cut.
+  struct Rounds {
+    Op o;  // as it was
+    RegionId body;
+    Extent time;              // of one round
+    bool whole;               // its rounds are never parted
+    Value first;              // the dispatch's first step in it
+    Value most;               // rounds
+    std::vector<Type> types;  // of what it carries: what it did, its round, the dispatch's end
+    bool is_for() const { return o.code == Opcode::for_; }
+    int64_t step(const Kernel& k) const { return is_for() ? *ir::constant_int(k, o.operands[2]) : 1; }
+    size_t carried() const { return types.size() - 2; }
+  };
+
+  /// Whether another round is to run in this dispatch.
+  RegionId rounds_test(const Rounds& w) {
+    const size_t n = w.carried();
+    const RegionId test = b_.new_region(w.types);
     b_.set_region(test);
     const auto in_test = k_.region(test).args;
-    const Value start = two(Opcode::mul, in_test[n], number(time)), more = less(in_test[n], most);
+    const Value start = two(Opcode::mul, in_test[n], number(w.time)), more = less(in_test[n], w.most);
     const Value here = two(Opcode::and_, less(start, in_test[n + 1]), more);
-    if (is_for) {
+    if (w.is_for()) {
       b_.yield({here});
-    } else {
-      Names names;
-      for (size_t i = 0; i < n; ++i) names[k_.region(o.regions[0]).args[i].index] = in_test[i];
-      rename(names, {});
-      const auto asked = [&] {
-        std::vector<OpId> ops = k_.region(o.regions[0]).ops;
-        const OpId last = ops.back();
-        ops.pop_back();
-        auto& at = k_.region(b_.region()).ops;
-        at.insert(at.end(), ops.begin(), ops.end());
-        return k_.op(last).operands;
-      };
-      const auto yes = [&] { return std::vector<Value>{ahead([&] { return b_.constant(DType::boolean, 1); })}; };
-      // A round that an earlier dispatch began has been asked for.
-      b_.yield(b_.if_else(
-          here, [&] { return whole ? asked() : b_.if_else(less(start, first), yes, asked); },
-          [&] { return std::vector<Value>{zero(DType::boolean)}; }));
+      return test;
     }
+    Names names;
+    for (size_t i = 0; i < n; ++i) names[k_.region(w.o.regions[0]).args[i].index] = in_test[i];
+    rename(names, {});
+    const auto asked = [&] {
+      std::vector<OpId> ops = k_.region(w.o.regions[0]).ops;
+      const OpId last = ops.back();
+      ops.pop_back();
+      auto& at = k_.region(b_.region()).ops;
+      at.insert(at.end(), ops.begin(), ops.end());
+      return k_.op(last).operands;
+    };
+    const auto yes = [&] { return std::vector<Value>{ahead([&] { return b_.constant(DType::boolean, 1); })}; };
+    // A round that an earlier dispatch began has been asked for.
+    b_.yield(b_.if_else(
+        here, [&] { return w.whole ? asked() : b_.if_else(less(start, w.first), yes, asked); },
+        [&] { return std::vector<Value>{zero(DType::boolean)}; }));
+    return test;
+  }
 
+  /// One round: the loop's body, or the part of it that this dispatch has.
+  void rounds_body(const Rounds& w) {
+    const RegionId body = w.body;
+    const size_t n = w.carried();
     const std::vector<Value> old = k_.region(body).args;
     k_.region(body).args.clear();
-    for (const Type& t : types) b_.add_arg(body, t);
+    for (const Type& t : w.types) b_.add_arg(body, t);
     const std::vector<Value> args = k_.region(body).args;
     const std::vector<Value> carried(args.begin(), args.begin() + static_cast<std::ptrdiff_t>(n));
     unstable(carried);
@@ -667,44 +682,59 @@ class Cutter {
     b_.set_region(body);
     Names names;
     for (size_t i = 0; i < n; ++i) names[old[old.size() - n + i].index] = carried[i];
-    if (is_for) {
-      const Value step = i32(by),
-                  counter = two(Opcode::add, o.operands[0], two(Opcode::mul, b_.convert(args[n], DType::i32), step));
-      names[old[0].index] =
-          two(Opcode::max, o.operands[0], two(Opcode::min, counter, two(Opcode::sub, o.operands[1], i32(1))));
+    if (w.is_for()) {
+      const Value low = w.o.operands[0], step = i32(w.step(k_)),
+                  counter = two(Opcode::add, low, two(Opcode::mul, b_.convert(args[n], DType::i32), step));
+      names[old[0].index] = two(Opcode::max, low, two(Opcode::min, counter, two(Opcode::sub, w.o.operands[1], i32(1))));
     }
     rename(names, {});
     Value next = args[n + 1];
-    if (whole) {
+    if (w.whole) {
       auto& all = k_.region(body).ops;
       all.insert(all.end(), ops.begin(), ops.end());
     } else {
-      const Value begun = two(Opcode::mul, args[n], number(time));
-      const Value end_in_round = two(Opcode::sub, args[n + 1], begun), first_in_round = two(Opcode::sub, first, begun);
+      const Value begun = two(Opcode::mul, args[n], number(w.time));
+      const Value end_in_round = two(Opcode::sub, args[n + 1], begun),
+                  first_in_round = two(Opcode::sub, w.first, begun);
       next = part_of_round(body, ops, first_in_round, end_in_round, carried);
-      const OpId last = k_.region(body).ops.back();
-      k_.region(body).ops.pop_back();
-      b_.set_region(body);
-      next = two(Opcode::add, next, begun);
-      k_.region(body).ops.push_back(last);
+      before_last(body, [&] { next = two(Opcode::add, next, begun); });
     }
-    const OpId last = k_.region(body).ops.back();
-    k_.region(body).ops.pop_back();
-    b_.set_region(body);
-    const Value round = two(Opcode::add, args[n], number(Extent(1)));
+    Value round;
+    const OpId last = before_last(body, [&] { round = two(Opcode::add, args[n], number(Extent(1))); });
     k_.op(last).operands.insert(k_.op(last).operands.end(), {round, next});
-    k_.region(body).ops.push_back(last);
+  }
 
-    k_.op(id) = {.code = Opcode::while_, .operands = init, .results = o.results, .regions = {test, body}, .loc = o.loc};
+  /// A for or a while that carries its round and the dispatch's end, which what is in it may put off.
+  Value rounds(OpId id, RegionId r, Value first, Value end, const std::vector<Kept>& kept) {
+    Rounds w{.o = k_.op(id),
+             .body = body_of(k_.op(id)),
+             .time = {},
+             .whole = false,
+             .first = first,
+             .most = {},
+             .types = {}};
+    w.time = steps_.time.at(w.body.index);
+    w.whole = steps_.whole.contains(w.body.index);
+    w.most = w.is_for() ? counted(w.o, w.step(k_)) : number(steps_.rounds.at(w.body.index));
+    const Value from = two(Opcode::min, round_of(first, w.time, w.whole), w.most);
+    std::vector<Value> init =
+        begin_with({w.o.operands.begin() + (w.is_for() ? 3 : 0), w.o.operands.end()}, first, kept);
+    init.insert(init.end(), {from, end});
+    for (const Value v : init) w.types.push_back(k_.type(v));
+    const RegionId test = rounds_test(w);
+    rounds_body(w);
+
+    k_.op(id) = {
+        .code = Opcode::while_, .operands = init, .results = w.o.results, .regions = {test, w.body}, .loc = w.o.loc};
     k_.region(r).ops.push_back(id);
     const Value rounds = add_result(id), reached = add_result(id);
     b_.set_region(r);
-    if (!is_for) {
+    if (!w.is_for()) {
       const Value begins = less(first, number(steps_.span.at(id.index)));
-      report(two(Opcode::and_, two(Opcode::eq, rounds, most), begins), Program::kLoopsCut);
+      report(two(Opcode::and_, two(Opcode::eq, rounds, w.most), begins), Program::kLoopsCut);
     }
-    if (!agreed(body)) return end;
-    const Value at = two(Opcode::mul, rounds, number(time));
+    if (!agreed(w.body)) return end;
+    const Value at = two(Opcode::mul, rounds, number(w.time));
     return skip(id, first, reached, less(at, reached), at);
   }
 

@@ -51,96 +51,85 @@ std::string why_whole(const Axis& x) {
   return x.stored ? ", not split: some access to memory that the call writes lacks it or has another index along it"
                   : "";
 }
-}  // namespace
-
-std::string explain(const ir::Kernel& k, const Target& target, Plan& plan, const ir::Kernel& lanes) {
-  const Axes& axes = *plan.axes;
+std::string block_text(const ir::Kernel& k, const Target& target, Plan& plan, size_t i) {
   const Schedule& s = plan.schedule;
-  const ParallelPlan& parallel = plan.parallel;
-  std::string out = k.name;
-  if (k.loc) out += "  " + to_string(k.loc);
-  std::vector<Extent> grid;
-  for (const ir::GridAxis& g : k.grid) grid.push_back(g.size);
-  out += "   grid " + shape_text(grid) + "\n";
-  for (size_t i = 0; i < k.blocks.size(); ++i) {
-    const ir::BlockMapping& b = k.blocks[i];
-    out += "  " + b.origin + ": " + std::string(name(b.dtype)) + " " + shape_text(b.array_shape);
-    if (b.whole) out += " whole";
-    else {
-      out += " in blocks (";
-      for (size_t d = 0; d < b.block.size(); ++d) out += (d ? ", " : "") + ir::to_string(b.block[d]);
-      out += ")";
-    }
-    if (static_cast<int>(i) < k.num_prefetch) {
-      out += "; scalar prefetch\n";
-      continue;
-    }
-    bool interior = true, in_range = true;
-    for (const BlockStart& start : block_starts(k, static_cast<int>(i), plan.scalars)) {
-      interior = interior && start.interior;
-      in_range = in_range && start.in_range;
-    }
-    if (b.alias >= 0) out += "; starts with " + k.blocks[static_cast<size_t>(b.alias)].origin;
-    if (!k.is_output(static_cast<int>(i)) && k.aliased_output(static_cast<int>(i)) < 0 &&
-        k.is_stored(static_cast<int>(i)))
-      out += "; stored to: the call works on a copy";
-    if (!s.prefetch_remarks.empty() && !s.prefetch_remarks[i].empty()) out += "; " + s.prefetch_remarks[i];
-    else if (b.buffering.count)
-      out += "; Buffered(" + std::to_string(b.buffering.count) + ") asked for, no effect: " +
-             (k.is_output(static_cast<int>(i))   ? "stores wait for nothing"
-              : s.general                        ? "the general form loads where it stands"
-              : target.kind == Target::Kind::cpu ? "nothing is loaded ahead on a CPU"
-                                                 : "no axis that stays in order moves the block");
-    if (needs_copy(k, static_cast<int>(i)))
-      out += "; copied when a program starts, because it is read after a store to its alias";
-    out += interior ? "; interior, no masks" : "; may hang over the edge, masked";
-    if (depends_on_data(k, static_cast<int>(i))) out += in_range ? "; index from data" : "; index from data, clamped";
-    if (parallel.concurrent[i]) out += "; updated by programs at once, atomically";
-    if (s.residency[i] == Residency::registers) out += "; block kept in registers";
-    if (s.residency[i] == Residency::arena && !needs_copy(k, static_cast<int>(i))) out += "; private tile in the arena";
-    out += "\n";
+  std::string out;
+  const ir::BlockMapping& b = k.blocks[i];
+  out += "  " + b.origin + ": " + std::string(name(b.dtype)) + " " + shape_text(b.array_shape);
+  if (b.whole) out += " whole";
+  else {
+    out += " in blocks (";
+    for (size_t d = 0; d < b.block.size(); ++d) out += (d ? ", " : "") + ir::to_string(b.block[d]);
+    out += ")";
   }
-  const std::vector<bool> loaded = loaded_directly(k);
-  for (size_t i = 0; i < k.scratch.size(); ++i) {
-    out += "  scratch[" + std::to_string(i) + "]: " + ir::to_string(k.scratch[i]) +
-           (s.residency[k.blocks.size() + i] == Residency::registers ? "; in registers" : "; in the arena");
-    const bool is_private = i + static_cast<size_t>(k.num_private_scratch) >= k.scratch.size();
-    out += is_private ? "; every program's own" : "";
-    // What a copy brings into registers is under way until something uses it; elsewhere its stores wait for its loads.
-    const bool registers = s.residency[k.blocks.size() + i] == Residency::registers;
-    if (loaded[k.blocks.size() + i] && registers) out += "; its loads are under way until it is used";
-    if (loaded[k.blocks.size() + i] && !registers && !s.general && target.kind == Target::Kind::gpu)
-      out += "; its loads are waited for where they stand: it does not fit registers";
-    out += "\n";
+  if (static_cast<int>(i) < k.num_prefetch) {
+    out += "; scalar prefetch\n";
+    return out;
   }
-  for (size_t a = 0; a < k.grid.size(); ++a)
-    out += "  grid axis " + std::to_string(a) + (k.grid[a].name.empty() ? "" : " (" + k.grid[a].name + ")") + ": " +
-           (parallel.axes[a].parallel ? "parallel, " : "") + parallel.axes[a].why + "\n";
-  if (!k.grid.empty() && s.parallel.empty())
-    out += "  no axis is parallel: the call runs in one workgroup, or in one per tile of what is split\n";
-  const std::vector<std::string> names = axis_names(k, axes);
-  for (size_t a = 0; a < axes.size() && !s.general; ++a) {
-    const Axis& x = axes.axes[a];
-    const AxisPlan& p = s.plans[a];
-    if (names[a].empty() || (!p.laid_out && !x.stored && !x.reduced && !x.contracted)) continue;
-    out += "  " + names[a] + ": " + std::to_string(x.extent) +
-           (x.contracted ? " contracted"
-            : x.reduced  ? " reduced"
-            : x.mixed    ? " mixed"
-                         : "");
-    if (!p.laid_out) out += ", one after another";
-    else {
-      out += (x.contracted || x.reduced || x.mixed ? ", " : ": ") + std::to_string(p.reg) +
-             (p.reg == 1 ? " register x " : " registers x ");
-      out += std::to_string(p.tcount) + (p.tcount == 1 ? " invocation" : " invocations");
-      if (p.strips() > 1) out += " in " + std::to_string(p.strips()) + " strips";
-    }
-    if (p.split)
-      out += ", split into " + std::to_string(cdiv(x.extent, p.tile)) + " tiles of " + std::to_string(p.tile);
-    else if (p.strips() > 1) out += why_whole(x);
-    out += "\n";
+  bool interior = true, in_range = true;
+  for (const BlockStart& start : block_starts(k, static_cast<int>(i), plan.scalars)) {
+    interior = interior && start.interior;
+    in_range = in_range && start.in_range;
   }
-  out += "  schedule for " + target.name + ": " + (s.general ? "general form, " : "");
+  if (b.alias >= 0) out += "; starts with " + k.blocks[static_cast<size_t>(b.alias)].origin;
+  if (!k.is_output(static_cast<int>(i)) && k.aliased_output(static_cast<int>(i)) < 0 &&
+      k.is_stored(static_cast<int>(i)))
+    out += "; stored to: the call works on a copy";
+  if (!s.prefetch_remarks.empty() && !s.prefetch_remarks[i].empty()) out += "; " + s.prefetch_remarks[i];
+  else if (b.buffering.count)
+    out += "; Buffered(" + std::to_string(b.buffering.count) + ") asked for, no effect: " +
+           (k.is_output(static_cast<int>(i))   ? "stores wait for nothing"
+            : s.general                        ? "the general form loads where it stands"
+            : target.kind == Target::Kind::cpu ? "nothing is loaded ahead on a CPU"
+                                               : "no axis that stays in order moves the block");
+  if (needs_copy(k, static_cast<int>(i)))
+    out += "; copied when a program starts, because it is read after a store to its alias";
+  out += interior ? "; interior, no masks" : "; may hang over the edge, masked";
+  if (depends_on_data(k, static_cast<int>(i))) out += in_range ? "; index from data" : "; index from data, clamped";
+  if (plan.parallel.concurrent[i]) out += "; updated by programs at once, atomically";
+  if (s.residency[i] == Residency::registers) out += "; block kept in registers";
+  if (s.residency[i] == Residency::arena && !needs_copy(k, static_cast<int>(i))) out += "; private tile in the arena";
+  out += "\n";
+  return out;
+}
+
+std::string scratch_text(const ir::Kernel& k, const Target& target, const Schedule& s, size_t i, bool loaded) {
+  std::string out;
+  out += "  scratch[" + std::to_string(i) + "]: " + ir::to_string(k.scratch[i]) +
+         (s.residency[k.blocks.size() + i] == Residency::registers ? "; in registers" : "; in the arena");
+  const bool is_private = i + static_cast<size_t>(k.num_private_scratch) >= k.scratch.size();
+  out += is_private ? "; every program's own" : "";
+  // What a copy brings into registers is under way until something uses it; elsewhere its stores wait for its loads.
+  const bool registers = s.residency[k.blocks.size() + i] == Residency::registers;
+  if (loaded && registers) out += "; its loads are under way until it is used";
+  if (loaded && !registers && !s.general && target.kind == Target::Kind::gpu)
+    out += "; its loads are waited for where they stand: it does not fit registers";
+  out += "\n";
+  return out;
+}
+
+std::string axis_text(const Axis& x, const AxisPlan& p, const std::string& name) {
+  if (name.empty() || (!p.laid_out && !x.stored && !x.reduced && !x.contracted)) return "";
+  std::string out = "  " + name + ": " + std::to_string(x.extent) +
+                    (x.contracted ? " contracted"
+                     : x.reduced  ? " reduced"
+                     : x.mixed    ? " mixed"
+                                  : "");
+  if (!p.laid_out) out += ", one after another";
+  else {
+    out += (x.contracted || x.reduced || x.mixed ? ", " : ": ") + std::to_string(p.reg) +
+           (p.reg == 1 ? " register x " : " registers x ");
+    out += std::to_string(p.tcount) + (p.tcount == 1 ? " invocation" : " invocations");
+    if (p.strips() > 1) out += " in " + std::to_string(p.strips()) + " strips";
+  }
+  if (p.split) out += ", split into " + std::to_string(cdiv(x.extent, p.tile)) + " tiles of " + std::to_string(p.tile);
+  else if (p.strips() > 1) out += why_whole(x);
+  out += "\n";
+  return out;
+}
+
+std::string schedule_text(const ir::Kernel& k, const Target& target, const Schedule& s, const ir::Kernel& lanes) {
+  std::string out = "  schedule for " + target.name + ": " + (s.general ? "general form, " : "");
   if (s.group > 1) out += "each unit of work on one workgroup of " + std::to_string(s.workgroup) + " invocations";
   else if (!k.grid.empty() && s.parallel.empty()) out += "one invocation runs all programs";
   else out += std::to_string(s.workgroup) + " programs per workgroup, one per invocation";
@@ -152,6 +141,28 @@ std::string explain(const ir::Kernel& k, const Target& target, Plan& plan, const
            " staged in shared memory, the next one prefetched into registers\n";
   for (const std::string& n : s.remarks) out += "  " + n + "\n";
   return out;
+}
+}  // namespace
+
+std::string explain(const ir::Kernel& k, const Target& target, Plan& plan, const ir::Kernel& lanes) {
+  const Axes& axes = *plan.axes;
+  const Schedule& s = plan.schedule;
+  std::string out = k.name;
+  if (k.loc) out += "  " + to_string(k.loc);
+  std::vector<Extent> grid;
+  for (const ir::GridAxis& g : k.grid) grid.push_back(g.size);
+  out += "   grid " + shape_text(grid) + "\n";
+  for (size_t i = 0; i < k.blocks.size(); ++i) out += block_text(k, target, plan, i);
+  const std::vector<bool> loaded = loaded_directly(k);
+  for (size_t i = 0; i < k.scratch.size(); ++i) out += scratch_text(k, target, s, i, loaded[k.blocks.size() + i]);
+  for (size_t a = 0; a < k.grid.size(); ++a)
+    out += "  grid axis " + std::to_string(a) + (k.grid[a].name.empty() ? "" : " (" + k.grid[a].name + ")") + ": " +
+           (plan.parallel.axes[a].parallel ? "parallel, " : "") + plan.parallel.axes[a].why + "\n";
+  if (!k.grid.empty() && s.parallel.empty())
+    out += "  no axis is parallel: the call runs in one workgroup, or in one per tile of what is split\n";
+  const std::vector<std::string> names = axis_names(k, axes);
+  for (size_t a = 0; a < axes.size() && !s.general; ++a) out += axis_text(axes.axes[a], s.plans[a], names[a]);
+  return out + schedule_text(k, target, s, lanes);
 }
 
 int64_t live_registers(const ir::Kernel& k) {
