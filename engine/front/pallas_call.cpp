@@ -150,112 +150,156 @@ std::string number(double d) {
 /// " and num_scalar_prefetch is 2", if it is not 0.
 std::string after_prefetch(int n) { return n ? " and num_scalar_prefetch is " + std::to_string(n) : ""; }
 
-Checked check(KernelFunction kernel, const PallasCallParams& p, Loc loc) {
-  Checked c{std::move(kernel), {}, {}, {}, false};
-  GridMappingRequest& r = c.request;
-  r.name = p.name.value_or("kernel");
-  r.loc = loc;
-  const auto fail = [&](const std::string& what, const std::string& note = {}) {
-    throw SpecError(r.name + ": " + what, loc, note);
-  };
-  if (r.name.empty() ||
-      !std::all_of(r.name.begin(), r.name.end(),
-                   [](unsigned char ch) { return ch < 128 && (std::isalnum(ch) || ch == '_'); }) ||
-      std::isdigit(static_cast<unsigned char>(r.name[0]))) {
-    const std::string given = std::exchange(r.name, "kernel");
-    fail("name \"" + given + "\" is not a word of letters, digits and _ that starts with no digit");
+bool negative(const Extent& e) { return e.is_static() && *e.value() < 0; }
+
+// The checks that need no input, one after another: the first that fails is what the user reads.
+class Checks {
+ public:
+  Checks(KernelFunction kernel, const PallasCallParams& params, Loc loc)
+      : p_(params), c_{std::move(kernel), {}, {}, {}, false}, r_(c_.request) {
+    r_.name = p_.name.value_or("kernel");
+    r_.loc = loc;
+    r_.debug = c_.call.debug = p_.debug;
+    c_.call.metadata = p_.metadata;
+    name();
+    cost_estimate();
+    backend();
+    grid_spec();
+    outputs();
+    grid();
+    compiler_params();
+    out_specs();
+    scratch();
+    inputs();
   }
-  r.debug = c.call.debug = p.debug;
-  c.call.metadata = p.metadata;
-  if ((c.call.cost_estimate = p.cost_estimate)) {
-    const auto check_cost = [&](const char* field, const Extent& e) {
-      if (e.is_static() && *e.value() < 0) fail("cost_estimate: " + std::string(field) + " is " + to_string(e));
-    };
-    check_cost("flops", p.cost_estimate->flops);
-    check_cost("transcendentals", p.cost_estimate->transcendentals);
-    check_cost("bytes_accessed", p.cost_estimate->bytes_accessed);
-    check_cost("remote_bytes_transferred", p.cost_estimate->remote_bytes_transferred);
+  Checked take() { return std::move(c_); }
+
+ private:
+  [[noreturn]] void fail(const std::string& what, const std::string& note = {}) const {
+    throw SpecError(r_.name + ": " + what, r_.loc, note);
   }
-  if (p.backend == "mosaic_tpu" || p.backend == "triton" || p.backend == "mosaic_gpu")
-    fail(
-        "backend \"" + *p.backend + "\" is Pallas's, and not in this build",
-        "\"vulkan\" and \"interpreter\" are; what is meant for \"" + *p.backend + "\" can be given in compiler_params");
-  if (p.backend && *p.backend != "vulkan" && *p.backend != "interpreter")
-    fail("backend \"" + *p.backend + "\" is unknown", "\"vulkan\" and \"interpreter\" are known");
-  if (p.backend == "vulkan" && p.interpret.options())
-    fail("backend is \"vulkan\", and interpret is given too", "give one of them");
-  if (p.grid_spec) {
-    const bool twice = !p.grid.axes().empty() || p.in_specs.list() || p.out_specs.list() || !p.scratch_shapes.empty();
+  void name() {
+    if (r_.name.empty() ||
+        !std::all_of(r_.name.begin(), r_.name.end(),
+                     [](unsigned char ch) { return ch < 128 && (std::isalnum(ch) || ch == '_'); }) ||
+        std::isdigit(static_cast<unsigned char>(r_.name[0]))) {
+      const std::string given = std::exchange(r_.name, "kernel");
+      fail("name \"" + given + "\" is not a word of letters, digits and _ that starts with no digit");
+    }
+  }
+  void cost_estimate() {
+    if ((c_.call.cost_estimate = p_.cost_estimate)) {
+      const auto check_cost = [&](const char* field, const Extent& e) {
+        if (e.is_static() && *e.value() < 0) fail("cost_estimate: " + std::string(field) + " is " + to_string(e));
+      };
+      check_cost("flops", p_.cost_estimate->flops);
+      check_cost("transcendentals", p_.cost_estimate->transcendentals);
+      check_cost("bytes_accessed", p_.cost_estimate->bytes_accessed);
+      check_cost("remote_bytes_transferred", p_.cost_estimate->remote_bytes_transferred);
+    }
+  }
+  void backend() const {
+    if (p_.backend == "mosaic_tpu" || p_.backend == "triton" || p_.backend == "mosaic_gpu")
+      fail("backend \"" + *p_.backend + "\" is Pallas's, and not in this build",
+           "\"vulkan\" and \"interpreter\" are; what is meant for \"" + *p_.backend +
+               "\" can be given in compiler_params");
+    if (p_.backend && *p_.backend != "vulkan" && *p_.backend != "interpreter")
+      fail("backend \"" + *p_.backend + "\" is unknown", "\"vulkan\" and \"interpreter\" are known");
+    if (p_.backend == "vulkan" && p_.interpret.options())
+      fail("backend is \"vulkan\", and interpret is given too", "give one of them");
+  }
+  void grid_spec() {
+    if (!p_.grid_spec) return;
+    const bool twice =
+        !p_.grid.axes().empty() || p_.in_specs.list() || p_.out_specs.list() || !p_.scratch_shapes.empty();
     if (twice)
       fail("grid_spec is given, and grid, in_specs, out_specs or scratch_shapes too",
            "give them in grid_spec or directly, not both");
-    r.num_scalar_prefetch = p.grid_spec->num_scalar_prefetch;
-    if (r.num_scalar_prefetch < 0) fail("grid_spec: num_scalar_prefetch is " + std::to_string(r.num_scalar_prefetch));
+    r_.num_scalar_prefetch = p_.grid_spec->num_scalar_prefetch;
+    if (r_.num_scalar_prefetch < 0) fail("grid_spec: num_scalar_prefetch is " + std::to_string(r_.num_scalar_prefetch));
   }
-  if (!p.out_shape.list())
-    fail("out_shape is missing", "give the shape and dtype of each output: .out_shape = {{{m, n}, ts::f32}}");
-  r.outputs = *p.out_shape.list();
-  r.aliases = p.input_output_aliases;
-  std::map<int, int> aliased;  // outputs to inputs
-  for (const auto& [input, output] : r.aliases) {
-    if (output < 0 || output >= static_cast<int>(r.outputs.size()))
-      fail("input_output_aliases: output " + std::to_string(output) + " does not exist: out_shape has " +
-           plural(r.outputs.size(), "output"));
-    if (const auto [first, fresh] = aliased.emplace(output, input); !fresh)
-      fail("input_output_aliases: output " + std::to_string(output) + " is aliased to input " +
-           std::to_string(first->second) + " and to input " + std::to_string(input));
-  }
-  r.grid = p.grid_spec ? p.grid_spec->grid.axes() : p.grid.axes();
-  for (size_t i = 0; i < r.grid.size(); ++i) {
-    const GridSize& g = r.grid[i];
-    const std::string axis = " of axis " + std::to_string(i);
-    if (g.not_an_integer())
-      fail("grid: size " + number(*g.not_an_integer()) + axis + " is not an integer", "cdiv(n, block) rounds up");
-    if (g.size().is_static() && *g.size().value() < 0)
-      fail("grid: size " + to_string(g.size()) + axis + " is negative");
-    if (g.dynamic()) {
-      const Extent size = dim(std::string(kDynamic) + std::to_string(i));
-      r.grid[i] = g.name().empty() ? GridSize(size) : GridSize(g.name().c_str(), size);
+  void outputs() {
+    if (!p_.out_shape.list())
+      fail("out_shape is missing", "give the shape and dtype of each output: .out_shape = {{{m, n}, ts::f32}}");
+    r_.outputs = *p_.out_shape.list();
+    r_.aliases = p_.input_output_aliases;
+    std::map<int, int> aliased;  // outputs to inputs
+    for (const auto& [input, output] : r_.aliases) {
+      if (output < 0 || output >= static_cast<int>(r_.outputs.size()))
+        fail("input_output_aliases: output " + std::to_string(output) + " does not exist: out_shape has " +
+             plural(r_.outputs.size(), "output"));
+      if (const auto [first, fresh] = aliased.emplace(output, input); !fresh)
+        fail("input_output_aliases: output " + std::to_string(output) + " is aliased to input " +
+             std::to_string(first->second) + " and to input " + std::to_string(input));
     }
   }
-  try {
-    ReadCompilerParams params = read(p.compiler_params, r.grid.size());
-    r.parallel = std::move(params.parallel);
-    c.call.compiler_params = std::move(params.others);
-    c.allow_float_atomics = params.allow_float_atomics;
-  } catch (const CompilerParamsProblem& problem) {
-    fail("compiler_params: " + problem.what, problem.note);
+  void grid() {
+    r_.grid = p_.grid_spec ? p_.grid_spec->grid.axes() : p_.grid.axes();
+    for (size_t i = 0; i < r_.grid.size(); ++i) {
+      const GridSize& g = r_.grid[i];
+      const std::string axis = " of axis " + std::to_string(i);
+      if (g.not_an_integer())
+        fail("grid: size " + number(*g.not_an_integer()) + axis + " is not an integer", "cdiv(n, block) rounds up");
+      if (g.size().is_static() && *g.size().value() < 0)
+        fail("grid: size " + to_string(g.size()) + axis + " is negative");
+      if (g.dynamic()) {
+        const Extent size = dim(std::string(kDynamic) + std::to_string(i));
+        r_.grid[i] = g.name().empty() ? GridSize(size) : GridSize(g.name().c_str(), size);
+      }
+    }
   }
-  const auto negative = [](const Extent& e) { return e.is_static() && *e.value() < 0; };
-  for (size_t i = 0; i < r.outputs.size(); ++i)
-    if (std::any_of(r.outputs[i].shape.begin(), r.outputs[i].shape.end(), negative))
-      fail("out_shape[" + std::to_string(i) + "]: shape " + to_string(r.outputs[i].shape) + " has a negative size");
-  const auto& out_specs = p.grid_spec ? p.grid_spec->out_specs.list() : p.out_specs.list();
-  if (out_specs && out_specs->size() != r.outputs.size())
-    fail("out_specs has " + plural(out_specs->size(), "BlockSpec") + " but out_shape has " +
-         plural(r.outputs.size(), "output"));
-  r.out_specs = out_specs ? *out_specs : std::vector<BlockSpec>(r.outputs.size(), no_block_spec);
-  r.scratch = p.grid_spec ? p.grid_spec->scratch_shapes : p.scratch_shapes;
-  for (size_t i = 0; i < r.scratch.size(); ++i) {
-    const ScratchShape& s = r.scratch[i];
-    if (std::any_of(s.shape.begin(), s.shape.end(), [](int64_t d) { return d < 0; }))
-      fail("scratch_shapes[" + std::to_string(i) + "]: shape " + to_string(s.shape) + " has a negative size");
-    if (!ir::is_for_scratch(s.memory_space))
-      fail("scratch_shapes[" + std::to_string(i) + "]: memory space " + std::string(ir::name(s.memory_space)) +
-               " is not for scratch",
-           "vmem, smem, any and semaphores are");
+  void compiler_params() {
+    try {
+      ReadCompilerParams params = read(p_.compiler_params, r_.grid.size());
+      r_.parallel = std::move(params.parallel);
+      c_.call.compiler_params = std::move(params.others);
+      c_.allow_float_atomics = params.allow_float_atomics;
+    } catch (const CompilerParamsProblem& problem) {
+      fail("compiler_params: " + problem.what, problem.note);
+    }
   }
-  c.in_specs = p.grid_spec ? p.grid_spec->in_specs.list() : p.in_specs.list();
-  if (p.in_shape.list()) {
-    for (size_t i = 0; i < p.in_shape.list()->size(); ++i)
-      if (const auto& s = (*p.in_shape.list())[i].shape; std::any_of(s.begin(), s.end(), negative))
-        fail("in_shape[" + std::to_string(i) + "]: shape " + to_string(s) + " has a negative size");
+  void out_specs() {
+    for (size_t i = 0; i < r_.outputs.size(); ++i)
+      if (std::any_of(r_.outputs[i].shape.begin(), r_.outputs[i].shape.end(), negative))
+        fail("out_shape[" + std::to_string(i) + "]: shape " + to_string(r_.outputs[i].shape) + " has a negative size");
+    const auto& specs = p_.grid_spec ? p_.grid_spec->out_specs.list() : p_.out_specs.list();
+    if (specs && specs->size() != r_.outputs.size())
+      fail("out_specs has " + plural(specs->size(), "BlockSpec") + " but out_shape has " +
+           plural(r_.outputs.size(), "output"));
+    r_.out_specs = specs ? *specs : std::vector<BlockSpec>(r_.outputs.size(), no_block_spec);
   }
-  if (p.in_shape.list() && c.in_specs &&
-      c.in_specs->size() + static_cast<size_t>(r.num_scalar_prefetch) != p.in_shape.list()->size())
-    fail("in_specs has " + plural(c.in_specs->size(), "BlockSpec") + after_prefetch(r.num_scalar_prefetch) +
-         " but in_shape has " + plural(p.in_shape.list()->size(), "input"));
-  return c;
+  void scratch() {
+    r_.scratch = p_.grid_spec ? p_.grid_spec->scratch_shapes : p_.scratch_shapes;
+    for (size_t i = 0; i < r_.scratch.size(); ++i) {
+      const ScratchShape& s = r_.scratch[i];
+      if (std::any_of(s.shape.begin(), s.shape.end(), [](int64_t d) { return d < 0; }))
+        fail("scratch_shapes[" + std::to_string(i) + "]: shape " + to_string(s.shape) + " has a negative size");
+      if (!ir::is_for_scratch(s.memory_space))
+        fail("scratch_shapes[" + std::to_string(i) + "]: memory space " + std::string(ir::name(s.memory_space)) +
+                 " is not for scratch",
+             "vmem, smem, any and semaphores are");
+    }
+  }
+  void inputs() {
+    c_.in_specs = p_.grid_spec ? p_.grid_spec->in_specs.list() : p_.in_specs.list();
+    if (p_.in_shape.list()) {
+      for (size_t i = 0; i < p_.in_shape.list()->size(); ++i)
+        if (const auto& s = (*p_.in_shape.list())[i].shape; std::any_of(s.begin(), s.end(), negative))
+          fail("in_shape[" + std::to_string(i) + "]: shape " + to_string(s) + " has a negative size");
+    }
+    if (p_.in_shape.list() && c_.in_specs &&
+        c_.in_specs->size() + static_cast<size_t>(r_.num_scalar_prefetch) != p_.in_shape.list()->size())
+      fail("in_specs has " + plural(c_.in_specs->size(), "BlockSpec") + after_prefetch(r_.num_scalar_prefetch) +
+           " but in_shape has " + plural(p_.in_shape.list()->size(), "input"));
+  }
+
+  const PallasCallParams& p_;
+  Checked c_;
+  GridMappingRequest& r_;
+};
+
+Checked check(KernelFunction kernel, const PallasCallParams& p, Loc loc) {
+  return Checks(std::move(kernel), p, loc).take();
 }
 
 ir::Kernel trace(const Checked& c, const std::vector<ShapeDtype>& inputs) {
