@@ -13,7 +13,7 @@
 namespace tessera {
 
 struct CompileOptions {
-  ///< --codegen=general: every tile op a cooperative loop through the arena, no fusion, no splitting
+  /// --codegen=general: every tile op a cooperative loop through the arena, no fusion, no splitting
   bool general = false;
   /// --debug-info: the code says of which line each instruction is, and holds the text of those files
   /// (NonSemantic.Shader.DebugInfo.100), for tools like RenderDoc. What it computes is the same.

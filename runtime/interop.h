@@ -23,8 +23,8 @@ struct DeviceFeature {
   const char* gives;      ///< one sentence: what Tessera does with it
   VkStructureType type;   ///< of that structure,
   size_t offset;          ///< where the member lies
-  ///< of the structure that has this feature without the others of its version, with the member at `own_offset`;
-  ///< MAX_ENUM: none
+  /// of the structure that has this feature without the others of its version, with the member at `own_offset`;
+  /// MAX_ENUM: none
   VkStructureType own_type;
   size_t own_offset;
 };
@@ -64,7 +64,7 @@ struct MemoryPiece {
   VkDeviceMemory memory = VK_NULL_HANDLE;
   VkDeviceSize offset = 0, size = 0;
   uint32_t memory_type = 0;
-  ///< where the host sees the first byte, as long as it is ours; used where HOST_VISIBLE is required or preferred
+  /// where the host sees the first byte, as long as it is ours; used where HOST_VISIBLE is required or preferred
   void* mapped = nullptr;
   void* user = nullptr;  ///< the pool's own
 };
@@ -87,7 +87,7 @@ struct ImportedDevice {
   uint32_t api_version = 0;  ///< VkApplicationInfo::apiVersion of the instance
   VkPhysicalDevice physical_device = VK_NULL_HANDLE;
   VkDevice device = VK_NULL_HANDLE;
-  ///< with compute: what uploads, downloads and launch() submit to, and the family of the command buffers of record.h
+  /// with compute: what uploads, downloads and launch() submit to, and the family of the command buffers of record.h
   VkQueue queue = VK_NULL_HANDLE;
   uint32_t queue_family = 0;
   /// What has been enabled: VkDeviceCreateInfo's pNext (VkPhysicalDeviceFeatures2 and the structures of features;
@@ -115,7 +115,7 @@ void enabled_by(const VkDeviceCreateInfo& info, ImportedDevice& device);
 struct ImportedBuffer {
   VkBuffer buffer = VK_NULL_HANDLE;
   VkDeviceSize size = 0;  ///< of the whole buffer, VkBufferCreateInfo::size
-  ///< VkBufferCreateInfo::usage: with SHADER_DEVICE_ADDRESS; TRANSFER_SRC for download(), TRANSFER_DST for write()
+  /// VkBufferCreateInfo::usage: with SHADER_DEVICE_ADDRESS; TRANSFER_SRC for download(), TRANSFER_DST for write()
   VkBufferUsageFlags usage = 0;
   VkDeviceSize offset = 0;  ///< where the array begins
 };
@@ -130,8 +130,8 @@ struct SharedMemory {
   int fd = -1;
   uint64_t size = 0;         ///< VkMemoryAllocateInfo::allocationSize,
   uint32_t memory_type = 0;  ///< and memoryTypeIndex, of whoever allocated it
-  ///< allocated for one buffer: VkMemoryDedicatedAllocateInfo; then that has the usage of ImportedBuffer's own arrays,
-  ///< STORAGE_BUFFER, SHADER_DEVICE_ADDRESS and both TRANSFER
+  /// allocated for one buffer: VkMemoryDedicatedAllocateInfo; then that has the usage of ImportedBuffer's own arrays,
+  /// STORAGE_BUFFER, SHADER_DEVICE_ADDRESS and both TRANSFER
   bool dedicated = false;
   uint64_t offset = 0;  ///< where the array begins
 };
@@ -151,8 +151,8 @@ struct ImportedImage {
   VkImage image = VK_NULL_HANDLE;
   VkFormat format = VK_FORMAT_UNDEFINED;
   VkExtent2D extent = {};  ///< of that level
-  ///< VkImageCreateInfo::usage: SAMPLED to be read; STORAGE, or TRANSFER_DST where the device stores nothing of that
-  ///< format, to be written
+  /// VkImageCreateInfo::usage: SAMPLED to be read; STORAGE, or TRANSFER_DST where the device stores nothing of that
+  /// format, to be written
   VkImageUsageFlags usage = 0;
   uint32_t mip_level = 0, array_layer = 0;
 };

@@ -24,10 +24,10 @@ struct AddressRange {
 struct LogEntry {
   enum class Kind : uint8_t {
     command,  ///< a dispatch, copy or fill in `stage`, with reads and writes
-    ///< memory barrier: all accesses of stages `from` before it happen before, and are visible to, those of `to` after
-    ///< it
+    /// memory barrier: all accesses of stages `from` before it happen before, and are visible to, those of `to` after
+    /// it
     barrier,
-    ///< what was recorded since the last submit goes to the queue, which sets the timeline to `value` when it is done
+    /// what was recorded since the last submit goes to the queue, which sets the timeline to `value` when it is done
     submit,
     completed,   ///< the host has seen the timeline at `value`
     host_read,   ///< the host reads `reads` through a mapping

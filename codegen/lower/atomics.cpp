@@ -25,8 +25,7 @@ Value AtomicEmitter::update_element(const ir::Op& o, const Coords& c, Value pred
               compare = o.code == Opcode::atomic_cas ? elements_.of(o.operands[2], c) : Value{};
   const auto kind = o.code == Opcode::atomic_cas ? o.code : static_cast<Opcode>(o.attr(Attr::kind));
   const DType as = k_.type(o.operands[1]).dtype;
-  const bool at_once = (ref < k_.blocks.size() && parallel_.concurrent[ref]) ||
-                       (uniform_group() && in_any_order(k_, o, placement_.used()));
+  const bool at_once = concurrent(ref) || (uniform_group() && in_any_order(k_, o, placement_.used()));
   const auto now = [&]() -> Value {
     const Value to = a.wide ? b_.view(r.ref, a.wide) : r.ref;
     if (at_once) return b_.atomic(kind, to, a.narrow, x, compare);
@@ -60,10 +59,10 @@ Value AtomicEmitter::nearest_element(const ir::Op& o, const Coords& c, Value pre
       wanted,
       [&] {
         const Value from = a.wide ? b_.view(r.ref, a.wide) : r.ref;
-        const bool concurrent = ref < k_.blocks.size() && parallel_.concurrent[ref];
         const Value least = b_.constant(as, reference::identity(is_float(as) ? Opcode::max : Opcode::or_, as));
         // changes nothing
-        if (concurrent) return Values{b_.atomic(is_float(as) ? Opcode::max : Opcode::or_, from, a.narrow, least, {})};
+        if (concurrent(ref))
+          return Values{b_.atomic(is_float(as) ? Opcode::max : Opcode::or_, from, a.narrow, least, {})};
         const Value held = b_.load(from, a.narrow);
         return Values{r.dtype == as ? held : b_.op(Opcode::bitcast, {held}, as)};
       },
@@ -82,8 +81,7 @@ void AtomicEmitter::update(ir::OpId id) {
   std::vector<MemoryRange> reads = placement_.arena_reads(roots), writes;
   if (!r.owned) writes.push_back(r.range);
   // In the value's order, unless nobody can tell.
-  const bool ordered = must_scatter_in_order(k_, o) &&
-                       !(ref < k_.blocks.size() && parallel_.concurrent[ref] && parallel_.commuting[ref]) &&
+  const bool ordered = must_scatter_in_order(k_, o) && !(concurrent(ref) && parallel_.commuting[ref]) &&
                        !in_any_order(k_, o, placement_.used());
   const bool nearest = used && !o.has_mask() && ir::access_dims(k_, o).per_element;
 

@@ -13,7 +13,8 @@ class AtomicEmitter : public Part {
  private:
   Value update_element(const ir::Op& op, const Coords& c, Value predicate, const std::function<Value()>& instead);
   Value nearest_element(const ir::Op& op, const Coords& c, Value predicate);
-  bool concurrent(int ref) const;  // programs that run at once update it
+  /// Programs that run at once update the Ref: by the device's atomics alone.
+  bool concurrent(size_t ref) const { return ref < k_.blocks.size() && parallel_.concurrent[ref]; }
 };
 
 }  // namespace tessera::lowering

@@ -107,8 +107,8 @@ DotEmitter::Staged DotEmitter::staged_operands(const DotShape& d, DotForm form) 
     s.rhs = placement_.reads_registers(d.rhs);
   } else if (form == DotForm::shuffle) {
     const bool lanes_hold_k = d.k.size() == 1 && d.k_axes[0] != kNoAxis && plan(d.k_axes[0]).vec == 1 &&
-                              d.k_axes[0] != kNoAxis && plan(d.k_axes[0]).tstride == 1 &&
-                              plan(d.k_axes[0]).tcount == s_.group && plan(d.k_axes[0]).strips() == 1;
+                              plan(d.k_axes[0]).tstride == 1 && plan(d.k_axes[0]).tcount == s_.group &&
+                              plan(d.k_axes[0]).strips() == 1;
     for (int a : d.k_axes) {
       s.rhs = s.rhs || placement_.registers_along(d.rhs, a);
       s.lhs = s.lhs || (placement_.registers_along(d.lhs, a) && !lanes_hold_k);

@@ -27,7 +27,7 @@ class DotEmitter : public Part {
   DotShape shape_of(const ir::Op& o) const;
   bool is_wide(const DotShape& d) const;         ///< it has the form that the schedule planned for wide ones
   bool reads_in_place(const ir::Op& dot) const;  ///< its operands, wherever their layout puts them
-  ///< elements of an operand's chunk that each invocation fetches
+  /// elements of an operand's chunk that each invocation fetches
   int64_t staged_share(const DotShape& d, int operand) const;
 
   using Sink = std::function<void(const NestPoint&, Value)>;

@@ -30,7 +30,7 @@ class LaneBuilder {
   std::optional<int64_t> known(Value v) const;  ///< value of an integer or bool constant
   DType dtype(Value v) { return kernel().type(v).dtype; }
 
-  ///< the same value for the same operands
+  /// the same value for the same operands
   Value op(ir::Opcode c, std::vector<Value> operands, DType result = DType::f32);
   Value add(Value a, Value b);
   Value sub(Value a, Value b);
@@ -72,7 +72,7 @@ class LaneBuilder {
   using Values = std::vector<Value>;
   Values for_loop(Value lower, Value upper, Value step, const Values& init,
                   const std::function<Values(Value, const Values&)>& body);
-  ///< over i32s, one by one
+  /// over i32s, one by one
   Values for_loop(int64_t lower, int64_t upper, const Values& init,
                   const std::function<Values(Value, const Values&)>& body);
   Values if_else(Value pred, const std::function<Values()>& a, const std::function<Values()>& b);

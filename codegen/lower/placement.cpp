@@ -88,14 +88,9 @@ bool Placement::has_axes(Value v) const {
   return std::any_of(dims.begin(), dims.end(), [](int a) { return a != kNoAxis; });
 }
 
-std::set<uint32_t> Placement::computed_for(std::vector<Value> roots) const {
+std::set<uint32_t> Placement::computed_for(const std::vector<Value>& roots) const {
   std::set<uint32_t> seen;
-  while (!roots.empty()) {
-    const Value v = roots.back();
-    roots.pop_back();
-    if (k_.type(v).is_ref || !seen.insert(v.index).second || kinds_[v.index] != Kind::lazy) continue;
-    if (const ir::Op* o = k_.def(v)) roots.insert(roots.end(), o->operands.begin(), o->operands.end());
-  }
+  for (Value root : roots) each_placed(root, seen, [](Value) {});
   return seen;
 }
 

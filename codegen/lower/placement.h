@@ -45,7 +45,7 @@ class Placement : public Part {
   bool registers_along(Value root, int axis);
   /// The values that computing `roots` reads, down to those with a place: the lazy ones behind them are computed where
   /// they are used. Refs left out.
-  std::set<uint32_t> computed_for(std::vector<Value> roots) const;
+  std::set<uint32_t> computed_for(const std::vector<Value>& roots) const;
 
  private:
   /// Walks lazy values down to what they read.

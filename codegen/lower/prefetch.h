@@ -18,7 +18,7 @@ class Prefetch : public Part {
   };
   void choose();  ///< the loads, before values are spilled
   void settle();  ///< those whose registers were not spilled, and operands of products
-  ///< per block, for explain: whether it is loaded ahead
+  /// per block, for explain: whether it is loaded ahead
   const std::vector<std::string>& remarks() const { return remarks_; }
 
   int axis() const { return axis_; }  ///< the grid axis whose next step is loaded; -1: none

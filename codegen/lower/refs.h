@@ -55,7 +55,7 @@ class RefWindows : public Part {
   Value load_element(const ir::Op& op, const Coords& c, Value valid = {});
   void load(ir::OpId id);
   void store(const ir::Op& op);
-  ///< by an access: what it stores, its mask, other and index arrays
+  /// by an access: what it stores, its mask, other and index arrays
   std::vector<Value> values_read(const ir::Op& op) const;
   /// Calls body for every element of an access of which some may meet in memory: those one after another in the value's
   /// order, by one invocation.

@@ -79,7 +79,7 @@ Value multiple_of(Operand x, int64_t n);
 Value max_contiguous(Operand x, int64_t n);
 
 // -- making values
-///< without a dtype: the value's own
+/// without a dtype: the value's own
 Value full(Shape shape, Operand value, std::optional<DType> dtype = std::nullopt);
 Value zeros(Shape shape, DType dtype = f32, Loc loc = Loc::here());
 Value ones(Shape shape, DType dtype = f32, Loc loc = Loc::here());
@@ -104,7 +104,7 @@ Value expand_dims(Operand x, std::vector<int64_t> axes);  ///< dims of size 1, a
 Value squeeze(Operand x, std::vector<int64_t> axes);      ///< without these dims, of size 1
 Value tile(Operand x, std::vector<int64_t> repeats);      ///< jnp.tile: repeats count from the last dim
 Value rev(Operand x, std::vector<int64_t> axes);          ///< in the opposite order along each of them
-///< jnp.roll: element i comes to i + shift, round the end
+/// jnp.roll: element i comes to i + shift, round the end
 Value roll(Operand x, int64_t shift, int64_t axis = 0);
 struct Padding {
   int64_t low = 0, high = 0, interior = 0;  ///< before, behind and between the elements; negative low and high cut
@@ -147,7 +147,7 @@ struct ReduceParams {
   Axes axis = {};
   bool keepdims = false;  ///< reduced dims stay, with size 1
 };
-///< bools and ints of less than 32 bits add up in 32 bits, as in jnp; prod too
+/// bools and ints of less than 32 bits add up in 32 bits, as in jnp; prod too
 Value sum(Operand x, ReduceParams params = {});
 Value prod(Operand x, ReduceParams params = {});
 Value max(Operand x, ReduceParams params = {});  ///< NaN wins; of bools: or

@@ -71,7 +71,7 @@ class Selection {
   ir::Value condition(const std::vector<int>& over);
   /// The access at element `i` of a loop that no position uses.
   Selection without(int loop, int64_t i) const;
-  ///< that part of a value over `loops`
+  /// that part of a value over `loops`
   ir::Value take(ir::Value v, const std::vector<int>& loops, int loop, int64_t i) const;
 
   std::vector<Position> at;   // per dim of the Ref

@@ -115,9 +115,9 @@ struct Op {
   // Memory ops:
   bool has_mask() const { return attr_or(Attr::mask, 0) != 0; }
   bool has_other() const { return attr_or(Attr::other, 0) != 0; }
-  ///< of the stored value
+  /// of the stored value
   int value_position() const { return code == Opcode::load || code == Opcode::semaphore_read ? -1 : 1; }
-  ///< if has_mask()
+  /// if has_mask()
   int mask_position() const { return code == Opcode::load ? 1 : code == Opcode::atomic_cas ? 3 : 2; }
   int other_position() const { return mask_position() + (has_mask() ? 1 : 0); }  ///< if has_other()
 };

@@ -42,7 +42,7 @@ enum {
   TESSERA_ERROR_ARGUMENT = 1,  ///< what was given does not fit: a NULL, a shape, a dtype, a name that is not there
   TESSERA_ERROR_BUNDLE = 2,    ///< a file that cannot be read, is no bundle, is damaged, or of another version
   TESSERA_ERROR_LIMIT = 3,     ///< the device lacks what the kernel needs
-  ///< there is no device, Vulkan failed, the device was lost, or a call's results are wrong
+  /// there is no device, Vulkan failed, the device was lost, or a call's results are wrong
   TESSERA_ERROR_DEVICE = 4,
   TESSERA_ERROR_KERNEL = 5,   ///< a check of a kernel failed
   TESSERA_ERROR_STOPPED = 6,  ///< a callback asked to stop
@@ -125,7 +125,7 @@ TESSERA_STATIC_ASSERT(sizeof(tessera_device_info) == 600, "tessera_device_info i
 /// How a device is made. Start with tessera_device_defaults(), so that fields of a newer header keep their meaning.
 typedef struct tessera_device_options {
   size_t size;  ///< of this struct
-  ///< index or part of the name; NULL: TESSERA_DEVICE of the environment, else the best device
+  /// index or part of the name; NULL: TESSERA_DEVICE of the environment, else the best device
   const char* select;
   int32_t validation;       ///< 1: Vulkan's validation layers, whose messages tessera_device_validation() has
   int32_t reserved;         ///< 0

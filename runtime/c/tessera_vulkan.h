@@ -101,7 +101,7 @@ typedef struct tessera_imported_buffer {
   VkBuffer buffer;
   VkDeviceSize size;    ///< of the whole buffer
   VkDeviceSize offset;  ///< where the array begins
-  ///< of the buffer: with SHADER_DEVICE_ADDRESS; TRANSFER_SRC to read the array, TRANSFER_DST to write it
+  /// of the buffer: with SHADER_DEVICE_ADDRESS; TRANSFER_SRC to read the array, TRANSFER_DST to write it
   VkBufferUsageFlags usage;
 } tessera_imported_buffer;
 
@@ -121,18 +121,18 @@ TESSERA_API tessera_result tessera_semaphore_signal(tessera_device* device, VkSe
 
 // ---- images
 
-///< one level and layer of a VkImage of the program's, to be read and written, or an argument of recorded calls
+/// one level and layer of a VkImage of the program's, to be read and written, or an argument of recorded calls
 typedef struct tessera_image tessera_image;
 
 /// Two-dimensional, of one sample, in optimal tiling. The program keeps it alive until no call uses it any more.
 typedef struct tessera_imported_image {
   VkImage image;
-  ///< of 8-bit UNORM and SRGB, 16 and 32-bit floats, 32-bit integers, A2B10G10R10; D16 and D32F to be read
-  ///< (runtime/interop.h lists them)
+  /// of 8-bit UNORM and SRGB, 16 and 32-bit floats, 32-bit integers, A2B10G10R10; D16 and D32F to be read
+  /// (runtime/interop.h lists them)
   VkFormat format;
   VkExtent2D extent;  ///< of that level
-  ///< of the image: with SAMPLED to be read; STORAGE, or TRANSFER_DST where the device stores nothing of that format,
-  ///< to be written
+  /// of the image: with SAMPLED to be read; STORAGE, or TRANSFER_DST where the device stores nothing of that format,
+  /// to be written
   VkImageUsageFlags usage;
   uint32_t mip_level, array_layer;
 } tessera_imported_image;
@@ -161,9 +161,9 @@ TESSERA_API tessera_result tessera_image_write(tessera_image* image, const tesse
 
 // ---- calls in the program's command buffers
 
-///< a kernel with all that its calls need, for as many frames as are in flight; used by one thread at a time
+/// a kernel with all that its calls need, for as many frames as are in flight; used by one thread at a time
 typedef struct tessera_prepared tessera_prepared;
-///< records such calls into one command buffer after another; used by one thread at a time
+/// records such calls into one command buffer after another; used by one thread at a time
 typedef struct tessera_stream tessera_stream;
 
 /// What recorded commands wait for (the dst masks of a VkMemoryBarrier2 before them) and what waits for them (the src

@@ -18,11 +18,11 @@ namespace tessera {
 
 struct GraphOptions {
   bool fuse = true;  ///< as graph/fuse.h says
-  ///< by input: calls are given donate(x), and what is computed in place of x needs no copy of it
+  /// by input: calls are given donate(x), and what is computed in place of x needs no copy of it
   std::vector<bool> donated = {};
-  ///< calls that may run beside one another on the device: so many arenas and tables; constants are there once
+  /// calls that may run beside one another on the device: so many arenas and tables; constants are there once
   int frames_in_flight = 1;
-  ///< trace() has when every kernel of the last call ran; costs two writes of the time per kernel
+  /// trace() has when every kernel of the last call ran; costs two writes of the time per kernel
   bool timestamps = false;
 };
 

@@ -13,11 +13,11 @@
 namespace tessera::kernels {
 
 struct AttentionParams {
-  ///< query i sees the keys up to i + keys - queries: the last query sees all of them
+  /// query i sees the keys up to i + keys - queries: the last query sees all of them
   bool causal = false;
   std::optional<double> scale = std::nullopt;     ///< of the logits; else 1 / sqrt(head_dim)
   std::optional<double> soft_cap = std::nullopt;  ///< logits become cap * tanh(logit / cap)
-  ///< a second output: log of the sum of e^logit, f32 [batch, heads, queries]; -inf where no key is seen
+  /// a second output: log of the sum of e^logit, f32 [batch, heads, queries]; -inf where no key is seen
   bool log_sum_exp = false;
   int64_t block_queries = 64, block_keys = 64;  ///< at most
 };

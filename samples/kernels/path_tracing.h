@@ -157,8 +157,8 @@ struct PathTrace {
   int spheres = 0;
   int samples = 1;  ///< paths per pixel
   int bounces = 5;  ///< surfaces that a path meets
-  ///< paths that bring more light (luminance) are scaled down to it: less noise, and too little of what is rarely
-  ///< found; 0: no limit
+  /// paths that bring more light (luminance) are scaled down to it: less noise, and too little of what is rarely
+  /// found; 0: no limit
   double most = 0;
 };
 

@@ -16,7 +16,7 @@ class Random {  // splitmix64
     z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
     return z ^ (z >> 31);
   }
-  ///< both included
+  /// both included
   int64_t in(int64_t low, int64_t high) {
     return low + static_cast<int64_t>(next() % static_cast<uint64_t>(high - low + 1));
   }

@@ -87,7 +87,7 @@ class Values {
   struct DotDims {
     std::vector<int64_t> lhs_contract, rhs_contract, lhs_batch, rhs_batch;
   };
-  ///< of clean values; conforms them where it must
+  /// of clean values; conforms them where it must
   ir::Value product(ir::Value x, ir::Value y, const DotDims& dims, DType to);
 
   std::optional<ir::Value> apply(ir::Opcode op, const std::vector<ir::Value>& operands);
