@@ -12,6 +12,7 @@
 #include "codegen/lane/verify.h"
 #include "engine/ir/builder.h"
 #include "engine/ir/compact.h"
+#include "engine/ir/walk.h"
 
 namespace tessera::lane {
 namespace {
@@ -292,8 +293,7 @@ class Cutter {
   }
   void inside(OpId id, std::unordered_set<uint32_t>& ops) const {
     ops.insert(id.index);
-    for (const RegionId r : k_.op(id).regions)
-      for (const OpId o : k_.region(r).ops) inside(o, ops);
+    for (const RegionId r : k_.op(id).regions) ir::each_op(k_, r, [&](OpId o) { ops.insert(o.index); });
   }
 
   /// May run in every dispatch, whatever ran before.

@@ -6,6 +6,7 @@
 
 #include "codegen/lane/loops.h"
 #include "codegen/lane/uniformity.h"
+#include "engine/ir/walk.h"
 
 namespace tessera::lane {
 namespace {
@@ -75,13 +76,14 @@ class Planner {
     if (it == out_.rounds.end()) return std::nullopt;
     return product(plus(it->second, Extent(2)), plus(inside, Extent(1)));
   }
+  bool has_loop(const Op& o) const { return ir::is_loop(o.code) || atomic_by_loop(k_, o); }
   int64_t loops_in(RegionId r) const {
     int64_t n = 0;
-    for (const OpId id : k_.region(r).ops) n += loops_in(k_.op(id));
+    ir::each_op(k_, r, [&](OpId id) { n += has_loop(k_.op(id)); });
     return n;
   }
   int64_t loops_in(const Op& o) const {
-    int64_t n = ir::is_loop(o.code) || atomic_by_loop(k_, o) ? 1 : 0;
+    int64_t n = has_loop(o);
     for (const RegionId r : o.regions) n += loops_in(r);
     return n;
   }
@@ -106,22 +108,20 @@ class Planner {
     return step && *step > 0 && info_.control[o.regions[0].index] == Uniformity::workgroup;
   }
   void find_open(RegionId r) {
-    for (const OpId id : k_.region(r).ops) {
-      const Op& o = k_.op(id);
-      out_.open = out_.open || (in_data(o) && guess(o) > static_cast<double>(limit_));
-      for (const RegionId inner : o.regions) find_open(inner);
-    }
+    out_.open = out_.open || ir::any_op(k_, r, [&](OpId id) {
+                  const Op& o = k_.op(id);
+                  return in_data(o) && guess(o) > static_cast<double>(limit_);
+                });
   }
   /// All that are in data: what is long is so by those inside.
   void open_up(RegionId r) {
-    for (const OpId id : k_.region(r).ops) {
-      const Op& o = k_.op(id);
-      if (in_data(o)) out_.in_data.insert(body_of(o).index);
-      for (const RegionId inner : o.regions) open_up(inner);
-    }
-    for (const OpId id : k_.region(r).ops)
+    ir::each_op(k_, r, [&](OpId id) {
+      if (const Op& o = k_.op(id); in_data(o)) out_.in_data.insert(body_of(o).index);
+    });
+    ir::each_op(k_, r, [&](OpId id) {
       if (const Op& o = k_.op(id); !o.regions.empty() && out_.in_data.contains(body_of(o).index))
         out_.rounds.insert_or_assign(body_of(o).index, Extent(room_));
+    });
   }
   /// In 64 bits, with ordinary sizes.
   static bool numbered(const Extent& total) {

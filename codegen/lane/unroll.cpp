@@ -6,6 +6,7 @@
 
 #include "codegen/lane/loops.h"
 #include "engine/ir/builder.h"
+#include "engine/ir/walk.h"
 
 namespace tessera::lowering {
 namespace {
@@ -157,16 +158,9 @@ bool unroll_loops(ir::Kernel& k, int budget) { return Unroller(k, budget).run();
 
 int64_t count_branches(const ir::Kernel& k) {
   // Ops that passes took out of their regions are still in the table.
-  const std::function<int64_t(ir::RegionId)> count = [&](ir::RegionId r) {
-    int64_t n = 0;
-    for (ir::OpId id : k.region(r).ops) {
-      const ir::Op& op = k.op(id);
-      n += ir::accesses_ref(op.code) || !op.regions.empty();
-      for (ir::RegionId inner : op.regions) n += count(inner);
-    }
-    return n;
-  };
-  return count(k.body);
+  int64_t n = 0;
+  ir::each_op(k, k.body, [&](ir::OpId id) { n += ir::accesses_ref(k.op(id).code) || !k.op(id).regions.empty(); });
+  return n;
 }
 
 }  // namespace tessera::lowering

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "codegen/lower/emission.h"
+#include "engine/ir/walk.h"
 
 namespace tessera::lowering {
 using ir::Family;
@@ -89,40 +90,27 @@ void ControlEmitter::op(ir::OpId id) {
 // that were handed out.
 bool ControlEmitter::uniform_scalar(Value root) {
   std::set<uint32_t> seen;
-  std::vector<Value> stack{root};
-  while (!stack.empty()) {
-    const Value v = stack.back();
-    stack.pop_back();
-    if (k_.type(v).is_ref || !seen.insert(v.index).second) continue;
+  return ir::walk_back(k_, root, seen, [&](Value v, std::vector<Value>& next) {
+    const auto also = [&](const std::vector<Value>& values) {
+      next.insert(next.end(), values.begin(), values.end());
+      return true;
+    };
     if (!k_.type(v).is_scalar()) return false;
     const ir::Op* o = k_.def(v);
     const uint32_t number = k_.value(v).number;
     if (!o) {
-      // A loop's argument: its bounds or initial value, and what the body yields for it.
       const ir::RegionId r = k_.value(v).region;
       for (const ir::Op& loop : k_.ops) {
         if (std::find(loop.regions.begin(), loop.regions.end(), r) == loop.regions.end()) continue;
-        const size_t first = loop.code == Opcode::for_ ? 3 : 0;
-        if (loop.code == Opcode::for_ && number == 0) {
-          stack.insert(stack.end(), {loop.operands[0], loop.operands[1], loop.operands[2]});
-          continue;
-        }
-        const size_t i = loop.code == Opcode::for_ ? number - 1 : number;
-        stack.push_back(loop.operands[first + i]);
-        stack.push_back(k_.terminator(loop.regions.back()).operands[i]);
+        const size_t first = ir::first_carried(loop);
+        if (number < first) also({loop.operands[0], loop.operands[1], loop.operands[2]});  // the counter
+        else also(ir::flows_into(k_, loop, number - first));
       }
-      continue;
+      return true;
     }
     if (ir::is_control(o->code)) {
-      const size_t first = o->code == Opcode::for_ ? 3 : 0;
-      if (ir::is_loop(o->code)) {
-        stack.push_back(o->operands[first + number]);
-        stack.push_back(k_.terminator(o->regions.back()).operands[number]);
-        continue;
-      }
-      stack.push_back(o->operands[0]);
-      for (ir::RegionId r : o->regions) stack.push_back(k_.terminator(r).operands[number]);
-      continue;
+      if (ir::is_branch(o->code)) next.push_back(o->operands[0]);
+      return also(ir::flows_into(k_, *o, number));
     }
     if (o->code == Opcode::load) {
       const int ref = ref_position(k_, o->operands[0]);
@@ -133,17 +121,15 @@ bool ControlEmitter::uniform_scalar(Value root) {
         for (const ir::Op& store : k_.ops) {
           if (store.operands.empty() || store.operands[0] != o->operands[0] || store.code == Opcode::load) continue;
           if (store.code != Opcode::store || store.has_mask()) return false;
-          stack.push_back(store.operands[1]);
+          next.push_back(store.operands[1]);
         }
-        continue;
+        return true;
       }
     } else if (o->code == Opcode::swap || ir::is_atomic(o->code)) {
       return false;
     }
-    for (Value x : o->operands)
-      if (!k_.type(x).is_ref) stack.push_back(x);
-  }
-  return true;
+    return also(o->operands);
+  });
 }
 
 Value ControlEmitter::condition(Value v) {

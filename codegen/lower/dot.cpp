@@ -30,23 +30,24 @@ DotShape DotEmitter::shape_of(const ir::Op& o) const {
   if (o.operands.size() == 3) d.start = o.operands[2];
   d.result = shape(v);
   d.result_axes = axes_.of(v);
-  const auto &lc = o.ints(Attr::lhs_contract), &rc = o.ints(Attr::rhs_contract), &lb = o.ints(Attr::lhs_batch),
-             &rb = o.ints(Attr::rhs_batch);
+  const ir::DotDims dims = ir::dot_dims(k_, o);
   d.acc = accumulator(k_.type(v).dtype);
   d.lhs_dims.resize(shape(d.lhs).size());
   d.rhs_dims.resize(shape(d.rhs).size());
-  auto contains = [](const std::vector<int64_t>& list, size_t i) {
-    return std::find(list.begin(), list.end(), static_cast<int64_t>(i)) != list.end();
+  d.batch = dims.lhs_batch.size();
+  d.rows = dims.lhs_free.size();
+  d.cols = dims.rhs_free.size();
+  const auto place = [](std::vector<size_t>& of, const std::vector<int64_t>& operand_dims, size_t first) {
+    for (int64_t i : operand_dims) of[static_cast<size_t>(i)] = first++;
   };
-  for (size_t i = 0; i < lb.size(); ++i)
-    d.lhs_dims[static_cast<size_t>(lb[i])] = d.rhs_dims[static_cast<size_t>(rb[i])] = d.batch++;
-  for (size_t i = 0; i < d.lhs_dims.size(); ++i)
-    if (!contains(lc, i) && !contains(lb, i)) d.lhs_dims[i] = d.batch + d.rows++;
-  for (size_t i = 0; i < d.rhs_dims.size(); ++i)
-    if (!contains(rc, i) && !contains(rb, i)) d.rhs_dims[i] = d.batch + d.rows + d.cols++;
-  for (size_t i = 0; i < lc.size(); ++i) {
-    const auto l = static_cast<size_t>(lc[i]);
-    d.lhs_dims[l] = d.rhs_dims[static_cast<size_t>(rc[i])] = d.result.size() + i;
+  place(d.lhs_dims, dims.lhs_batch, 0);
+  place(d.rhs_dims, dims.rhs_batch, 0);
+  place(d.lhs_dims, dims.lhs_free, d.batch);
+  place(d.rhs_dims, dims.rhs_free, d.batch + d.rows);
+  place(d.lhs_dims, dims.lhs_contract, d.result.size());
+  place(d.rhs_dims, dims.rhs_contract, d.result.size());
+  for (int64_t i : dims.lhs_contract) {
+    const auto l = static_cast<size_t>(i);
     d.k.push_back(shape(d.lhs)[l]);
     d.k_axes.push_back(axes_.of(d.lhs, l));
     d.depth *= shape(d.lhs)[l];

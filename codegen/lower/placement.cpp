@@ -193,17 +193,13 @@ void Placement::set_result(Value v, const std::vector<MemoryRange>& reads,
 
 std::vector<int> Placement::written_residents(const std::vector<ir::RegionId>& regions) const {
   std::set<int> found;
-  std::function<void(ir::RegionId)> walk = [&](ir::RegionId r) {
-    for (ir::OpId id : k_.region(r).ops) {
+  for (ir::RegionId r : regions)
+    ir::each_op(k_, r, [&](ir::OpId id) {
       const ir::Op& o = k_.op(id);
-      if (ir::writes_ref(o.code)) {
-        const int ref = ref_position(k_, o.operands[0]);
-        if (s_.residency[static_cast<size_t>(ref)] == Residency::registers) found.insert(ref);
-      }
-      for (ir::RegionId inner : o.regions) walk(inner);
-    }
-  };
-  for (ir::RegionId r : regions) walk(r);
+      if (!ir::writes_ref(o.code)) return;
+      const int ref = ref_position(k_, o.operands[0]);
+      if (s_.residency[static_cast<size_t>(ref)] == Residency::registers) found.insert(ref);
+    });
   return {found.begin(), found.end()};
 }
 

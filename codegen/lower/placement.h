@@ -4,6 +4,7 @@
 #include <unordered_map>
 
 #include "codegen/lower/part.h"
+#include "engine/ir/walk.h"
 
 namespace tessera::lowering {
 
@@ -50,18 +51,12 @@ class Placement : public Part {
  private:
   /// Walks lazy values down to what they read.
   template <class F> void each_placed(Value root, std::set<uint32_t>& seen, const F& f) const {
-    std::vector<Value> stack{root};
-    while (!stack.empty()) {
-      const Value v = stack.back();
-      stack.pop_back();
-      if (k_.type(v).is_ref || !seen.insert(v.index).second) continue;
-      if (kinds_[v.index] != Kind::lazy) {
-        f(v);
-        continue;
-      }
-      if (const ir::Op* o = k_.def(v))
-        for (Value x : o->operands) stack.push_back(x);
-    }
+    ir::walk_back(k_, root, seen, [&](Value v, std::vector<Value>& next) {
+      const ir::Op* o = k_.def(v);
+      if (kinds_[v.index] != Kind::lazy) f(v);
+      else if (o) next.insert(next.end(), o->operands.begin(), o->operands.end());
+      return true;
+    });
   }
   bool has_axes(Value v) const;
   std::vector<Value> carried_together() const;

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "codegen/lower/emission.h"
+#include "engine/ir/walk.h"
 
 namespace tessera::lowering {
 using ir::Opcode;
@@ -17,11 +18,7 @@ constexpr int64_t kMostRegisters = 32;  // carried per invocation by loads; a pr
 /// Lazy values down to Refs and scalars. False if something else is read: what this step computed.
 bool Prefetch::readable_early(Value root, std::set<int>& refs, std::set<uint32_t>& scalars) const {
   std::set<uint32_t> seen;
-  std::vector<Value> stack{root};
-  while (!stack.empty()) {
-    const Value v = stack.back();
-    stack.pop_back();
-    if (k_.type(v).is_ref || !seen.insert(v.index).second) continue;
+  return ir::walk_back(k_, root, seen, [&](Value v, std::vector<Value>& next) {
     const ir::Op* o = k_.def(v);
     const bool scalar = placement_.kind(v) == Kind::scalar;
     if (!o || (!scalar && placement_.kind(v) != Kind::lazy)) return false;
@@ -33,9 +30,9 @@ bool Prefetch::readable_early(Value root, std::set<int>& refs, std::set<uint32_t
       return false;
     }
     if (scalar) scalars.insert(k_.value(v).def.index);
-    stack.insert(stack.end(), o->operands.begin(), o->operands.end());
-  }
-  return true;
+    next.insert(next.end(), o->operands.begin(), o->operands.end());
+    return true;
+  });
 }
 
 void Prefetch::choose() {

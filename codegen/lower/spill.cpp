@@ -4,6 +4,7 @@
 #include "codegen/lower/emission.h"
 #include "codegen/lower/expand_atomics.h"
 #include "codegen/plan/indexed.h"
+#include "engine/ir/walk.h"
 
 namespace tessera::lowering {
 using ir::Attr;
@@ -18,7 +19,7 @@ std::vector<Value> Placement::carried_together() const {
   auto tie = [&](Value a, Value b) { std::swap(next_in_group[a.index], next_in_group[b.index]); };
   for (const ir::Op& o : k_.ops)
     for (size_t i = 0; i < o.results.size() && ir::is_loop(o.code); ++i)
-      for (ir::RegionId r : o.regions) tie(o.results[i], k_.region(r).args[i + (o.code == Opcode::for_ ? 1 : 0)]);
+      for (ir::RegionId r : o.regions) tie(o.results[i], k_.region(r).args[ir::first_carried(o) + i]);
   return next_in_group;
 }
 

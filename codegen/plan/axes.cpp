@@ -5,6 +5,7 @@
 #include <set>
 
 #include "codegen/plan/parallel.h"
+#include "engine/ir/walk.h"
 
 namespace tessera::lowering {
 using ir::Attr;
@@ -220,25 +221,19 @@ void Axes::move(const ir::Op& op) {
 void Axes::dot(const ir::Op& op) {
   const Value result = op.results[0];
   const Value lhs = op.operands[0], rhs = op.operands[1];
-  const auto &lc = op.ints(Attr::lhs_contract), &rc = op.ints(Attr::rhs_contract), &lb = op.ints(Attr::lhs_batch),
-             &rb = op.ints(Attr::rhs_batch);
+  const ir::DotDims dims = ir::dot_dims(k_, op);
   size_t d = 0;
-  for (size_t i = 0; i < lb.size(); ++i, ++d) {
-    equate(lhs, static_cast<size_t>(lb[i]), result, d);
-    equate(rhs, static_cast<size_t>(rb[i]), result, d);
+  for (size_t i = 0; i < dims.lhs_batch.size(); ++i, ++d) {
+    equate(lhs, static_cast<size_t>(dims.lhs_batch[i]), result, d);
+    equate(rhs, static_cast<size_t>(dims.rhs_batch[i]), result, d);
   }
-  for (size_t i = 0; i < lc.size(); ++i) {
-    equate(lhs, static_cast<size_t>(lc[i]), rhs, static_cast<size_t>(rc[i]));
-    contracted_[node(lhs, static_cast<size_t>(lc[i]))] = true;
+  for (size_t i = 0; i < dims.lhs_contract.size(); ++i) {
+    const auto l = static_cast<size_t>(dims.lhs_contract[i]);
+    equate(lhs, l, rhs, static_cast<size_t>(dims.rhs_contract[i]));
+    contracted_[node(lhs, l)] = true;
   }
-  auto free_dims = [&](Value v, const std::vector<int64_t>& contract, const std::vector<int64_t>& batch) {
-    for (size_t i = 0; i < k_.type(v).shape.size(); ++i)
-      if (std::find(contract.begin(), contract.end(), static_cast<int64_t>(i)) == contract.end() &&
-          std::find(batch.begin(), batch.end(), static_cast<int64_t>(i)) == batch.end())
-        equate(v, i, result, d++);
-  };
-  free_dims(lhs, lc, lb);
-  free_dims(rhs, rc, rb);
+  for (int64_t i : dims.lhs_free) equate(lhs, static_cast<size_t>(i), result, d++);
+  for (int64_t i : dims.rhs_free) equate(rhs, static_cast<size_t>(i), result, d++);
   if (op.operands.size() == 3)
     for (size_t i = 0; i < k_.type(op.operands[2]).shape.size(); ++i) equate(op.operands[2], i, result, i);
 }
@@ -284,31 +279,8 @@ void Axes::rearrange(const ir::Op& op) {
 }
 
 void Axes::control(const ir::Op& op) {
-  switch (ir::Control(op.code)) {
-    case ir::Control::for_: {
-      const ir::Region& body = k_.region(op.regions[0]);
-      for (size_t i = 0; i < op.results.size(); ++i) {
-        equate_all(op.operands[3 + i], op.results[i]);
-        equate_all(body.args[1 + i], op.results[i]);
-        equate_all(k_.terminator(op.regions[0]).operands[i], op.results[i]);
-      }
-      return;
-    }
-    case ir::Control::while_:
-      for (size_t i = 0; i < op.results.size(); ++i) {
-        equate_all(op.operands[i], op.results[i]);
-        equate_all(k_.region(op.regions[0]).args[i], op.results[i]);
-        equate_all(k_.region(op.regions[1]).args[i], op.results[i]);
-        equate_all(k_.terminator(op.regions[1]).operands[i], op.results[i]);
-      }
-      return;
-    case ir::Control::if_:
-    case ir::Control::switch_:
-      for (ir::RegionId r : op.regions)
-        for (size_t i = 0; i < op.results.size(); ++i) equate_all(k_.terminator(r).operands[i], op.results[i]);
-      return;
-    case ir::Control::run_scoped: return;
-  }
+  for (size_t i = 0; i < op.results.size(); ++i)
+    for (Value v : ir::flows_into(k_, op, i)) equate_all(v, op.results[i]);
 }
 
 }  // namespace tessera::lowering

@@ -6,6 +6,7 @@
 
 #include "codegen/plan/axes.h"
 #include "engine/ir/reference.h"
+#include "engine/ir/walk.h"
 
 namespace tessera::lowering {
 namespace {
@@ -178,12 +179,6 @@ class ScratchCheck {
   std::unordered_map<uint32_t, std::optional<uint64_t>> known_;  // so far, for this first_
 };
 
-void collect_ops(const ir::Kernel& k, ir::RegionId r, std::vector<ir::OpId>& out) {
-  for (ir::OpId id : k.region(r).ops) {
-    out.push_back(id);
-    for (ir::RegionId inner : k.op(id).regions) collect_ops(k, inner, out);
-  }
-}
 }  // namespace
 
 int ref_position(const ir::Kernel& k, ir::Value ref) {
@@ -198,11 +193,10 @@ int memory_of(const ir::Kernel& k, int ref) {
 
 std::vector<bool> stored_memory(const ir::Kernel& k) {
   std::vector<bool> stored(k.region(k.body).args.size(), false);
-  std::vector<ir::OpId> ops;
-  collect_ops(k, k.body, ops);
-  for (ir::OpId id : ops)
+  ir::each_op(k, k.body, [&](ir::OpId id) {
     if (const ir::Op& op = k.op(id); ir::writes_ref(op.code))
       stored[static_cast<size_t>(ref_position(k, op.operands[0]))] = true;
+  });
   for (int i = 0; i < k.num_inputs; ++i)
     if (stored[static_cast<size_t>(memory_of(k, i))]) stored[static_cast<size_t>(i)] = true;
   return stored;
@@ -351,17 +345,9 @@ enum class Updates : uint8_t {
 };
 /// Somewhere within a while.
 bool in_while(const ir::Kernel& k, ir::OpId id) {
-  const auto holds = [&](ir::RegionId r, const auto& self) -> bool {
-    for (const ir::OpId o : k.region(r).ops) {
-      if (o == id) return true;
-      for (const ir::RegionId inner : k.op(o).regions)
-        if (self(inner, self)) return true;
-    }
-    return false;
-  };
+  const auto holds = [&](ir::RegionId r) { return ir::any_op(k, r, [&](ir::OpId o) { return o == id; }); };
   return std::any_of(k.ops.begin(), k.ops.end(), [&](const ir::Op& o) {
-    return o.code == Opcode::while_ &&
-           std::any_of(o.regions.begin(), o.regions.end(), [&](ir::RegionId r) { return holds(r, holds); });
+    return o.code == Opcode::while_ && std::any_of(o.regions.begin(), o.regions.end(), holds);
   });
 }
 Updates updates_of(const ir::Kernel& k, const std::vector<const Access*>& accesses, const std::vector<bool>& used,
@@ -456,7 +442,7 @@ class ParallelProof {
 
   void find_accesses() {
     std::vector<ir::OpId> ops;
-    collect_ops(k_, k_.body, ops);
+    ir::each_op(k_, k_.body, [&](ir::OpId id) { ops.push_back(id); });
     const auto blocks = static_cast<int>(k_.blocks.size());
     // blocks: of none
     const auto ref_of = [&](const ir::Op& op) {

@@ -7,6 +7,7 @@
 
 #include "codegen/plan/call_remarks.h"
 #include "codegen/plan/indexed.h"
+#include "engine/ir/walk.h"
 
 namespace tessera::lowering {
 namespace {
@@ -21,13 +22,6 @@ struct Nest {
   const ir::Op* dot = nullptr;
   double work = 1;
 };
-
-void each_op(const ir::Kernel& k, ir::RegionId r, const std::function<void(ir::OpId)>& f) {
-  for (ir::OpId id : k.region(r).ops) {
-    f(id);
-    for (ir::RegionId inner : k.op(id).regions) each_op(k, inner, f);
-  }
-}
 
 bool is_reduction(Opcode c) { return ir::is_reduce(c) || ir::is_argreduce(c); }
 
@@ -134,7 +128,7 @@ class Scheduler {
   void find_accesses() {
     read_.assign(k_.region(k_.body).args.size(), false);
     written_ = stored_memory(k_);
-    each_op(k_, k_.body, [&](ir::OpId id) {
+    ir::each_op(k_, k_.body, [&](ir::OpId id) {
       const ir::Op& op = k_.op(id);
       if (!ir::accesses_ref(op.code)) return;
       const auto ref = static_cast<size_t>(ref_position(k_, op.operands[0]));
@@ -176,7 +170,7 @@ class Scheduler {
   }
 
   void collect_nests() {
-    each_op(k_, k_.body, [&](ir::OpId id) {
+    ir::each_op(k_, k_.body, [&](ir::OpId id) {
       const ir::Op& op = k_.op(id);
       if (ir::writes_ref(op.code)) {
         const std::vector<int> d = drop_none(axes_.of(op.operands[1]));
@@ -197,7 +191,7 @@ class Scheduler {
       } else if (op.code == Opcode::dot) {
         const std::vector<int> kept = drop_none(axes_.of(op.results[0]));
         std::vector<int> reduced;
-        for (int64_t d : op.ints(Attr::lhs_contract))
+        for (int64_t d : ir::dot_dims(k_, op).lhs_contract)
           if (const int a = axes_.of(op.operands[0], static_cast<size_t>(d)); a != kNoAxis) reduced.push_back(a);
         add_nest(kept, reduced, kept, &op);
         home(op.results[0]);
@@ -242,7 +236,7 @@ class Scheduler {
       axis.repeats = false;
       if (!axis.splittable) continue;
       std::vector<std::vector<Use>> uses(args);
-      each_op(k_, k_.body, [&](ir::OpId id) {
+      ir::each_op(k_, k_.body, [&](ir::OpId id) {
         const ir::Op& op = k_.op(id);
         if (!ir::accesses_ref(op.code)) return;
         const auto ref = static_cast<size_t>(ref_position(k_, op.operands[0]));
@@ -283,7 +277,7 @@ class Scheduler {
     }
     split_only_what_pays();
     // A program prints once, and in its order.
-    each_op(k_, k_.body, [&](ir::OpId id) {
+    ir::each_op(k_, k_.body, [&](ir::OpId id) {
       if (!ir::is_print(k_.op(id).code)) return;
       for (Axis& axis : axes_.axes) axis.splittable = false;
     });
@@ -345,7 +339,7 @@ class Scheduler {
     for (const Nest& n : nests_)
       if (n.work > static_cast<double>(n.dot ? 4 * limit : limit)) return false;
     int64_t accesses = 0, most = 0;
-    each_op(k_, k_.body, [&](ir::OpId id) {
+    ir::each_op(k_, k_.body, [&](ir::OpId id) {
       const ir::Op& op = k_.op(id);
       if (!ir::accesses_ref(op.code)) return;
       const int64_t n = num_elements(k_.type(ir::writes_ref(op.code) ? op.operands[1] : op.results[0]).shape);
@@ -354,7 +348,7 @@ class Scheduler {
     });
     if (accesses > most_accesses && most > 1) return false;
     bool ordered = true;  // the one invocation meets every scatter's elements in the order in which they are stored
-    each_op(k_, k_.body, [&](ir::OpId id) {
+    ir::each_op(k_, k_.body, [&](ir::OpId id) {
       if (!must_scatter_in_order(k_, k_.op(id))) return;
       const ir::AccessDims form = ir::access_dims(k_, k_.op(id));
       for (size_t i = 0; i < form.array_rank && form.array_rank > 1; ++i)
@@ -363,7 +357,7 @@ class Scheduler {
     });
     if (!ordered) return false;
     bool rearranged = false;  // in the arena, which belongs to a workgroup
-    each_op(k_, k_.body, [&](ir::OpId id) { rearranged = rearranged || ir::is_rearranged(k_.op(id).code); });
+    ir::each_op(k_, k_.body, [&](ir::OpId id) { rearranged = rearranged || ir::is_rearranged(k_.op(id).code); });
     if (rearranged) return false;
     for (size_t a = 0; a < axes_.size(); ++a)
       if (axes_.axes[a].mixed) {
@@ -484,19 +478,14 @@ class Scheduler {
 
   void plan_dot(const Nest& n) {
     const ir::Op& op = *n.dot;
-    const Value lhs = op.operands[0], rhs = op.operands[1];
-    auto free_axes = [&](Value v, const std::vector<int64_t>& contract, const std::vector<int64_t>& batch) {
+    const ir::DotDims dims = ir::dot_dims(k_, op);
+    const auto free_axes = [&](Value v, const std::vector<int64_t>& free) {
       std::vector<int> r;
-      for (size_t d = 0; d < k_.type(v).shape.size(); ++d) {
-        const auto i = static_cast<int64_t>(d);
-        if (std::find(contract.begin(), contract.end(), i) == contract.end() &&
-            std::find(batch.begin(), batch.end(), i) == batch.end() && axes_.of(v, d) != kNoAxis)
-          r.push_back(axes_.of(v, d));
-      }
-      return r;
+      for (int64_t d : free) r.push_back(axes_.of(v, static_cast<size_t>(d)));
+      return drop_none(r);
     };
-    const std::vector<int> rows = free_axes(lhs, op.ints(Attr::lhs_contract), op.ints(Attr::lhs_batch));
-    const std::vector<int> cols = free_axes(rhs, op.ints(Attr::rhs_contract), op.ints(Attr::rhs_batch));
+    const std::vector<int> rows = free_axes(op.operands[0], dims.lhs_free);
+    const std::vector<int> cols = free_axes(op.operands[1], dims.rhs_free);
     if (rows.empty() || cols.empty() || n.reduced.empty()) return;
     for (int a : n.kept)
       if (axis(a).mixed || axis(a).extent == 0) return;
@@ -574,7 +563,7 @@ class Scheduler {
   // Whether any element-wise op has values over both axes.
   bool anything_along(int i, int j) const {
     bool found = false;
-    each_op(k_, k_.body, [&](ir::OpId id) {
+    ir::each_op(k_, k_.body, [&](ir::OpId id) {
       const ir::Op& op = k_.op(id);
       if (!ir::info(op.code).elementwise) return;
       const std::vector<int> dims = axes_.of(op.results[0]);
@@ -673,7 +662,7 @@ int64_t Schedule::registers(const std::vector<int>& dims) const {
 std::vector<bool> resident_candidates(const ir::Kernel& k) {
   const auto& args = k.region(k.body).args;
   std::vector<bool> whole(args.size(), true), read(args.size(), false);
-  each_op(k, k.body, [&](ir::OpId id) {
+  ir::each_op(k, k.body, [&](ir::OpId id) {
     const ir::Op& op = k.op(id);
     if (!ir::accesses_ref(op.code)) return;
     const auto r = static_cast<size_t>(ref_position(k, op.operands[0]));

@@ -2,6 +2,7 @@
 
 #include "codegen/spirv/emitter.h"
 #include "engine/base/error.h"
+#include "engine/ir/walk.h"
 
 namespace tessera::spirv {
 
@@ -24,15 +25,14 @@ void Emitter::need(const ir::Op& op, bool has, DType t, const char* feature) con
          "dtype " + std::string(tessera::name(t)) + " needs " + feature + ", which " + target_.name + " does not have");
 }
 
-void Emitter::collect(ir::RegionId r) {
-  for (ir::OpId id : k_.region(r).ops) {
+void Emitter::collect() {
+  ir::each_op(k_, k_.body, [&](ir::OpId id) {
     const ir::Op& op = k_.op(id);
     used_.insert(op.code);
     check_dtypes(op);
     if (ir::writes_ref(op.code)) written_.insert(root(op.operands.at(0)).index);
     for (ir::Value v : op.operands) used_values_[v.index] = true;
-    for (ir::RegionId inner : op.regions) collect(inner);
-  }
+  });
 }
 
 void Emitter::check_limits() {
@@ -240,7 +240,7 @@ Words Emitter::run() {
   ranges_.resize(k_.values.size());
   refs_.resize(k_.values.size());
   used_values_.resize(k_.values.size());
-  collect(k_.body);
+  collect();
   m_.capability(spv::CapabilityShader);
   m_.capability(spv::CapabilityPhysicalStorageBufferAddresses);
   m_.capability(spv::CapabilityVulkanMemoryModel);

@@ -35,7 +35,7 @@ class Emitter {
   };
 
   // emit.cpp
-  void collect(ir::RegionId r);
+  void collect();
   void check_limits();
   void check_dtypes(const ir::Op& op);
   void check_dtype(const ir::Op& op, DType t);

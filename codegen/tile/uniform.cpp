@@ -9,6 +9,7 @@
 #include "codegen/plan/axes.h"
 #include "codegen/plan/parallel.h"
 #include "engine/ir/builder.h"
+#include "engine/ir/walk.h"
 
 namespace tessera::lowering {
 using ir::Attr;
@@ -79,19 +80,11 @@ class Analysis {
   }
 
   void visit(const Op& o) {
-    if (o.code == Opcode::for_)
-      for (size_t i = 0; i < o.results.size(); ++i) {
-        const Value arg = k_.region(o.regions[0]).args[1 + i], next = k_.terminator(o.regions[0]).operands[i];
-        join(arg, o.operands[3 + i]), join(arg, next), join(o.results[i], arg);
-      }
-    if (o.code == Opcode::while_)
-      for (size_t i = 0; i < o.results.size(); ++i) {
-        const Value arg = k_.region(o.regions[1]).args[i], next = k_.terminator(o.regions[1]).operands[i];
-        join(arg, o.operands[i]), join(arg, next), join(k_.region(o.regions[0]).args[i], arg), join(o.results[i], arg);
-      }
-    if (ir::is_branch(o.code))
+    for (size_t i = 0; i < o.results.size() && !o.regions.empty(); ++i) {
+      for (Value from : ir::flows_into(k_, o, i)) join(o.results[i], from);
       for (RegionId r : o.regions)
-        for (size_t i = 0; i < o.results.size(); ++i) join(o.results[i], k_.terminator(r).operands[i]);
+        if (ir::is_loop(o.code)) join(k_.region(r).args[ir::first_carried(o) + i], o.results[i]);
+    }
     for (RegionId r : o.regions) walk(r);
     if (!o.regions.empty()) return;
     if (ir::accesses_ref(o.code)) return access(o);
@@ -117,15 +110,13 @@ class Analysis {
         return;
       }
       case Family::contract: {
-        const auto &lc = o.ints(Attr::lhs_contract), &rc = o.ints(Attr::rhs_contract), &lb = o.ints(Attr::lhs_batch),
-                   &rb = o.ints(Attr::rhs_batch);
+        const ir::DotDims dims = ir::dot_dims(k_, o);
+        const auto same = [&](size_t operand, int64_t dim) { return of(operand)[static_cast<size_t>(dim)]; };
         size_t d = 0;
-        for (size_t i = 0; i < lb.size(); ++i)
-          lower(v, d++, of(0)[static_cast<size_t>(lb[i])] && of(1)[static_cast<size_t>(rb[i])]);
-        for (size_t i = 0; i < of(0).size(); ++i)
-          if (!contains(lc, i) && !contains(lb, i)) lower(v, d++, of(0)[i]);
-        for (size_t i = 0; i < of(1).size(); ++i)
-          if (!contains(rc, i) && !contains(rb, i)) lower(v, d++, of(1)[i]);
+        for (size_t i = 0; i < dims.lhs_batch.size(); ++i)
+          lower(v, d++, same(0, dims.lhs_batch[i]) && same(1, dims.rhs_batch[i]));
+        for (int64_t i : dims.lhs_free) lower(v, d++, same(0, i));
+        for (int64_t i : dims.rhs_free) lower(v, d++, same(1, i));
         if (o.operands.size() == 3) join(v, o.operands[2]);
         return;
       }

@@ -6,6 +6,7 @@
 #include "engine/ir/copy.h"
 #include "engine/ir/text.h"
 #include "engine/ir/verify.h"
+#include "engine/ir/walk.h"
 
 namespace tessera {
 namespace {
@@ -63,13 +64,8 @@ class Lowering {
     }
     made.insert(op.results.begin(), op.results.end());
   }
-  template <class F>
-  bool any_inside(const Op& op, const F& f) const {
-    for (RegionId r : op.regions) {
-      for (OpId o : k_.region(r).ops)
-        if (f(o) || any_inside(k_.op(o), f)) return true;
-    }
-    return false;
+  template <class F> bool any_inside(const Op& op, const F& f) const {
+    return std::any_of(op.regions.begin(), op.regions.end(), [&](RegionId r) { return ir::any_op(k_, r, f); });
   }
   bool calls(const Op& op) const {
     return any_inside(op, [&](OpId o) { return is_record(o); });

@@ -38,30 +38,23 @@ DotPlan plan_dot(const ir::Kernel& kernel, const ir::Op& op) {
                   : p.result == DType::i4 ? DType::i8
                   : p.result == DType::u4 ? DType::u8
                                           : p.result;
-  const auto &lc = op.ints(ir::Attr::lhs_contract), &rc = op.ints(ir::Attr::rhs_contract),
-             &lb = op.ints(ir::Attr::lhs_batch), &rb = op.ints(ir::Attr::rhs_batch);
-  const auto free_dims = [](const Shape& shape, const std::vector<int64_t>& c, const std::vector<int64_t>& b) {
-    std::vector<int64_t> dims;
-    for (int64_t d = 0; d < static_cast<int64_t>(shape.size()); ++d)
-      if (std::find(c.begin(), c.end(), d) == c.end() && std::find(b.begin(), b.end(), d) == b.end()) dims.push_back(d);
-    return dims;
-  };
-  const auto take = [](const Shape& from, const std::vector<int64_t>& dims, Shape& shape, Strides& strides) {
+  const ir::DotDims dims = ir::dot_dims(kernel, op);
+  const auto take = [](const Shape& from, const std::vector<int64_t>& of, Shape& shape, Strides& strides) {
     const Strides dense = dense_strides(from);
     int64_t product = 1;
-    for (int64_t d : dims) {
+    for (int64_t d : of) {
       shape.push_back(from[static_cast<size_t>(d)]);
       strides.push_back(dense[static_cast<size_t>(d)]);
       product *= from[static_cast<size_t>(d)];
     }
     return product;
   };
-  p.batch = take(l.shape, lb, p.lhs_shape, p.lhs_strides);
-  p.m = take(l.shape, free_dims(l.shape, lc, lb), p.lhs_shape, p.lhs_strides);
-  p.k = take(l.shape, lc, p.lhs_shape, p.lhs_strides);
-  take(r.shape, rb, p.rhs_shape, p.rhs_strides);
-  take(r.shape, rc, p.rhs_shape, p.rhs_strides);
-  p.n = take(r.shape, free_dims(r.shape, rc, rb), p.rhs_shape, p.rhs_strides);
+  p.batch = take(l.shape, dims.lhs_batch, p.lhs_shape, p.lhs_strides);
+  p.m = take(l.shape, dims.lhs_free, p.lhs_shape, p.lhs_strides);
+  p.k = take(l.shape, dims.lhs_contract, p.lhs_shape, p.lhs_strides);
+  take(r.shape, dims.rhs_batch, p.rhs_shape, p.rhs_strides);
+  take(r.shape, dims.rhs_contract, p.rhs_shape, p.rhs_strides);
+  p.n = take(r.shape, dims.rhs_free, p.rhs_shape, p.rhs_strides);
   return p;
 }
 

@@ -11,6 +11,7 @@
 #include "engine/interpreter/rearrange.h"
 #include "engine/interpreter/reduce.h"
 #include "engine/ir/reference.h"
+#include "engine/ir/walk.h"
 
 namespace tessera::interpreter {
 namespace {
@@ -115,7 +116,7 @@ class Planner {
       if (ir::is_loop(op.code))
         for (RegionId inner : op.regions) {
           const auto& args = k_.region(inner).args;
-          const size_t first = op.code == Opcode::for_ ? 1 : 0;
+          const size_t first = ir::first_carried(op);
           for (size_t c = 0; c < op.results.size(); ++c) root_[args[first + c].index] = op.results[c].index;
         }
       for (RegionId inner : op.regions) find_uses(inner, depth + 1);

@@ -268,8 +268,10 @@ std::vector<Type> Inference::dot() const {
   if (!good)
     fail("operands of " + std::string(name(l.dtype)) + " cannot give a result of " + std::string(name(to)),
          "the result has the operands' dtype or a wider one of its kind");
-  const auto &lc = ints(Attr::lhs_contract), &rc = ints(Attr::rhs_contract), &lb = ints(Attr::lhs_batch),
-             &rb = ints(Attr::rhs_batch);
+  for (const Attr a : {Attr::lhs_contract, Attr::rhs_contract, Attr::lhs_batch, Attr::rhs_batch})
+    ints(a);  // or says so
+  const DotDims dims = dot_dims(op_, l.shape.size(), r.shape.size());
+  const auto &lc = dims.lhs_contract, &rc = dims.rhs_contract, &lb = dims.lhs_batch, &rb = dims.rhs_batch;
   if (lc.size() != rc.size())
     fail("contracts " + plural(lc.size(), "dim") + " of the left operand but " + std::to_string(rc.size()) +
          " of the right");
@@ -290,13 +292,8 @@ std::vector<Type> Inference::dot() const {
            " of " + to_string(r.shape));
     shape.push_back(size(l, lb[i]));
   }
-  const auto free_dims = [&](const Type& t, const std::vector<int64_t>& c, const std::vector<int64_t>& b) {
-    for (int64_t d = 0; d < static_cast<int64_t>(t.shape.size()); ++d)
-      if (std::find(c.begin(), c.end(), d) == c.end() && std::find(b.begin(), b.end(), d) == b.end())
-        shape.push_back(size(t, d));
-  };
-  free_dims(l, lc, lb);
-  free_dims(r, rc, rb);
+  for (int64_t i : dims.lhs_free) shape.push_back(size(l, i));
+  for (int64_t i : dims.rhs_free) shape.push_back(size(r, i));
   const Type result = Type::array(to, shape);
   if (accumulates && array(2) != result)
     fail("adds to " + to_string(array(2)) + " but the product is " + to_string(result));

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <array>
 
+#include "engine/ir/walk.h"
+
 namespace tessera::ir {
 namespace {
 constexpr std::string_view bare(std::string_view n) { return n.back() == '_' ? n.substr(0, n.size() - 1) : n; }
@@ -239,6 +241,42 @@ std::vector<std::string> Kernel::dim_names() const {
     for (const Extent& e : b.array_shape) e.collect_names(names);
   for (const GridAxis& g : grid) g.size.collect_names(names);
   return names;
+}
+
+DotDims dot_dims(const Op& dot, size_t lhs_rank, size_t rhs_rank) {
+  DotDims d{dot.ints(Attr::lhs_contract),
+            dot.ints(Attr::rhs_contract),
+            dot.ints(Attr::lhs_batch),
+            dot.ints(Attr::rhs_batch),
+            {},
+            {}};
+  const auto free_dims = [](size_t rank, const std::vector<int64_t>& contract, const std::vector<int64_t>& batch) {
+    std::vector<int64_t> dims;
+    for (int64_t i = 0; i < static_cast<int64_t>(rank); ++i)
+      if (std::find(contract.begin(), contract.end(), i) == contract.end() &&
+          std::find(batch.begin(), batch.end(), i) == batch.end())
+        dims.push_back(i);
+    return dims;
+  };
+  d.lhs_free = free_dims(lhs_rank, d.lhs_contract, d.lhs_batch);
+  d.rhs_free = free_dims(rhs_rank, d.rhs_contract, d.rhs_batch);
+  return d;
+}
+
+DotDims dot_dims(const Kernel& k, const Op& dot) {
+  return dot_dims(dot, k.type(dot.operands[0]).shape.size(), k.type(dot.operands[1]).shape.size());
+}
+
+std::vector<Value> flows_into(const Kernel& k, const Op& op, size_t i) {
+  std::vector<Value> values;
+  if (is_loop(op.code)) {
+    values.push_back(op.operands[first_init(op) + i]);
+    for (const RegionId r : op.regions) values.push_back(k.region(r).args[first_carried(op) + i]);
+    values.push_back(k.terminator(op.regions.back()).operands[i]);
+  } else {
+    for (const RegionId r : op.regions) values.push_back(k.terminator(r).operands[i]);
+  }
+  return values;
 }
 
 AccessDims access_dims(const Kernel& k, const Op& op) {

@@ -301,6 +301,14 @@ struct AccessDims {
 };
 AccessDims access_dims(const Kernel& k, const Op& op);
 
+/// The dims of a product's operands: contracted and batch dims as its attributes give them, pair by pair, and the
+/// others of each operand in order. The result's are batch, lhs_free, rhs_free.
+struct DotDims {
+  std::vector<int64_t> lhs_contract, rhs_contract, lhs_batch, rhs_batch, lhs_free, rhs_free;
+};
+DotDims dot_dims(const Op& dot, size_t lhs_rank, size_t rhs_rank);
+DotDims dot_dims(const Kernel& k, const Op& dot);
+
 /// One of the Refs that a copy names, with its part of the op's index.
 struct CopyPlace {
   Value ref;

@@ -72,7 +72,7 @@ class Estimator {
       case ir::Family::memory: return access(o, {o.operands[0], 0, o.index.size()});
       case ir::Family::contract: {
         int64_t contracted = 1;
-        for (const int64_t d : o.ints(ir::Attr::lhs_contract))
+        for (const int64_t d : ir::dot_dims(k_, o).lhs_contract)
           contracted = times(contracted, k_.type(o.operands[0]).shape[static_cast<size_t>(d)]);
         c.flops = plus(times(times(2, contracted), elements(o.results[0])),
                        o.operands.size() > 2 ? elements(o.results[0]) : 0);

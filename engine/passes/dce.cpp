@@ -3,6 +3,7 @@
 // without live results or effects goes; a while may not end and stays.
 #include <algorithm>
 
+#include "engine/ir/walk.h"
 #include "engine/passes/passes.h"
 #include "engine/passes/replacements.h"
 
@@ -45,7 +46,6 @@ class Dce {
     return ir::writes_ref(o.code) || ir::is_print(o.code) || o.code == Opcode::barrier || o.code == Opcode::report ||
            o.code == Opcode::while_ || (ir::is_async(o.code) && o.code != Opcode::semaphore_read);
   }
-  static size_t first_carry(const Op& o) { return o.code == Opcode::for_ ? 3 : 0; }
 
   void own(RegionId r, OpId owner) {
     region_owner_[r.index] = owner;
@@ -79,15 +79,8 @@ class Dce {
   void position(OpId id, size_t i) {
     mark(id);
     const Op& o = k_.op(id);
-    const bool loop = ir::is_loop(o.code);
-    if (loop) {
-      use(o.operands[first_carry(o) + i]);
-      use(o.results[i]);
-      for (RegionId r : o.regions) use(k_.region(r).args[i + (o.code == Opcode::for_)]);
-      use(k_.terminator(o.regions.back()).operands[i]);
-    } else {
-      for (RegionId r : o.regions) use(k_.terminator(r).operands[i]);
-    }
+    if (ir::is_loop(o.code)) use(o.results[i]);
+    for (Value v : ir::flows_into(k_, o, i)) use(v);
   }
   void spread(Value v) {
     const ir::ValueInfo& info = k_.value(v);
@@ -99,9 +92,9 @@ class Dce {
     const OpId owner = region_owner_[info.region.index];
     if (!owner) return;
     if (k_.op(owner).code == Opcode::run_scoped) return mark(owner);
-    const bool is_for = k_.op(owner).code == Opcode::for_;
-    if (is_for && info.number == 0) mark(owner);
-    else position(owner, info.number - is_for);
+    const size_t first = ir::first_carried(k_.op(owner));
+    if (info.number < first) mark(owner);
+    else position(owner, info.number - first);
   }
 
   void sweep(RegionId r) {
@@ -142,10 +135,10 @@ class Dce {
       if (!loop || r == o.regions.back()) erase(k_.op(k_.region(r).ops.back()).operands, 0);
       if (!loop) continue;
       std::vector<Value>& args = k_.region(r).args;
-      erase(args, o.code == Opcode::for_);
+      erase(args, ir::first_carried(o));
       for (size_t i = 0; i < args.size(); ++i) k_.values[args[i].index].number = static_cast<uint32_t>(i);
     }
-    if (loop) erase(o.operands, first_carry(o));
+    if (loop) erase(o.operands, ir::first_init(o));
     erase(o.results, 0);
     for (size_t i = 0; i < o.results.size(); ++i) k_.values[o.results[i].index].number = static_cast<uint32_t>(i);
   }

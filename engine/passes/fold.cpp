@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "engine/ir/walk.h"
 #include "engine/passes/folder.h"
 #include "engine/passes/passes.h"
 
@@ -252,8 +253,7 @@ void Folder::splice(RegionId r, const std::vector<Value>& results) {
 
 /// A loop value that every step passes on unchanged is the value it started with.
 void Folder::drop_invariant_carries(Op& op) {
-  const bool is_for = op.code == Opcode::for_;
-  const size_t first_operand = is_for ? 3 : 0, first_arg = is_for ? 1 : 0;
+  const size_t first_operand = ir::first_init(op), first_arg = ir::first_carried(op);
   const RegionId body = op.regions.back();
   const std::vector<Value>& yields = k_.terminator(body).operands;
   for (size_t i = 0; i < yields.size(); ++i) {

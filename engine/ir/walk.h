@@ -1,0 +1,50 @@
+// Walks over a kernel: the ops of a region, the values behind a value, and what control flow hands on.
+#pragma once
+#include <set>
+#include <vector>
+
+#include "engine/ir/kernel.h"
+
+namespace tessera::ir {
+
+/// Whether f(OpId) holds for an op of the region, or of one in it. An op comes before those inside it; it ends with the
+/// first that holds. f does not change which ops there are.
+template <class F> bool any_op(const Kernel& k, RegionId r, const F& f) {
+  for (const OpId id : k.region(r).ops) {
+    if (f(id)) return true;
+    for (const RegionId inner : k.op(id).regions)
+      if (any_op(k, inner, f)) return true;
+  }
+  return false;
+}
+
+/// Calls f(OpId) for every op of the region and of those in it, in the order of any_op().
+template <class F> void each_op(const Kernel& k, RegionId r, const F& f) {
+  any_op(k, r, [&](OpId id) {
+    f(id);
+    return false;
+  });
+}
+
+/// Visits `root` and what is behind it, each value once and no Refs: f(v, next) appends to `next` what to visit because
+/// of v. It ends where f returns false, and is false then. `seen`: the values visited, by this walk and those before.
+template <class F> bool walk_back(const Kernel& k, Value root, std::set<uint32_t>& seen, const F& f) {
+  std::vector<Value> next{root};
+  while (!next.empty()) {
+    const Value v = next.back();
+    next.pop_back();
+    if (!k.type(v).is_ref && seen.insert(v.index).second && !f(v, next)) return false;
+  }
+  return true;
+}
+
+/// Where a loop's initial values begin among its operands,
+inline size_t first_init(const Op& loop) { return loop.code == Opcode::for_ ? 3 : 0; }
+/// and what it carries among the arguments of its regions.
+inline size_t first_carried(const Op& loop) { return loop.code == Opcode::for_ ? 1 : 0; }
+
+/// What result i of a loop or a branch may be: what a loop starts with and carries in each region, and what its body,
+/// or each branch, yields.
+std::vector<Value> flows_into(const Kernel& k, const Op& op, size_t i);
+
+}  // namespace tessera::ir
