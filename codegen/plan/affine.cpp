@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "engine/passes/ranges.h"
+
 namespace tessera::lowering {
 namespace {
 using ir::Opcode;
@@ -157,28 +159,8 @@ Bounds ScalarAnalysis::transfer(ir::Value v) {
     const Bounds end = bounds(loop.operands[1]);
     return counter_bounds(*bounds(loop.operands[0]), *end);
   }
-  if (ir::info(op->code).elementwise) {
-    std::vector<Bounds> operands;
-    for (ir::Value x : op->operands) operands.push_back(bounds(x));
-    return result_bounds(op->code, k_.type(op->operands.back()).dtype, t.dtype, operands);
-  }
-  if (ir::is_move_of_one(op->code)) return bounds(op->operands[0]);
-  if (op->code == Opcode::constant) return bounds(v);
-  if (op->code == Opcode::num_programs) {
-    const auto n = k_.grid[static_cast<size_t>(grid_axis(op->attr(ir::Attr::axis)))].size.value();
-    return n ? held(t.dtype, *n, *n) : held(t.dtype, 0, INT32_MAX);
-  }
-  if (op->code == Opcode::iota)
-    return held(t.dtype, 0, std::max<int64_t>(t.shape[static_cast<size_t>(op->attr(ir::Attr::axis))] - 1, 0));
-  if (op->code == Opcode::concatenate) {
-    Bounds r = bounds(op->operands[0]);
-    for (size_t i = 1; i < op->operands.size() && r; ++i) {
-      const Bounds x = bounds(op->operands[i]);
-      r = x ? Bounds(Interval{std::min(r->lo, x->lo), std::max(r->hi, x->hi)}) : all;
-    }
-    return r;
-  }
-  return all;
+  if (op->results.size() != 1) return all;
+  return passes::bounds_of_result(k_, *op, t, [this](ir::Value x) { return bounds(x); });
 }
 
 }  // namespace tessera::lowering

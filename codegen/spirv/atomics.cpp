@@ -109,11 +109,11 @@ Emitter::Register Emitter::atomic_loop(const ir::Op& op, V address) {
     if (kind == Opcode::swap) now = memory(value, raw);
     else if (kind == Opcode::atomic_cas) {
       const V same =
-          elementwise(Opcode::eq, t, DType::boolean, {old, get(op.operands.at(2))}, {full_range(t), full_range(t)});
+          elementwise(Opcode::eq, t, DType::boolean, {old, get(op.operands.at(2))}, {values_of(t), values_of(t)});
       const V as_it_was = size < 4 ? (word >> shift) & mask : word;
       now = select(same, memory(value, raw), as_it_was);
     } else {
-      now = memory(elementwise(kind, t, t, {old, value}, {full_range(t), full_range(t)}), {});
+      now = memory(elementwise(kind, t, t, {old, value}, {values_of(t), values_of(t)}), {});
     }
     if (size >= 4) return now;
     const V in_place = now << shift;

@@ -23,10 +23,7 @@ std::vector<V> Emitter::get_all(const std::vector<ir::Value>& vs, size_t from) c
   return out;
 }
 
-Range Emitter::range(ir::Value v) const {
-  return ranges_[v.index].known ? ranges_[v.index] : full_range(k_.type(v).dtype);
-}
-void Emitter::set_range(ir::Value v, Range r) { ranges_[v.index] = r; }
+void Emitter::bound(const ir::Op& op) { ranges_.set(op.results.at(0), ranges_.compute(op, k_.type(op.results[0]))); }
 
 std::vector<V> Emitter::region(ir::RegionId r) {
   for (ir::OpId id : k_.region(r).ops) {
@@ -40,16 +37,16 @@ std::vector<V> Emitter::region(ir::RegionId r) {
 void Emitter::emit(const ir::Op& op) {
   const Here here(*this, op);
   const auto result = [&](V v) { set(op.results.at(0), v); };
-  const auto result_in = [&](V v, int64_t lo, int64_t hi) {
+  const auto launch = [&](V v) {
     result(v);
-    set_range(op.results.at(0), {lo, hi, true});
+    bound(op);
   };
   switch (ir::family(op.code)) {
     case Family::elementwise: {
       const DType operand = k_.type(op.operands.at(op.code == Opcode::select ? 1 : 0)).dtype,
                   out = k_.type(op.results.at(0)).dtype;
-      std::vector<Range> ranges;
-      for (ir::Value v : op.operands) ranges.push_back(range(v));
+      std::vector<Bounds> ranges;
+      for (ir::Value v : op.operands) ranges.push_back(ranges_.of(v));
       V raw;
       if (op.code == Opcode::select) {
         const V a = registers_[op.operands[1].index].raw, b = registers_[op.operands[2].index].raw;
@@ -61,8 +58,7 @@ void Emitter::emit(const ir::Op& op) {
       }
       if (op.code == Opcode::bitcast && is_narrow_float(out)) raw = memory_bits(get(op.operands[0]), operand);
       set(op.results[0], elementwise(op.code, operand, out, get_all(op.operands), ranges), raw);
-      set_range(op.results[0], result_range(op.code, operand, out, ranges));
-      return;
+      return bound(op);
     }
     case Family::source: {
       if (op.code != Opcode::constant) break;
@@ -71,10 +67,7 @@ void Emitter::emit(const ir::Op& op) {
       V raw;
       if (is_narrow_float(t)) raw = f_.make(Reg::u32, static_cast<uint32_t>(bits & 0xffff));
       set(op.results[0], constant(f_, t, bits), raw);
-      if (const auto n = is_int(t) ? ir::constant_int(k_, op.results[0]) : std::nullopt;
-          n && !(t == DType::u64 && *n < 0))
-        set_range(op.results[0], {*n, *n, true});
-      return;
+      return bound(op);
     }
     case Family::memory:
       switch (ir::Memory(op.code)) {
@@ -105,12 +98,12 @@ void Emitter::emit(const ir::Op& op) {
       break;
     case Family::launch:
       switch (ir::Launch(op.code)) {
-        case ir::Launch::workgroup_index: return result_in(workgroup_index_, 0, INT32_MAX);
-        case ir::Launch::num_workgroups: return result_in(num_workgroups_, 0, INT32_MAX);
-        case ir::Launch::local_index: return result_in(local_index_, 0, k_.lane.workgroup_size - 1);
-        case ir::Launch::subgroup_id: return result_in(subgroup_id_, 0, k_.lane.workgroup_size - 1);
-        case ir::Launch::lane_id: return result_in(lane_id_, 0, k_.lane.workgroup_size - 1);
-        case ir::Launch::extent: return result(extents_.at(static_cast<size_t>(op.attr(ir::Attr::index))));
+        case ir::Launch::workgroup_index: return launch(workgroup_index_);
+        case ir::Launch::num_workgroups: return launch(num_workgroups_);
+        case ir::Launch::local_index: return launch(local_index_);
+        case ir::Launch::subgroup_id: return launch(subgroup_id_);
+        case ir::Launch::lane_id: return launch(lane_id_);
+        case ir::Launch::extent: return launch(extents_.at(static_cast<size_t>(op.attr(ir::Attr::index))));
       }
       break;
     case Family::group:
@@ -167,14 +160,15 @@ void Emitter::emit_for(const ir::Op& op) {
   const ir::Region& body = k_.region(op.regions.at(0));
   const V lower = get(op.operands.at(0)), upper = get(op.operands.at(1));
   V step = get(op.operands.at(2));
-  const Range first = range(op.operands[0]), last = range(op.operands[1]), stride = range(op.operands[2]);
+  const Interval first = *ranges_.of(op.operands[0]), last = *ranges_.of(op.operands[1]),
+                 stride = *ranges_.of(op.operands[2]);
   if (stride.lo < 1) step = select(slt(step, 1), 1, step);  // a step that data makes 0 must not hang the device
   const int64_t most = std::max<int64_t>(stride.hi, 1);
   const int copies = lane::copies_per_iteration(k_, op, target_);
   // iv + copies * step cannot pass INT32_MAX: comparing iv is enough. Else what is left is compared before the
   // addition, unsigned: from a counter below the end it may be more than INT32_MAX.
   const bool plain = last.hi + copies * most - 1 <= INT32_MAX;
-  set_range(body.args.at(0), Bounds(counter_bounds({first.lo, first.hi}, {last.lo, last.hi})));
+  ranges_.set(body.args.at(0), counter_bounds(first, last));
 
   std::vector<V> state{lower};
   if (!plain) state.push_back(slt(lower, upper));  // whether an iteration is left

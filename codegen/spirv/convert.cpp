@@ -179,8 +179,8 @@ V convert(V v, DType from, DType to) {
   if (tessera::is_float(from)) return tessera::is_float(to) ? float_to_float_dtype(v, from, to) : float_to_int(v, to);
   if (tessera::is_float(to)) return int_to_float(v, from, to);
   const V w = reg == v.reg ? v : reg == Reg::u64 && is_signed_int(from) ? sign_extend(v) : to_uint(v, reg);
-  const Range held = full_range(from);
-  return held.known && held.within(full_range(to).lo, full_range(to).hi) ? w : normalize(w, to);
+  const Bounds all = values_of(to);
+  return within(values_of(from), all ? all->lo : INT64_MIN, all ? all->hi : INT64_MAX) ? w : normalize(w, to);
 }
 
 V constant(Function& f, DType t, uint64_t b) {

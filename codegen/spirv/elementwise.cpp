@@ -19,9 +19,9 @@ V overflows(V a, V b, int64_t least) {
   return eq(b, -1) & lowest;
 }
 
-V signed_div(V a, V b, const Range& ra, const Range& rb, int64_t least) {
-  if (ra.nonnegative() && rb.known && rb.lo > 0) return udiv(a, b);
-  const bool zero = rb.contains(0), overflow = least <= INT32_MIN && rb.contains(-1) && ra.contains(least);
+V signed_div(V a, V b, const Bounds& ra, const Bounds& rb, int64_t least) {
+  if (within(ra, 0) && within(rb, 1)) return udiv(a, b);
+  const bool zero = contains(rb, 0), overflow = least <= INT32_MIN && contains(rb, -1) && contains(ra, least);
   if (!zero && !overflow) return sdiv(a, b);
   const V bad = eq(b, 0);
   const V unsafe = overflow ? bad | overflows(a, b, least) : bad;
@@ -29,9 +29,9 @@ V signed_div(V a, V b, const Range& ra, const Range& rb, int64_t least) {
   return zero ? select(bad, -1, q) : q;
 }
 
-V signed_rem(V a, V b, const Range& ra, const Range& rb, int64_t least) {
-  if (ra.nonnegative() && rb.known && rb.lo > 0) return umod(a, b);
-  const bool zero = rb.contains(0), overflow = least <= INT32_MIN && rb.contains(-1) && ra.contains(least);
+V signed_rem(V a, V b, const Bounds& ra, const Bounds& rb, int64_t least) {
+  if (within(ra, 0) && within(rb, 1)) return umod(a, b);
+  const bool zero = contains(rb, 0), overflow = least <= INT32_MIN && contains(rb, -1) && contains(ra, least);
   const V bad = eq(b, 0);
   V safe = b;
   if (overflow) safe = select(bad | overflows(a, b, least), 1, b);
@@ -40,9 +40,9 @@ V signed_rem(V a, V b, const Range& ra, const Range& rb, int64_t least) {
   return zero ? select(bad, a, r) : r;
 }
 
-V shift(Opcode op, DType t, V a, V b, const Range& rb) {
+V shift(Opcode op, DType t, V a, V b, const Bounds& rb) {
   const int w = bits(t);
-  const bool in_range = rb.within(0, w - 1);
+  const bool in_range = within(rb, 0, w - 1);
   const V ok = in_range ? V{} : b < w;  // unsigned: a negative amount is a large one
   const V amount = in_range ? b : b & (static_cast<int>(width(a.reg)) - 1);
   if (op == Opcode::shift_right_arithmetic) {  // the top bit fills, of unsigned types too
@@ -111,11 +111,11 @@ struct Call {
   Opcode op;
   DType t, result;
   const std::vector<V>& a;
-  const std::vector<Range>& r;
+  const std::vector<Bounds>& r;
   bool flt() const { return tessera::is_float(t); }
   bool sgn() const { return is_signed_int(t); }
   bool boolean() const { return t == DType::boolean; }
-  int64_t least() const { return sgn() ? full_range(t).lo : 0; }
+  int64_t least() const { return sgn() ? values_of(t)->lo : 0; }
 };
 constexpr bool expands(Opcode op) { return kInstructions.elementwise[static_cast<size_t>(op)].expands(); }
 /// The sequence of a row that has EXPAND in one of its columns: neither compiles without the other.
@@ -127,14 +127,14 @@ template <Opcode op> V expand(const Call& c) = delete;
 EXPANSION(div) {
   if (c.flt()) return c.a[0] / c.a[1];
   if (c.sgn()) return signed_div(c.a[0], c.a[1], c.r[0], c.r[1], c.least());
-  if (!c.r[1].contains(0)) return udiv(c.a[0], c.a[1]);
+  if (!contains(c.r[1], 0)) return udiv(c.a[0], c.a[1]);
   const V q = udiv(c.a[0], select(eq(c.a[1], 0), 1, c.a[1]));
   return select(eq(c.a[1], 0), -1, q);
 }
 EXPANSION(rem) {
   if (c.flt()) return float_rem(c.t, c.a[0], c.a[1]);
   if (c.sgn()) return signed_rem(c.a[0], c.a[1], c.r[0], c.r[1], c.least());
-  if (!c.r[1].contains(0)) return umod(c.a[0], c.a[1]);
+  if (!contains(c.r[1], 0)) return umod(c.a[0], c.a[1]);
   const V r = umod(c.a[0], select(eq(c.a[1], 0), 1, c.a[1]));
   return select(eq(c.a[1], 0), c.a[0], r);
 }
@@ -220,7 +220,7 @@ bool leaves_dtype(Opcode op, DType t) {
 
 }  // namespace
 
-V elementwise(Opcode op, DType operand, DType result, const std::vector<V>& a, const std::vector<Range>& ranges) {
+V elementwise(Opcode op, DType operand, DType result, const std::vector<V>& a, const std::vector<Bounds>& ranges) {
   const size_t row = static_cast<size_t>(op);
   const spv::Op code = kInstructions.elementwise[row].of(operand);
   if (code == kNone)

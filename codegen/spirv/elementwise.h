@@ -4,8 +4,8 @@
 #include <vector>
 
 #include "codegen/spirv/function.h"
-#include "codegen/spirv/ranges.h"
 #include "engine/ir/kernel.h"
+#include "engine/passes/interval.h"
 
 namespace tessera::spirv {
 
@@ -29,7 +29,7 @@ constexpr Reg reg_of(DType t) {
 inline bool native_f16(const Target& t) { return t.float16 && t.int16 && t.rte16 && t.preserve16; }
 
 /// `op` on `a`, all of dtype `operand` (select: operands 1 and 2). `ranges` has one entry per operand.
-V elementwise(ir::Opcode op, DType operand, DType result, const std::vector<V>& a, const std::vector<Range>& ranges);
+V elementwise(ir::Opcode op, DType operand, DType result, const std::vector<V>& a, const std::vector<Bounds>& ranges);
 
 // expand_bits.cpp: rows that depend on the dtype's own width. mulhi and the counts may leave the dtype's sign extension
 // to normalize().

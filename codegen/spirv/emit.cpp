@@ -237,7 +237,6 @@ void Emitter::locate() {
 Words Emitter::run() {
   check_limits();
   registers_.resize(k_.values.size());
-  ranges_.resize(k_.values.size());
   refs_.resize(k_.values.size());
   used_values_.resize(k_.values.size());
   collect();

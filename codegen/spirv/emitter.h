@@ -11,6 +11,7 @@
 #include "codegen/spirv/debug_info.h"
 #include "codegen/spirv/elementwise.h"
 #include "engine/ir/kernel.h"
+#include "engine/passes/ranges.h"
 
 namespace tessera::spirv {
 
@@ -69,8 +70,8 @@ class Emitter {
   void set(ir::Value v, V x, V raw = {}) { registers_[v.index] = {x, raw}; }
   V get(ir::Value v) const;
   std::vector<V> get_all(const std::vector<ir::Value>& vs, size_t from = 0) const;
-  Range range(ir::Value v) const;
-  void set_range(ir::Value v, Range r);
+  /// The op's result has the bounds that it gets from its operands'.
+  void bound(const ir::Op& op);
 
   // memory.cpp
   Ref& ref(ir::Value v);
@@ -121,7 +122,7 @@ class Emitter {
   std::vector<bool> used_values_;  // that some op has as an operand
   std::set<uint32_t> written_;     // roots of refs that are stored to
   std::vector<Register> registers_;
-  std::vector<Range> ranges_;
+  passes::Ranges ranges_{k_};
   std::vector<std::optional<Ref>> refs_;
   std::vector<V> extents_;
   V scratch_, report_, workgroup_index_, num_workgroups_, local_index_, subgroup_id_, lane_id_, subgroup_size_;

@@ -89,7 +89,9 @@ V Emitter::element_address(const ir::Op& op, const Ref& r) {
       const auto c = ir::constant_int(k_, d->operands[1]);
       if (!c || std::abs(*c) > INT32_MAX || std::abs(constant + *c) > INT32_MAX / 2) break;
       const int64_t sum = constant + *c;
-      if (sum < 0 && size == 1 && k_.type(x).dtype != DType::i64 && range(d->operands[0]).lo < INT32_MIN - sum) break;
+      if (sum < 0 && size == 1 && k_.type(x).dtype != DType::i64 &&
+          !within(ranges_.of(d->operands[0]), INT32_MIN - sum))
+        break;
       constant = sum;
       x = d->operands[0];
     }

@@ -315,12 +315,12 @@ bool Folder::control_flow(OpId id) {
   if (code == Opcode::for_) {
     const std::vector<Value> operands = k_.op(id).operands, results = k_.op(id).results;
     const RegionId body = k_.op(id).regions[0];
-    const Range lower = *ranges_.of(operands[0]), upper = *ranges_.of(operands[1]);
+    const Interval lower = *ranges_.of(operands[0]), upper = *ranges_.of(operands[1]);
     if (lower.lo >= upper.hi) {  // never runs
       for (size_t i = 0; i < results.size(); ++i) replaced_.replace(results[i], operands[i + 3]);
       return true;
     }
-    const Range step = *ranges_.of(operands[2]);
+    const Interval step = *ranges_.of(operands[2]);
     if (lower.lo == lower.hi && lower.hi < upper.lo && upper.hi - lower.lo <= step.lo) {  // runs once
       const std::vector<Value> args = k_.region(body).args;
       replaced_.replace(args[0], operands[0]);

@@ -1,6 +1,6 @@
 // Intervals: bounds on the integers and bools of a dtype, and what each elementwise op makes of them. Arithmetic wraps
-// in its dtype, and this is the one place that knows when: what may wrap has every value of the dtype. passes/ranges.h,
-// codegen's affine forms (codegen/plan/affine.h) and its last ranges (codegen/spirv/ranges.h) all ask here.
+// in its dtype, and this is the one place that knows when: what may wrap has every value of the dtype. Read next:
+// ranges.h.
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -18,6 +18,10 @@ struct Interval {
 /// What a value may be. Nothing: any value of its dtype, which is a float or u64.
 using Bounds = std::optional<Interval>;
 
+/// It may be v.
+inline bool contains(const Bounds& b, int64_t v) { return !b || (b->lo <= v && v <= b->hi); }
+/// It is at least lo, and at most hi.
+inline bool within(const Bounds& b, int64_t lo, int64_t hi = INT64_MAX) { return b && b->lo >= lo && b->hi <= hi; }
 /// Every value of the dtype.
 Bounds values_of(DType t);
 /// [lo, hi] if dtype t holds all of it, else values_of(t).

@@ -18,6 +18,28 @@ const ir::GridAxis* grid_axis(const ir::Kernel& k, int64_t axis) {
     if (!g.vmapped && axis-- == 0) return &g;
   return nullptr;
 }
+
+Bounds launch(const ir::Kernel& k, const Op& op, const Interval& all) {
+  switch (ir::Launch(op.code)) {
+    case Launch::workgroup_index: return Interval{0, INT32_MAX};
+    case Launch::num_workgroups: return Interval{1, INT32_MAX};
+    case Launch::local_index: return Interval{0, k.lane.workgroup_size - 1};
+    case Launch::lane_id: return Interval{0, k.lane.subgroup_size ? k.lane.subgroup_size - 1 : 127};
+    case Launch::subgroup_id:
+      return Interval{
+          0, k.lane.subgroup_size ? (k.lane.workgroup_size - 1) / k.lane.subgroup_size : k.lane.workgroup_size - 1};
+    case Launch::extent: {
+      size_t i = static_cast<size_t>(op.attr(Attr::index));
+      if (tells_steps(k.lane, static_cast<int64_t>(i))) i = static_cast<size_t>(k.lane.steps_extent) + 1;
+      // a launch may give less
+      if (const auto n = i < k.lane.extents.size() ? k.lane.extents[i].value() : std::nullopt;
+          n && *n >= 0 && *n <= all.hi)
+        return Interval{0, *n};
+      return i < k.lane.extents.size() && never_negative(k.lane.extents[i]) ? Interval{0, all.hi} : all;
+    }
+  }
+  return all;
+}
 }  // namespace
 
 Bounds Ranges::of(Value v) const {
@@ -30,7 +52,7 @@ void Ranges::set(Value v, Bounds r) {
   known_[v.index] = r;
 }
 
-Bounds Ranges::compute(const Op& op, const ir::Type& t) const {
+Bounds bounds_of_result(const ir::Kernel& k, const Op& op, const ir::Type& t, const std::function<Bounds(Value)>& of) {
   const Bounds all = t.is_ref ? std::nullopt : values_of(t.dtype);
   if (t.is_ref || is_float(t.dtype)) return std::nullopt;
   const auto within = [&](int64_t lo, int64_t hi) { return held(t.dtype, lo, hi); };
@@ -38,7 +60,7 @@ Bounds Ranges::compute(const Op& op, const ir::Type& t) const {
   if (info(op.code).elementwise) {
     std::vector<Bounds> operands;
     for (Value v : op.operands) operands.push_back(of(v));
-    return result_bounds(op.code, k_.type(op.operands.back()).dtype, t.dtype, operands);
+    return result_bounds(op.code, k.type(op.operands.back()).dtype, t.dtype, operands);
   }
   switch (ir::family(op.code)) {
     case Family::source: {
@@ -48,7 +70,7 @@ Bounds Ranges::compute(const Op& op, const ir::Type& t) const {
       const int shift = 64 - bits(t.dtype);
       if (t.dtype == DType::u64 && b > INT64_MAX) return std::nullopt;
       const int64_t v = is_signed_int(t.dtype) ? static_cast<int64_t>(b << shift) >> shift : static_cast<int64_t>(b);
-      return Range{v, v};
+      return Interval{v, v};
     }
     case Family::scan: {  // what combines two of the range to one of the range combines all
       const Bounds x = operand(0), two = result_bounds(ir::combining_op(op.code), t.dtype, t.dtype, {x, x});
@@ -59,21 +81,21 @@ Bounds Ranges::compute(const Op& op, const ir::Type& t) const {
       Bounds r = operand(0);
       for (size_t i = 1; i < op.operands.size() && r; ++i) {
         const Bounds x = operand(i);
-        r = x ? Bounds(Range{std::min(r->lo, x->lo), std::max(r->hi, x->hi)}) : all;
+        r = x ? Bounds(Interval{std::min(r->lo, x->lo), std::max(r->hi, x->hi)}) : all;
       }
       return r;
     }
     case Family::argreduce:
       return within(0,
-                    std::max<int64_t>(k_.type(op.operands[0]).shape[static_cast<size_t>(op.attr(Attr::axis))] - 1, 0));
+                    std::max<int64_t>(k.type(op.operands[0]).shape[static_cast<size_t>(op.attr(Attr::axis))] - 1, 0));
     case Family::grid: {
-      const ir::GridAxis* g = grid_axis(k_, op.attr(Attr::axis));
+      const ir::GridAxis* g = grid_axis(k, op.attr(Attr::axis));
       const bool id = op.code == Opcode::program_id;
-      if (!g || !g->size.is_static() || *g->size.value() > INT32_MAX) return Range{0, INT32_MAX};
+      if (!g || !g->size.is_static() || *g->size.value() > INT32_MAX) return Interval{0, INT32_MAX};
       const int64_t n = std::max<int64_t>(*g->size.value(), 0);
-      return Range{id ? 0 : n, id ? std::max<int64_t>(n - 1, 0) : n};
+      return Interval{id ? 0 : n, id ? std::max<int64_t>(n - 1, 0) : n};
     }
-    case Family::launch: return launch(op, *all);
+    case Family::launch: return launch(k, op, *all);
     case Family::elementwise:
     case Family::contract:
     case Family::reduce:
@@ -85,28 +107,6 @@ Bounds Ranges::compute(const Op& op, const ir::Type& t) const {
     case Family::ref:
     case Family::group:
     case Family::report: break;
-  }
-  return all;
-}
-
-Bounds Ranges::launch(const Op& op, const Range& all) const {
-  switch (ir::Launch(op.code)) {
-    case Launch::workgroup_index: return Range{0, INT32_MAX};
-    case Launch::num_workgroups: return Range{1, INT32_MAX};
-    case Launch::local_index: return Range{0, k_.lane.workgroup_size - 1};
-    case Launch::lane_id: return Range{0, k_.lane.subgroup_size ? k_.lane.subgroup_size - 1 : 127};
-    case Launch::subgroup_id:
-      return Range{
-          0, k_.lane.subgroup_size ? (k_.lane.workgroup_size - 1) / k_.lane.subgroup_size : k_.lane.workgroup_size - 1};
-    case Launch::extent: {
-      size_t i = static_cast<size_t>(op.attr(Attr::index));
-      if (tells_steps(k_.lane, static_cast<int64_t>(i))) i = static_cast<size_t>(k_.lane.steps_extent) + 1;
-      // a launch may give less
-      if (const auto n = i < k_.lane.extents.size() ? k_.lane.extents[i].value() : std::nullopt;
-          n && *n >= 0 && *n <= all.hi)
-        return Range{0, *n};
-      return i < k_.lane.extents.size() && never_negative(k_.lane.extents[i]) ? Range{0, all.hi} : all;
-    }
   }
   return all;
 }

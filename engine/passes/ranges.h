@@ -1,31 +1,36 @@
-// Ranges: bounds on the elements of integer and bool values, from constants, grid and workgroup sizes, loop bounds and
-// arithmetic (engine/passes/interval.h). Each value's range is computed once, when the walk reaches its definition.
+// Bounds on the elements of integer and bool values, from constants, grid and workgroup sizes, loop bounds and
+// arithmetic (interval.h). The one answer for passes, affine forms (codegen/plan/affine.h) and the SPIR-V emitter.
 #pragma once
+#include <functional>
 #include <vector>
 
 #include "engine/passes/interval.h"
 
 namespace tessera::passes {
 
-using Range = Interval;
-
 /// Dispatches differ in it (LaneInfo::steps_extent): it is from 0 to the number of all steps.
 inline bool tells_steps(const ir::LaneInfo& lane, int64_t extent) {
   return lane.steps_extent >= 0 && (extent == lane.steps_extent || extent == int64_t{lane.steps_extent} + 1);
 }
 
+/// Bounds of op's single result, of type t; `of` gives those of its operands.
+Bounds bounds_of_result(const ir::Kernel& k, const ir::Op& op, const ir::Type& t,
+                        const std::function<Bounds(ir::Value)>& of);
+
+/// Bounds of each value, computed once, when a walk reaches its definition.
 class Ranges {
  public:
   explicit Ranges(const ir::Kernel& k) : k_(k) {}
   Bounds of(ir::Value v) const;
   /// Bounds of a single result of type t; `op`'s operands have theirs.
-  Bounds compute(const ir::Op& op, const ir::Type& t) const;
+  Bounds compute(const ir::Op& op, const ir::Type& t) const {
+    return bounds_of_result(k_, op, t, [this](ir::Value v) { return of(v); });
+  }
   void set(ir::Value v, Bounds r);
   /// The add, sub or mul does not wrap in dtype t, for all elements.
   bool exact(ir::Opcode code, ir::Value a, ir::Value b, DType t) const { return never_wraps(code, t, of(a), of(b)); }
 
  private:
-  Bounds launch(const ir::Op& op, const Range& all) const;
   const ir::Kernel& k_;
   std::vector<Bounds> known_;
 };
