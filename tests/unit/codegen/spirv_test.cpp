@@ -259,7 +259,7 @@ TEST_CASE("spirv: for, while, if and switch carry values") {
 TEST_CASE("spirv: long loops of few operations are unrolled on a CPU, where the driver counts iterations") {
   LaneKernel t(8);
   const Value y = t.arg(DType::i32), i = t.value(Opcode::local_index);
-  t.k.lane.extents = {Extent(0)};
+  t.k.lane.extents = {Extent::named("n")};
   t.k.lane.extent_is_64 = {false};
   const Value n = t.extent(0, false);
   const auto sum = t.b.for_loop(t.i32c(0), n, t.i32c(1), {t.i32c(0)}, [&](Value iv, const std::vector<Value>& c) {
@@ -294,7 +294,7 @@ TEST_CASE("spirv: loops that unroll to a whole number of copies, to a rest, and 
     const int32_t lower = bounds.lower, upper = bounds.upper, step = bounds.step;
     for (bool known : {true, false}) {
       LaneKernel t(8);
-      t.k.lane.extents = {Extent(0)};
+      t.k.lane.extents = {Extent::named("n")};
       t.k.lane.extent_is_64 = {false};
       const Value y = t.arg(DType::i32), i = t.value(Opcode::local_index),
                   limit = known ? t.i32c(upper) : t.extent(0, false);
@@ -332,7 +332,7 @@ TEST_CASE("spirv: copies of a loop's body load and store at places of their own"
         CAPTURE(branches);
         CAPTURE(count);
         LaneKernel t(4);
-        t.k.lane.extents = {Extent(0)};
+        t.k.lane.extents = {Extent::named("n")};
         t.k.lane.extent_is_64 = {false};
         const Value x = t.arg(DType::u8), nans = t.arg(DType::f8e5m2), y = t.arg(DType::u8),
                     copy = t.arg(DType::f8e5m2), lane = t.value(Opcode::local_index);
