@@ -1,4 +1,4 @@
-// Element<DType>: how one element of a dtype lies in memory and the C++ type that arithmetic on it uses. Header only,
+// ElementOf<DType>: how one element of a dtype lies in memory and the C++ type that arithmetic on it uses. Header only,
 // for the typed inner loops of the reference arithmetic and the interpreter; everything else uses Array or eval().
 // with_dtype() turns a DType into a template argument.
 #pragma once
@@ -73,7 +73,7 @@ inline float widen_f8e5m2(uint8_t b) { return widen_f16(static_cast<uint16_t>(b 
 inline float widen_bf16(uint16_t b) { return std::bit_cast<float>(static_cast<uint32_t>(b) << 16); }
 
 /// Memory: what lies in memory. Compute: what operators work on. get and put convert (put rounds once).
-template <DType t> struct Element;
+template <DType t> struct ElementOf;
 template <class T> struct PlainElement {
   using Memory = T;
   using Compute = T;
@@ -81,57 +81,57 @@ template <class T> struct PlainElement {
   static T put(T x) { return x; }
   static T put_wide(double x) { return static_cast<T>(x); }  // floats only
 };
-template <> struct Element<DType::i8> : PlainElement<int8_t> {};
-template <> struct Element<DType::i16> : PlainElement<int16_t> {};
-template <> struct Element<DType::i32> : PlainElement<int32_t> {};
-template <> struct Element<DType::i64> : PlainElement<int64_t> {};
-template <> struct Element<DType::u8> : PlainElement<uint8_t> {};
-template <> struct Element<DType::u16> : PlainElement<uint16_t> {};
-template <> struct Element<DType::u32> : PlainElement<uint32_t> {};
-template <> struct Element<DType::u64> : PlainElement<uint64_t> {};
-template <> struct Element<DType::f32> : PlainElement<float> {};
-template <> struct Element<DType::f64> : PlainElement<double> {};
-template <> struct Element<DType::boolean> {
+template <> struct ElementOf<DType::i8> : PlainElement<int8_t> {};
+template <> struct ElementOf<DType::i16> : PlainElement<int16_t> {};
+template <> struct ElementOf<DType::i32> : PlainElement<int32_t> {};
+template <> struct ElementOf<DType::i64> : PlainElement<int64_t> {};
+template <> struct ElementOf<DType::u8> : PlainElement<uint8_t> {};
+template <> struct ElementOf<DType::u16> : PlainElement<uint16_t> {};
+template <> struct ElementOf<DType::u32> : PlainElement<uint32_t> {};
+template <> struct ElementOf<DType::u64> : PlainElement<uint64_t> {};
+template <> struct ElementOf<DType::f32> : PlainElement<float> {};
+template <> struct ElementOf<DType::f64> : PlainElement<double> {};
+template <> struct ElementOf<DType::boolean> {
   using Memory = uint8_t;
   using Compute = bool;
   static bool get(uint8_t x) { return x != 0; }
   static uint8_t put(bool x) { return x ? 1 : 0; }
 };
 /// A byte whose lower four bits count; the upper ones are written as zeros.
-template <> struct Element<DType::i4> {
+template <> struct ElementOf<DType::i4> {
   using Memory = uint8_t;
   using Compute = int8_t;
   static int8_t get(uint8_t x) { return static_cast<int8_t>(((x & 15) ^ 8) - 8); }
   static uint8_t put(int8_t x) { return static_cast<uint8_t>(x & 15); }
 };
-template <> struct Element<DType::u4> {
+template <> struct ElementOf<DType::u4> {
   using Memory = uint8_t;
   using Compute = uint8_t;
   static uint8_t get(uint8_t x) { return static_cast<uint8_t>(x & 15); }
   static uint8_t put(uint8_t x) { return static_cast<uint8_t>(x & 15); }
 };
-template <> struct Element<DType::f8e4m3fn> {
+template <> struct ElementOf<DType::f8e4m3fn> {
   using Memory = uint8_t;
   using Compute = float;
   static float get(uint8_t x) { return widen_f8e4m3fn(x); }
   static uint8_t put(float x) { return round_to_f8e4m3fn(x); }
   static uint8_t put_wide(double x) { return to_f8e4m3fn_bits(x); }
 };
-template <> struct Element<DType::f8e5m2> {
+template <> struct ElementOf<DType::f8e5m2> {
   using Memory = uint8_t;
   using Compute = float;
   static float get(uint8_t x) { return widen_f8e5m2(x); }
   static uint8_t put(float x) { return round_to_f8e5m2(x); }
   static uint8_t put_wide(double x) { return to_f8e5m2_bits(x); }
 };
-template <> struct Element<DType::f16> {
+template <> struct ElementOf<DType::f16> {
   using Memory = uint16_t;
   using Compute = float;
   static float get(uint16_t x) { return widen_f16(x); }
   static uint16_t put(float x) { return round_to_f16(x); }
   static uint16_t put_wide(double x) { return to_f16_bits(x); }
 };
-template <> struct Element<DType::bf16> {
+template <> struct ElementOf<DType::bf16> {
   using Memory = uint16_t;
   using Compute = float;
   static float get(uint16_t x) { return widen_bf16(x); }

@@ -70,7 +70,7 @@ void dot(const DotPlan& p, const std::byte* lhs, const std::byte* rhs, std::byte
     c = buffers[4].data();
   }
   with_dtype(p.accumulator, [&](auto t) {
-    using M = typename Element<t>::Memory;
+    using M = typename ElementOf<t>::Memory;
     using T = typename std::conditional_t<std::is_integral_v<M>, std::make_unsigned<M>, std::type_identity<M>>::type;
     const Multiply<T> multiply = multiply_codes<T>().front().run;
     for (int64_t i = 0; i < p.batch; ++i)

@@ -86,7 +86,7 @@ void arg_reduce(ir::Opcode op, DType t, DType index, const Shape& shape, int64_t
   const bool greatest = ir::combining_op(op) == ir::Opcode::max;
   std::vector<int64_t> found(static_cast<size_t>(a.outer * a.inner));
   with_dtype(t, [&](auto c) {
-    using E = Element<c>;
+    using E = ElementOf<c>;
     const auto* x = reinterpret_cast<const typename E::Memory*>(in);
     std::vector<typename E::Memory> best(static_cast<size_t>(a.inner));
     for (int64_t o = 0; o < a.outer; ++o) {
@@ -109,7 +109,7 @@ void cumsum(DType t, const Shape& shape, int64_t axis, bool reverse, const std::
   const Around a = around(shape, static_cast<size_t>(axis), static_cast<size_t>(axis));
   with_dtype(t, [&](auto c) {
     if constexpr (c == DType::boolean) throw InternalError("cumsum of bool");
-    using E = Element<c>;
+    using E = ElementOf<c>;
     using C = std::conditional_t<c == DType::boolean, uint8_t, typename E::Compute>;
     const auto* x = reinterpret_cast<const typename E::Memory*>(in);
     auto* y = reinterpret_cast<typename E::Memory*>(out);

@@ -363,12 +363,12 @@ template <class F, DType t, DType r, class... M> Memory<r> compute(M... m) {
   if constexpr (std::is_same_v<F, fn::nextafter>)
     return element_of<r>(F::template run<t>(static_cast<UInt<t>>(bits_of_element<t>(m))...));
   else if constexpr (F::kForm == fn::Form::in_double && t != DType::f64 && requires { F::kArray; })
-    return Element<r>::put_wide(F::run_narrow(static_cast<double>(Element<t>::get(m))...));
+    return ElementOf<r>::put_wide(F::run_narrow(static_cast<double>(ElementOf<t>::get(m))...));
   else if constexpr (F::kForm == fn::Form::in_double)
-    return Element<r>::put_wide(F::run(static_cast<double>(Element<t>::get(m))...));
+    return ElementOf<r>::put_wide(F::run(static_cast<double>(ElementOf<t>::get(m))...));
   else if constexpr (F::kForm == fn::Form::by_width)
-    return Element<r>::put(F::template run<bits(t)>(Element<t>::get(m)...));
-  else return Element<r>::put(F::run(Element<t>::get(m)...));
+    return ElementOf<r>::put(F::template run<bits(t)>(ElementOf<t>::get(m)...));
+  else return ElementOf<r>::put(F::run(ElementOf<t>::get(m)...));
 }
 
 template <class F, DType t, DType r, int arity> struct Arithmetic {
@@ -550,7 +550,7 @@ uint64_t identity(Opcode combiner, DType t) {
         else x = C{1};
         break;
     }
-    return bits_of_element<d>(Element<d>::put(x));
+    return bits_of_element<d>(ElementOf<d>::put(x));
   });
 }
 

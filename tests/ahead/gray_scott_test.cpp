@@ -12,6 +12,7 @@
 #include "tests/samples/program.h"
 #include "tests/samples/screen.h"
 
+namespace gray_scott_test {
 using namespace tessera;
 using namespace tessera::test;
 
@@ -109,3 +110,5 @@ TEST_CASE("gray_scott: what it says where it cannot go on") {
   CHECK(help.code == 0);
   CHECK(help.output.starts_with("gray_scott [--size N] "));
 }
+
+}  // namespace gray_scott_test

@@ -17,6 +17,7 @@
 #include "tests/support/device.h"
 #include "tests/support/judge/judge.h"
 
+namespace mutants_test {
 using namespace tessera;
 
 namespace {
@@ -116,3 +117,5 @@ TEST_CASE("programs of which any byte was changed are refused, or run as safely 
   }
   if (device) device->wait();
 }
+
+}  // namespace mutants_test

@@ -7,6 +7,8 @@
 #include "engine/front/front.h"
 #include "engine/ir/text.h"
 
+namespace limits_test {
+
 namespace ts = tessera;
 using ts::all, ts::Ref;
 
@@ -74,3 +76,5 @@ TEST_CASE("limits.md: sizes of calls and nesting") {
   CHECK(ts::bind_grid(k, {{"n", INT32_MAX}}) == std::vector<int64_t>{INT32_MAX});
   CHECK_THROWS_AS(ts::bind_grid(k, {{"n", int64_t{INT32_MAX} + 1}}), ts::SpecError);
 }
+
+}  // namespace limits_test

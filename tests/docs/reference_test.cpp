@@ -12,6 +12,7 @@
 #include "engine/ir/kernel.h"
 #include "runtime/cli/reference/markdown.h"
 
+namespace reference_test {
 using namespace tessera;
 namespace fs = std::filesystem;
 
@@ -105,3 +106,5 @@ TEST_CASE("reference: Markdown") {
   CHECK(blocks[1].language == "python");
   CHECK(blocks[1].text == "y\nz\n");
 }
+
+}  // namespace reference_test

@@ -14,6 +14,7 @@
 #include "tests/support/device.h"
 #include "tests/support/process.h"
 
+namespace snippets_test {
 using namespace tessera;
 
 namespace {
@@ -69,3 +70,5 @@ TEST_CASE("pallas.md: the Python blocks give the same under JAX") {
                       .c_str()) == 0);
   for (const auto& [name, array] : on_interpreter()) compare(name, array, read_npy(folder.at(name + ".npy")));
 }
+
+}  // namespace snippets_test

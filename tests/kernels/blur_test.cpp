@@ -3,6 +3,7 @@
 
 #include "tests/kernels/passes.h"
 
+namespace blur_test {
 using namespace tessera;
 using kernels::Edge;
 
@@ -101,3 +102,5 @@ TEST_CASE("blur: what does not fit") {
   CHECK(test::error_of([&] { kernels::blur(x, {.radius = -2}, Loc{}); }) ==
         "blur: radius is -2, not 0 or more (or -1: four sigma)");
 }
+
+}  // namespace blur_test

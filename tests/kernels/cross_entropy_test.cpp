@@ -3,6 +3,7 @@
 
 #include "tests/kernels/support.h"
 
+namespace cross_entropy_test {
 using namespace tessera;
 
 namespace {
@@ -119,3 +120,5 @@ TEST_CASE("cross_entropy: what does not fit") {
   CHECK(test::error_of([&] { kernels::cross_entropy_backward(logits, labels, Type({3}, f32), numbers, {}); }) ==
         "cross_entropy_backward: log_sum_exp has shape (3,), not (4,) = the rows of logits");
 }
+
+}  // namespace cross_entropy_test

@@ -4,6 +4,7 @@
 #include "samples/kernels/fft_real.h"
 #include "tests/kernels/passes.h"
 
+namespace fft_test {
 using namespace tessera;
 using Complex = std::complex<double>;
 
@@ -219,3 +220,5 @@ TEST_CASE("fft: what does not fit") {
         "irfft: x has shape (4, 30, 2), not [..., 31, 2] = [..., n / 2 + 1, 2]");
   CHECK(test::error_of([&] { kernels::irfft(x, 0, Loc{}); }) == "irfft: n is 0, not at least 1");
 }
+
+}  // namespace fft_test

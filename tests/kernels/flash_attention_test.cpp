@@ -4,6 +4,7 @@
 #include "tests/kernels/reference_attention.h"
 #include "tests/kernels/support.h"
 
+namespace flash_attention_test {
 using namespace tessera;
 
 namespace {
@@ -128,3 +129,5 @@ TEST_CASE("flash_attention: what does not fit") {
   CHECK(test::error_of([&] { kernels::flash_attention(Type({2, 2}, f32), q, k, k, {}, {}); }) ==
         "flash_attention: lengths is f32, not i32");
 }
+
+}  // namespace flash_attention_test

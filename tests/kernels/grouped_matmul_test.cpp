@@ -4,6 +4,7 @@
 
 #include "tests/kernels/support.h"
 
+namespace grouped_matmul_test {
 using namespace tessera;
 
 namespace {
@@ -82,3 +83,5 @@ TEST_CASE("grouped_matmul: what does not fit") {
   CHECK(error(sizes, lhs, rhs, {.out_dtype = i32}) == "grouped_matmul: the result is i32, not f32, f16 or bf16");
   CHECK(error(sizes, lhs, rhs, {.block_rows = 0}) == "grouped_matmul: blocks of 0 rows and 64 columns");
 }
+
+}  // namespace grouped_matmul_test

@@ -15,6 +15,7 @@
 #include "tests/kernels/passes.h"
 #include "tests/kernels/support.h"
 
+namespace jax_test {
 using namespace tessera;
 
 namespace {
@@ -186,3 +187,5 @@ TEST_CASE("NumPy: fft, fft2, rfft, irfft and their inverses are numpy.fft's") {
     compare([&](const Calls& p) { return kernels::irfft(p, x, n); }, 2 * n, 2 * n);
   }
 }
+
+}  // namespace jax_test

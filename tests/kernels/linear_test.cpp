@@ -3,6 +3,7 @@
 
 #include "tests/kernels/support.h"
 
+namespace linear_test {
 using namespace tessera;
 
 namespace {
@@ -145,3 +146,5 @@ TEST_CASE("linear and its like: what does not fit") {
           kernels::update_cache(Type({2}, i32), Type({2, 9, 2, 5}, f32), Type({2, 3, 2, 5}, f32), {});
         }) == "update_cache: start has shape (2,), not (1,) = one number");
 }
+
+}  // namespace linear_test

@@ -4,6 +4,7 @@
 
 #include "tests/kernels/support.h"
 
+namespace n_body_test {
 using namespace tessera;
 using test::Doubles;
 
@@ -67,3 +68,5 @@ TEST_CASE("n_body: what does not fit") {
   CHECK(test::error_of([] { kernels::n_body_draw(3, 0, 4, Loc{}); }) ==
         "n_body_draw: 3 bodies in a picture of (0, 4): at least 1 each");
 }
+
+}  // namespace n_body_test

@@ -3,6 +3,7 @@
 
 #include "tests/kernels/support.h"
 
+namespace norm_test {
 using namespace tessera;
 using test::Doubles;
 
@@ -97,3 +98,5 @@ TEST_CASE("norms: what does not fit") {
   CHECK(test::error_of([&] { kernels::layer_norm(x, w, short_w, {}, {}); }) ==
         "layer_norm: bias has shape (7,), not (8,) = the columns of x");
 }
+
+}  // namespace norm_test

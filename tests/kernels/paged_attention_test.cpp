@@ -5,6 +5,7 @@
 #include "tests/kernels/reference_attention.h"
 #include "tests/kernels/support.h"
 
+namespace paged_attention_test {
 using namespace tessera;
 
 namespace {
@@ -139,3 +140,5 @@ TEST_CASE("paged attention: what does not fit") {
   CHECK(test::error_of([&] { kernels::merge_attention(Type({0, 3, 4, 8}, f32), Type({0, 3, 4}, f32), f32, {}); }) ==
         "merge_attention: results has shape (0, 3, 4, 8), which holds no parts");
 }
+
+}  // namespace paged_attention_test

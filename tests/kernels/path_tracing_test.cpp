@@ -9,6 +9,7 @@
 #include "runtime/call/call.h"
 #include "tests/kernels/support.h"
 
+namespace path_tracing_test {
 using namespace tessera;
 using namespace tessera::kernels;
 using test::Doubles;
@@ -255,3 +256,5 @@ TEST_CASE("path_trace, path_accumulate: what they are not for") {
   CHECK(test::error_of([] { path_trace(4, 4, {.spheres = -2}, {"main.cpp", 9}); }) ==
         "path_trace: there are -2 spheres\n  at main.cpp:9");
 }
+
+}  // namespace path_tracing_test

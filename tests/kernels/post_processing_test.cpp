@@ -6,6 +6,7 @@
 
 #include "tests/kernels/support.h"
 
+namespace post_processing_test {
 using namespace tessera;
 using namespace tessera::kernels;
 
@@ -233,3 +234,5 @@ TEST_CASE("post-processing: errors name the line that asked") {
   CHECK(error(bloom_up(1, loc), {size, picture, flat}) == wrong("bloom_up", 2));
   CHECK(error(tone_map(1, loc), {flat}) == wrong("tone_map", 0));
 }
+
+}  // namespace post_processing_test

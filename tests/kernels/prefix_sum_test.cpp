@@ -5,6 +5,7 @@
 #include "engine/ir/reference.h"
 #include "tests/kernels/passes.h"
 
+namespace prefix_sum_test {
 using namespace tessera;
 using kernels::PrefixSumParams;
 
@@ -134,3 +135,5 @@ TEST_CASE("prefix_sum: what does not fit") {
   CHECK(test::error_of([&] { kernels::prefix_sum(Array({3}, boolean), {}, Loc{}); }) ==
         "prefix_sum: x is bool, not integers or floats of 8 bits and more");
 }
+
+}  // namespace prefix_sum_test

@@ -3,6 +3,7 @@
 
 #include "tests/kernels/support.h"
 
+namespace quantized_matmul_test {
 using namespace tessera;
 
 namespace {
@@ -84,3 +85,5 @@ TEST_CASE("quantized matmul: what does not fit") {
   CHECK(error8(x, w, {{4, 5}, i32}) == "int8_matmul: scales is i32, not f32, f16 or bf16");
   CHECK(error8({{3, 0}, f32}, {{0, 5}, i8}, s) == "int8_matmul: x has shape (3, 0): there is nothing to multiply");
 }
+
+}  // namespace quantized_matmul_test

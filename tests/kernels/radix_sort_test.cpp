@@ -7,6 +7,7 @@
 
 #include "tests/kernels/passes.h"
 
+namespace radix_sort_test {
 using namespace tessera;
 
 namespace {
@@ -143,3 +144,5 @@ TEST_CASE("radix_sort: what does not fit") {
   CHECK(test::error_of([&] { kernels::radix_sort(none, long_rows, {}, Loc{}); }) ==
         "radix_sort: rows of keys have 2147483648 elements, not less than 2^31");
 }
+
+}  // namespace radix_sort_test

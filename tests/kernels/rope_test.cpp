@@ -5,6 +5,7 @@
 
 #include "tests/kernels/support.h"
 
+namespace rope_test {
 using namespace tessera;
 using kernels::RopePairs;
 
@@ -65,3 +66,5 @@ TEST_CASE("rope: what does not fit") {
   CHECK(error({{2, 3, 1, 7}, f32}, {{2, 3}, i32}) == "rope: heads of x have 7 elements, which make no pairs");
   CHECK(error({{2, 3, 1, 8}, f32}, {{2, 3}, i32}, {.base = 0}) == "rope: the base 0.000000 is not positive");
 }
+
+}  // namespace rope_test

@@ -6,6 +6,7 @@
 
 #include "tests/kernels/support.h"
 
+namespace stable_fluids_test {
 using namespace tessera;
 using namespace tessera::kernels;
 using test::Doubles;
@@ -172,3 +173,5 @@ TEST_CASE("a step of the fluid takes out what would compress it") {
   };
   CHECK(norm(after) < 0.25 * norm(before));
 }
+
+}  // namespace stable_fluids_test

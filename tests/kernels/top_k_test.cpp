@@ -6,6 +6,7 @@
 
 #include "tests/kernels/passes.h"
 
+namespace top_k_test {
 using namespace tessera;
 
 namespace {
@@ -99,3 +100,5 @@ TEST_CASE("top_k: what does not fit") {
   CHECK(test::error_of([&] { kernels::top_k(none, long_rows, 1, Loc{}); }) ==
         "top_k: rows of x have 2147483648 elements, not less than 2^31");
 }
+
+}  // namespace top_k_test

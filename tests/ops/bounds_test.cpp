@@ -12,6 +12,7 @@
 #include "tests/support/answers.h"
 #include "tests/support/device.h"
 
+namespace bounds_test {
 using namespace tessera;
 
 namespace {
@@ -92,3 +93,5 @@ TEST_CASE("ops: float sums and products are within their bounds, on a device and
       }
   }
 }
+
+}  // namespace bounds_test

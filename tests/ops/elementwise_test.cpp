@@ -17,6 +17,7 @@
 #include "runtime/call/call.h"
 #include "tests/support/device.h"
 
+namespace elementwise_test {
 using namespace tessera;
 using namespace tessera::test;
 
@@ -138,3 +139,5 @@ TEST_CASE("ops: every elementwise row on every dtype and shape agrees with the i
     }
   }
 }
+
+}  // namespace elementwise_test

@@ -11,6 +11,7 @@
 #include "runtime/call/call.h"
 #include "tests/support/device.h"
 
+namespace matrix_test {
 using namespace tessera;
 using namespace tessera::test;
 
@@ -42,3 +43,5 @@ TEST_CASE("ops: every function of the matrix on every dtype and shape agrees wit
     }
   }
 }
+
+}  // namespace matrix_test

@@ -18,6 +18,7 @@
 #include "tests/support/answers.h"
 #include "tests/support/device.h"
 
+namespace structured_test {
 using namespace tessera;
 
 namespace {
@@ -193,3 +194,5 @@ TEST_CASE("ops: every structured row on every dtype and shape agrees with the in
                                                     ir::is_scan(op) || op == ir::Opcode::iota || op == ir::Opcode::dot)
       CHECK_MESSAGE(seen.contains(op), ir::name(op));
 }
+
+}  // namespace structured_test

@@ -10,6 +10,7 @@
 #include "tests/support/device.h"
 #include "tests/support/value_functions.h"
 
+namespace values_test {
 using namespace tessera;
 using namespace tessera::test;
 
@@ -48,3 +49,5 @@ TEST_CASE("ops: functions that move, pack and draw values agree with JAX on a de
     }
   }
 }
+
+}  // namespace values_test

@@ -6,6 +6,8 @@
 
 #include "tests/samples/screen.h"
 
+namespace demo_test {
+
 using tessera::Array;
 using namespace tessera::test;
 
@@ -67,3 +69,5 @@ TEST_CASE("demos: a file that cannot be written is known before anything is draw
         "stable_fluids: a window without --frames writes nothing, not a.png either\n" + usage);
   CHECK(!std::filesystem::exists(folder.at("a.png")));
 }
+
+}  // namespace demo_test

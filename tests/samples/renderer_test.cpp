@@ -10,6 +10,8 @@
 #include "tests/samples/program.h"
 #include "tests/samples/screen.h"
 
+namespace renderer_test {
+
 using tessera::Array;
 using namespace tessera::test;
 
@@ -91,3 +93,5 @@ TEST_CASE("renderer: what it says where it cannot go on") {
   CHECK(says("env -u DISPLAY -u WAYLAND_DISPLAY", "fluid --window")
             .find("without --window the pictures go to a file\n") != std::string::npos);
 }
+
+}  // namespace renderer_test

@@ -15,6 +15,8 @@
 #include "samples/support/sample.h"
 #include "tests/samples/program.h"
 
+namespace samples_test {
+
 namespace {
 using tessera::Array;
 using namespace tessera::test;
@@ -209,3 +211,5 @@ TEST_CASE("demos: their options, and animated PNGs, which are PNGs") {
         "ray_march: unknown option --fast\nusage: ray_march [--size N] [--frames N] [--window] [--hold SECONDS] "
         "[OUT.png]\n");
 }
+
+}  // namespace samples_test

@@ -10,6 +10,7 @@
 
 #include "tests/samples/program.h"
 
+namespace safetensors_test {
 using namespace transformer;
 using tessera::Array, tessera::DType;
 
@@ -176,3 +177,5 @@ TEST_CASE("safetensors: files") {
   write_safetensors(path + "/x", file);
   CHECK(read_safetensors(path + "/x").tensors.at("x").at(1) == 2);
 }
+
+}  // namespace safetensors_test

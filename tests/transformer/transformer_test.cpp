@@ -11,6 +11,7 @@
 #include "samples/transformer/weights.h"
 #include "tests/samples/program.h"
 
+namespace transformer_test {
 using namespace transformer;
 using tessera::Array;
 using namespace tessera::test;
@@ -176,3 +177,5 @@ TEST_CASE("the program: what does not fit") {
   CHECK(of([](SafeTensors& f) { f.tensors["norm"] = Array({24}, tessera::f16); }) ==
         "transformer: m: tensor \"norm\" is f16, but \"embedding\" f32\n");
 }
+
+}  // namespace transformer_test

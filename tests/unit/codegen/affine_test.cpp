@@ -9,6 +9,7 @@
 #include "codegen/compile.h"
 #include "engine/ir/text.h"
 
+namespace affine_test {
 using namespace tessera;
 namespace {
 
@@ -171,3 +172,5 @@ TEST_CASE("affine: declared axes are parallel where nothing but such axes is lef
   CHECK(axes("8 parallel, 4 parallel", "%0, %j") == "ss");
   CHECK(axes("8 parallel, 4 parallel", "%i, %0") == "ss");
 }
+
+}  // namespace affine_test

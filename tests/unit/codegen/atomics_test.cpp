@@ -8,6 +8,7 @@
 #include "tests/support/sanitizer.h"
 #include "tests/unit/codegen/spirv_support.h"
 
+namespace atomics_test {
 using namespace tessera;
 
 namespace {
@@ -449,3 +450,5 @@ TEST_CASE("atomics: the bits of one dtype as another") {
       }
   test::quiet();
 }
+
+}  // namespace atomics_test

@@ -8,6 +8,7 @@
 #include "codegen/plan/parallel.h"
 #include "engine/ir/text.h"
 
+namespace blocks_test {
 using namespace tessera;
 
 namespace {
@@ -111,3 +112,5 @@ body (%x, %o) {
   for (const Target& target : {lavapipe_target(), gpu_target(), minimum_target()})
     CHECK_FALSE(compile(k, target).spirv.empty());
 }
+
+}  // namespace blocks_test

@@ -14,6 +14,7 @@
 #include "codegen/program/program_file.h"
 #include "engine/ir/text.h"
 
+namespace bundle_test {
 using namespace tessera;
 
 namespace {
@@ -343,3 +344,5 @@ TEST_CASE("mutants of a bundle") {
   CHECK(read > 0);
   CHECK(refused > 0);
 }
+
+}  // namespace bundle_test

@@ -19,6 +19,7 @@
 #include "engine/ir/text.h"
 #include "tests/support/sanitizer.h"
 
+namespace costs_test {
 using namespace tessera;
 
 namespace {
@@ -165,3 +166,5 @@ TEST_CASE("costs of code whose loops are cut after few iterations" * doctest::sk
 TEST_CASE("costs of code whose loops lavapipe cuts" * doctest::skip(tessera::test::kSanitized)) {
   check("65535", kCutPath, kCutColumns.c_str(), cut_row);
 }
+
+}  // namespace costs_test

@@ -17,6 +17,7 @@
 #include "tests/support/judge/judge.h"
 #include "tests/support/sanitizer.h"
 
+namespace cut_test {
 using namespace tessera;
 using namespace tessera::test;
 
@@ -359,3 +360,5 @@ TEST_CASE("cut: the extents that tell steps are two of one width") {
   }
   CHECK(ir::parse(ir::print(k), "cut.tir").lane.steps_extent == k.lane.steps_extent);
 }
+
+}  // namespace cut_test

@@ -19,6 +19,7 @@
 #include "spirv_support.h"
 #include "tests/support/sanitizer.h"
 
+namespace debug_info_test {
 using namespace tessera;
 using namespace tessera::test;
 
@@ -255,3 +256,5 @@ TEST_CASE("debug info: every kernel of tests/tir is valid with it" * doctest::sk
   CHECK(kernels > 50);
   MESSAGE(kernels << " kernels: " << 4 * plain << " bytes of SPIR-V, with debug info " << 4 * larger);
 }
+
+}  // namespace debug_info_test

@@ -10,6 +10,7 @@
 #include "engine/ir/reference.h"
 #include "engine/ir/text.h"
 
+namespace dims_test {
 using namespace tessera;
 
 namespace {
@@ -226,3 +227,5 @@ TEST_CASE("dims: a block's offset is formed in 64 bits only where the padded arr
     CHECK((wide(x.extent, x.low, x.high) > at_rest) == x.wide);
   }
 }
+
+}  // namespace dims_test

@@ -11,6 +11,7 @@
 #include "tests/support/elementwise.h"
 #include "tests/unit/codegen/spirv_support.h"
 
+namespace expand_edges_test {
 using namespace tessera;
 using namespace tessera::test;
 
@@ -410,3 +411,5 @@ TEST_CASE("expand: conversions of integers and floats at the ends of what either
     }
   quiet();
 }
+
+}  // namespace expand_edges_test

@@ -13,6 +13,7 @@
 #include "tests/support/sanitizer.h"
 #include "tests/unit/codegen/spirv_support.h"
 
+namespace expand_test {
 using namespace tessera;
 using namespace tessera::test;
 
@@ -330,3 +331,5 @@ TEST_CASE("expand: transcendental functions") {
   }
   quiet();
 }
+
+}  // namespace expand_test

@@ -11,6 +11,7 @@
 #include "codegen/lane/unroll.h"
 #include "engine/ir/text.h"
 
+namespace explain_test {
 using namespace tessera;
 
 namespace {
@@ -445,3 +446,5 @@ TEST_CASE("explain: tiny programs of many accesses are no copy of the code for e
   lines(40);
   lines(300);
 }
+
+}  // namespace explain_test

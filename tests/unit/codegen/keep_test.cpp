@@ -10,6 +10,8 @@
 #include "engine/ir/reference.h"
 #include "tests/support/sanitizer.h"
 
+namespace keep_test {
+
 namespace ts = tessera;
 using namespace tessera;
 using ts::all, ts::Ref, ts::Value;
@@ -249,3 +251,5 @@ TEST_CASE("values used at several positions: explain says what is kept, and why"
   CHECK(kept[8] > 0);
   CHECK(kept[9] > 0);
 }
+
+}  // namespace keep_test

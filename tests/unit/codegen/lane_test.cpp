@@ -11,6 +11,7 @@
 #include "engine/ir/builder.h"
 #include "engine/ir/reference.h"
 
+namespace lane_test {
 using namespace tessera;
 using ir::Attr, ir::Builder, ir::Index, ir::Kernel, ir::Op, ir::Opcode, ir::Type, ir::Value;
 
@@ -595,3 +596,5 @@ TEST_CASE("the verifier says everything that is wrong at once") {
       "kernel: the lane-level kernel is not valid after a test\n  kernel: level is tile, but lane is wanted",
       InternalError);
 }
+
+}  // namespace lane_test

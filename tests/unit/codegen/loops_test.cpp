@@ -7,6 +7,7 @@
 #include "engine/ir/text.h"
 #include "spirv_support.h"
 
+namespace loops_test {
 using namespace tessera;
 using namespace tessera::test;
 
@@ -238,3 +239,5 @@ TEST_CASE("a report's bits are set by whoever has something to say") {
   for (size_t i = 1; i < report.size(); ++i) CHECK(report[i] == std::byte{0});
   quiet();
 }
+
+}  // namespace loops_test

@@ -14,6 +14,7 @@
 #include "engine/ir/verify.h"
 #include "tests/support/messages.h"
 
+namespace lower_async_test {
 using namespace tessera;
 using tessera::test::message;
 
@@ -254,3 +255,5 @@ body (%x, %o, %t) {
   const Program p = compile(parse(text), gpu_target(), {});
   CHECK_MESSAGE(p.explain.find("  scratch[0]: ref<vmem, f32[8]>; in registers\n") != std::string::npos, p.explain);
 }
+
+}  // namespace lower_async_test

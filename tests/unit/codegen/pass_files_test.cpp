@@ -18,6 +18,7 @@
 #include "engine/ir/verify.h"
 #include "engine/passes/passes.h"
 
+namespace pass_files_test {
 using namespace tessera;
 using namespace tessera::test;
 
@@ -179,3 +180,5 @@ TEST_CASE("pass files: a word that means nothing is refused") {
   CHECK_THROWS_AS(folder("nothing"), std::runtime_error);
   CHECK(pass_settings({{"target", "gpu"}, {"iterations", "200"}}).target.max_loop_iterations == 200);
 }
+
+}  // namespace pass_files_test

@@ -8,6 +8,8 @@
 #include "engine/front/front.h"
 #include "engine/ir/text.h"
 
+namespace pipeline_random_test {
+
 namespace ts = tessera;
 using ts::all, ts::Ref, ts::Value;
 
@@ -118,3 +120,5 @@ TEST_CASE("pipelines of random blocks compute what pallas_calls compute") {
     }
   }
 }
+
+}  // namespace pipeline_random_test

@@ -11,6 +11,7 @@
 #include "engine/ir/reference.h"
 #include "engine/ir/text.h"
 
+namespace prefetch_test {
 using namespace tessera;
 
 namespace {
@@ -263,3 +264,5 @@ TEST_CASE("ahead: a product too narrow to be staged reads its blocks like any va
              "32 are left for that; interior, no masks\n"));
   agrees(text);
 }
+
+}  // namespace prefetch_test

@@ -9,6 +9,7 @@
 #include "engine/ir/text.h"
 #include "engine/ir/verify.h"
 
+namespace print_test {
 using namespace tessera;
 
 namespace {
@@ -184,3 +185,5 @@ TEST_CASE("print: a line has its limit") {
         "k: debug_print: a line of 1200000016 bytes, but at most 1073741824 are printed at once\n  at k.tir:8\n  note: "
         "print a part of it");
 }
+
+}  // namespace print_test

@@ -9,6 +9,7 @@
 #include "codegen/lane/prover.h"
 #include "engine/ir/text.h"
 
+namespace prover_exact_test {
 using namespace tessera;
 
 namespace {
@@ -250,3 +251,5 @@ TEST_CASE("bounds: a proof's budget") {
     CHECK(inside("n", ops + "  %e = sub " + v + ", %z\n", 0, 16) == (depth <= 14));
   }
 }
+
+}  // namespace prover_exact_test

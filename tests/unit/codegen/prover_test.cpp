@@ -10,6 +10,7 @@
 #include "engine/base/error.h"
 #include "engine/ir/text.h"
 
+namespace prover_test {
 using namespace tessera;
 namespace {
 // Two workgroups of 16 read an array of 8 where `ops` say, %i.
@@ -233,3 +234,5 @@ TEST_CASE("bounds: what nobody takes loads from its array all the same") {
   CHECK(text.find("= load %0[" + text.substr(text.rfind('%', held), held - 1 - text.rfind('%', held)) + "]") !=
         std::string::npos);
 }
+
+}  // namespace prover_test

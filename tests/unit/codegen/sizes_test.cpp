@@ -9,6 +9,7 @@
 #include "codegen/lower/lane_builder.h"
 #include "engine/ir/text.h"
 
+namespace sizes_test {
 using namespace tessera;
 
 namespace {
@@ -100,3 +101,5 @@ TEST_CASE("sizes: offsets are of 64 bits where a block's span passes 2 GiB") {
   CHECK(views("f64[257, 1048576]") == 1);
   CHECK(views("i8[65536, 65536]") == 1);
 }
+
+}  // namespace sizes_test

@@ -17,6 +17,7 @@
 #include <spirv-tools/libspirv.hpp>
 #endif
 
+namespace spirv_judge_test {
 using namespace tessera;
 
 namespace {
@@ -691,3 +692,5 @@ TEST_CASE("compiled modules: a constant that is one more is noticed where it cou
 
 TEST_SUITE_END();
 #endif
+
+}  // namespace spirv_judge_test

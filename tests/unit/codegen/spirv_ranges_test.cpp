@@ -12,6 +12,7 @@
 #include "tests/support/judge/judge.h"
 #include "tests/unit/codegen/spirv_support.h"
 
+namespace spirv_ranges_test {
 using namespace tessera;
 using namespace tessera::test;
 
@@ -321,3 +322,5 @@ TEST_CASE("spirv ranges: the address of an array that may be empty") {
     else CHECK(std::count(takes.begin(), takes.end(), '+') == static_cast<int>(std::string(x.takes).size()));
   }
 }
+
+}  // namespace spirv_ranges_test

@@ -7,6 +7,7 @@
 #include "engine/base/error.h"
 #include "tests/unit/codegen/spirv_support.h"
 
+namespace spirv_test {
 using namespace tessera;
 using namespace tessera::test;
 
@@ -588,3 +589,5 @@ TEST_CASE("spirv: the user's lines and the kernel's name are in the module") {
     CHECK_MESSAGE(text.find(wanted) != std::string::npos, wanted << " in\n" << text);
 #endif
 }
+
+}  // namespace spirv_test

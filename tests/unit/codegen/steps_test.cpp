@@ -12,6 +12,7 @@
 #include "codegen/compile.h"
 #include "engine/ir/text.h"
 
+namespace steps_test {
 using namespace tessera;
 
 TEST_CASE("steps: each says whether it changed the kernel") {
@@ -61,3 +62,5 @@ TEST_CASE("steps: a subgroup's size is asked for where the target promises whole
   CHECK(asked([](Target& t) { t.subgroup_shuffle = false; }) == 0);
   CHECK(asked([](Target& t) { t.can_require_subgroup_size = false; }) == 0);
 }
+
+}  // namespace steps_test

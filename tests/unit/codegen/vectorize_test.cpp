@@ -9,6 +9,7 @@
 #include "engine/ir/text.h"
 #include "engine/ir/verify.h"
 
+namespace vectorize_test {
 using namespace tessera;
 namespace {
 
@@ -104,3 +105,5 @@ TEST_CASE("vectorize: what is known to be a multiple of two") {
   CHECK_FALSE(two("  %f = convert %l2 : f32[]\n  %e = convert %f : i32[]\n"));
   CHECK_FALSE(two("  %e = div %l4, %2\n"));
 }
+
+}  // namespace vectorize_test

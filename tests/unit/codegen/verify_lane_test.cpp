@@ -7,6 +7,7 @@
 #include "codegen/lane/verify.h"
 #include "engine/ir/text.h"
 
+namespace verify_lane_test {
 using namespace tessera;
 using ir::Attr, ir::Kernel, ir::Op, ir::Opcode, ir::Type, ir::Value;
 
@@ -546,3 +547,5 @@ TEST_CASE("the lane verifier: any value in place of any other") {
   CHECK(refused > 300);
   CHECK(let_through > 50);
 }
+
+}  // namespace verify_lane_test

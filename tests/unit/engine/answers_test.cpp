@@ -23,6 +23,7 @@
 #include "engine/ir/text.h"
 #include "engine/ir/verify.h"
 
+namespace answers_test {
 using namespace tessera;
 using namespace tessera::test;
 using ir::Opcode;
@@ -249,3 +250,5 @@ int run_cases(const std::string& folder, double ulp) {
 TEST_CASE("answers: structured ops agree with JAX") { CHECK(run_cases("structured", 0) > 60); }
 
 TEST_CASE("answers: kernels agree with pallas_call(interpret=True)") { CHECK(run_cases("pallas", 0) >= 12); }
+
+}  // namespace answers_test

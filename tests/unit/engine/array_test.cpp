@@ -6,6 +6,7 @@
 #include <cmath>
 #include <sstream>
 
+namespace array_test {
 using namespace tessera;
 namespace {
 std::string text(const Array& a) {
@@ -72,3 +73,5 @@ TEST_CASE("array: printing") {
   for (int i = 0; i < 200; ++i) big.data<int32_t>()[static_cast<size_t>(i)] = i;
   CHECK(text(big) == "i32[100, 2] [[0 1] [2 3] [4 5] ... [194 195] [196 197] [198 199]]");
 }
+
+}  // namespace array_test

@@ -8,6 +8,8 @@
 #include "engine/ir/verify.h"
 #include "tests/support/messages.h"
 
+namespace async_copies_test {
+
 namespace ts = tessera;
 using tessera::test::at, tessera::test::expect, tessera::test::message, tessera::test::note;
 using ts::all, ts::ds, ts::Ref, ts::Value;
@@ -381,3 +383,5 @@ TEST_CASE("async copies: exact errors of the text form") {
   check("run_scoped (%t: ref<semaphore, f32[4]>) { yield }",
         "run_scoped: region 0 takes ref<semaphore, f32[4]>, but semaphores are i32");
 }
+
+}  // namespace async_copies_test

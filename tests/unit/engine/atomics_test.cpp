@@ -9,6 +9,8 @@
 #include "engine/ir/verify.h"
 #include "tests/support/messages.h"
 
+namespace atomics_test {
+
 namespace ts = tessera;
 using tessera::test::at, tessera::test::message;
 using ts::all, ts::ds, ts::Ref, ts::Value;
@@ -372,3 +374,5 @@ TEST_CASE("atomics: errors") {
   CHECK(parsed("%r = atomic_rmw %o[0:4], %v mask %v kind add")
             .find("atomic_rmw: the mask must be bool[4] but is f32[4]") != std::string::npos);
 }
+
+}  // namespace atomics_test

@@ -10,6 +10,8 @@
 #include "engine/ir/verify.h"
 #include "tests/support/messages.h"
 
+namespace blocks_test {
+
 namespace ts = tessera;
 using tessera::test::at, tessera::test::expect, tessera::test::message, tessera::test::note;
 using ts::all, ts::Ref, ts::Value;
@@ -334,3 +336,5 @@ TEST_CASE("dynamic grids: sizes arrive with the call") {
   expect(message([&] { ts::interpret(call, ts::GridSizes{-1, 2}); }),
          "sizes: the size grid0 was given as -1" + at(line) + note("sizes must not be negative"));
 }
+
+}  // namespace blocks_test

@@ -5,6 +5,8 @@
 #include "engine/front/front.h"
 #include "tests/support/messages.h"
 
+namespace buffered_test {
+
 namespace ts = tessera;
 using tessera::test::at, tessera::test::message, tessera::test::note;
 using ts::all, ts::Ref, ts::Value;
@@ -71,3 +73,5 @@ TEST_CASE("buffered: exact errors") {
         "output and 1 scratch shape" +
             at(line));
 }
+
+}  // namespace buffered_test

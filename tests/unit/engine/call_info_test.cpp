@@ -12,6 +12,8 @@
 #include "engine/ir/verify.h"
 #include "tests/support/messages.h"
 
+namespace call_info_test {
+
 namespace ts = tessera;
 using tessera::test::expect;
 using ts::all, ts::Ref, ts::Value;
@@ -238,3 +240,5 @@ TEST_CASE("vmap keeps what the caller said, and multiplies the cost") {
   CHECK(k.call.cost_estimate == ts::CostEstimate{50, 15, 200});
   CHECK(k.call.compiler_params == std::vector<ts::ir::CompilerParam>{{"triton", "num_warps", "2"}});
 }
+
+}  // namespace call_info_test

@@ -10,6 +10,8 @@
 #include "engine/front/front.h"
 #include "engine/ir/text.h"
 
+namespace cost_test {
+
 namespace ts = tessera;
 using ts::all, ts::Ref, ts::Value;
 
@@ -156,3 +158,5 @@ body (%s, %x, %y, %z, %o) {
   CHECK(cost("tir 1\nkernel @k\ngrid (2147483647, 2147483647, 2147483647)\nout f32[8] whole\nbody (%o) {\n  %a = load "
              "%o[0:8]\n  %b = add %a, %a\n  store %o[0:8], %b\n}\n") == ts::CostEstimate{INT64_MAX, 0, INT64_MAX});
 }
+
+}  // namespace cost_test

@@ -1,6 +1,7 @@
 // The pass that makes fors of whiles that count.
 #include "passes_support.h"
 
+namespace count_test {
 using namespace tessera;
 using namespace tessera::test;
 
@@ -55,3 +56,5 @@ TEST_CASE("count: a while that counts by ones becomes a for, and its counter's l
   stays("le %i, %n0", "%i, %1");
   stays("gt %i, %n0", "%i, %1");
 }
+
+}  // namespace count_test

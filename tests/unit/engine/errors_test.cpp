@@ -9,6 +9,8 @@
 #include "engine/front/front.h"
 #include "tests/support/messages.h"
 
+namespace errors_test {
+
 namespace ts = tessera;
 using tessera::test::at, tessera::test::expect, tessera::test::note;
 using ts::all, ts::ds, ts::Ref, ts::Value;
@@ -574,3 +576,5 @@ TEST_CASE("an error leaves no trace behind") {
       {.out_shape = {{{1}, ts::f32}}});
   CHECK(ts::interpret(call)[0].at(0) == 1);
 }
+
+}  // namespace errors_test

@@ -9,6 +9,7 @@
 #include "engine/ir/text.h"
 #include "engine/ir/verify.h"
 
+namespace file_tests_test {
 using namespace tessera;
 
 TEST_CASE("tests/tir: a kernel for every structured op") {
@@ -33,3 +34,5 @@ TEST_CASE("tests/tir: a kernel for every structured op") {
       CHECK_MESSAGE(seen[static_cast<size_t>(i)], "no file in tests/tir has the op ", row.name, ": add one");
   }
 }
+
+}  // namespace file_tests_test

@@ -18,6 +18,7 @@
 #include "engine/graph/write.h"
 #include "tests/support/process.h"
 
+namespace files_test {
 using namespace tessera;
 using namespace tessera::test;
 namespace fs = std::filesystem;
@@ -222,3 +223,5 @@ TEST_CASE("files: a graph is written over links, and not through them") {
   CHECK(interpret(read_graph(to.path.string()), {Array({4}, std::vector<float>{1, 2, 3, 4})}).at(0).at(3) == 14);
 }
 #endif
+
+}  // namespace files_test

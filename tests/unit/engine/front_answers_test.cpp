@@ -9,6 +9,7 @@
 #include "engine/front/front.h"
 #include "tests/support/answers.h"
 
+namespace front_answers_test {
 using namespace tessera;
 using namespace tessera::test;
 
@@ -150,3 +151,5 @@ TEST_CASE("front: every stored answer is compared") {
     CHECK_MESSAGE(functions.contains(name.substr(0, name.find('.'))), name);
   }
 }
+
+}  // namespace front_answers_test

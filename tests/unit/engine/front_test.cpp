@@ -11,9 +11,6 @@
 
 #include "engine/ir/text.h"
 
-namespace ts = tessera;
-using ts::all, ts::ds, ts::Ref, ts::Value;
-
 // This test has no runtime: it stands in its place, so that calls can be seen to arrive there.
 namespace tessera {
 static int device_calls = 0;
@@ -23,6 +20,10 @@ std::vector<Array> run_on_default_device(const ir::Kernel& kernel, const std::ve
   return interpret(kernel, arguments);
 }
 }  // namespace tessera
+
+namespace front_test {
+namespace ts = tessera;
+using ts::all, ts::ds, ts::Ref, ts::Value;
 
 namespace {
 ts::Array ramp(ts::Shape shape, double start = 0, double step = 1) {
@@ -504,3 +505,5 @@ static_assert(std::is_convertible_v<ts::RefItem, Value> && !std::is_convertible_
               "auto v = x[all]; v + 1");
 static_assert(!std::is_assignable_v<ts::RefItem&, Value> && std::is_assignable_v<ts::RefItem, Value>);
 static_assert(!std::is_convertible_v<double, ts::IndexItem> && !std::is_convertible_v<bool, ts::IndexItem>);
+
+}  // namespace front_test

@@ -7,6 +7,7 @@
 #include "engine/graph/fuse.h"
 #include "engine/graph/plan.h"
 
+namespace graph_dce_test {
 using namespace tessera;
 
 namespace {
@@ -130,3 +131,5 @@ TEST_CASE("graph dce: rows that are sliced and stacked to no end") {
   const Array x = interpret(before, inputs)[0], y = interpret(g, inputs)[0];
   for (int64_t i = 0; i < 12; ++i) CHECK(x.at(i) == y.at(i));
 }
+
+}  // namespace graph_dce_test

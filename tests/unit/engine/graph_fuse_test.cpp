@@ -7,6 +7,8 @@
 #include "engine/ir/text.h"
 #include "tests/support/random_jit.h"
 
+namespace graph_fuse_test {
+
 namespace ts = tessera;
 using namespace tessera;
 
@@ -174,3 +176,5 @@ TEST_CASE("fuse: random graphs compute what they did") {
   }
   CHECK(fewer > 500);
 }
+
+}  // namespace graph_fuse_test

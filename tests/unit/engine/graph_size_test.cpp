@@ -12,6 +12,7 @@
 #include "engine/graph/plan.h"
 #include "engine/graph/write.h"
 
+namespace graph_size_test {
 using namespace tessera;
 
 namespace {
@@ -112,3 +113,5 @@ TEST_CASE("graphs: 20,000 loops and branches, one after another") {
   }
   CHECK(run(parse_graph(text + "out " + v + "\n", folder.path), 7, 1) == 20007);
 }
+
+}  // namespace graph_size_test

@@ -9,6 +9,7 @@
 #include "engine/base/platform.h"
 #include "engine/graph/write.h"
 
+namespace graph_test {
 using namespace tessera;
 
 namespace {
@@ -253,3 +254,5 @@ TEST_CASE("graphs: what is wrong with a repeat or switch is said with its line")
     }
   }
 }
+
+}  // namespace graph_test

@@ -13,6 +13,7 @@
 #include "engine/graph/write.h"
 #include "tests/support/random_jit.h"
 
+namespace graph_write_test {
 using namespace tessera;
 namespace fs = std::filesystem;
 
@@ -115,3 +116,5 @@ TEST_CASE("write_graph: constants of every dtype, no steps, and what cannot be w
   }
   CHECK(error.starts_with(folder.at("file/below") + ": cannot be made: "));
 }
+
+}  // namespace graph_write_test

@@ -8,6 +8,8 @@
 #include "engine/front/front.h"
 #include "engine/ir/text.h"
 
+namespace grid_mapping_test {
+
 namespace ts = tessera;
 using ts::all, ts::Ref, ts::Value;
 
@@ -153,3 +155,5 @@ TEST_CASE("replace checks the invariants") {
           g.num_outputs = 0;
         }) == "the grid has 3 axes but grid_parallel has 0\n  there are 3 block mappings but 2 inputs and 0 outputs");
 }
+
+}  // namespace grid_mapping_test

@@ -6,6 +6,7 @@
 #include "engine/ir/builder.h"
 #include "engine/ir/text.h"
 
+namespace infer_test {
 using namespace tessera;
 using ir::Attr, ir::Builder, ir::Op, ir::Opcode, ir::Type, ir::Value;
 
@@ -278,3 +279,5 @@ TEST_CASE("infer: every op has a rule: none falls through to an internal error")
   CHECK_THROWS_WITH_AS(ir::infer(k, {.code = Opcode::neg, .operands = {Value{77}}}),
                        "k: neg: operand 0 is not a value of this kernel", TraceError);
 }
+
+}  // namespace infer_test

@@ -15,6 +15,7 @@
 #include "engine/ir/text.h"
 #include "engine/ir/verify.h"
 
+namespace interpreter_test {
 using namespace tessera;
 namespace {
 std::vector<Array> run(const std::string& text, const std::vector<Array>& inputs, const DimValues& dims = {}) {
@@ -789,3 +790,5 @@ TEST_CASE("interpreter: reusing buffers never changes a result") {
     REQUIRE(values<int32_t>(interpret(plain.k, {x}).at(0)) == values<int32_t>(interpret(kept.k, {x}).at(0)));
   }
 }
+
+}  // namespace interpreter_test

@@ -17,6 +17,7 @@
 #include "engine/jax/primitives.h"
 #include "tests/support/answers.h"
 
+namespace jax_test {
 using namespace tessera;
 using namespace tessera::test;
 
@@ -315,3 +316,5 @@ TEST_CASE("what the kernel stores to a prefetch operand is its own") {
   const Array got = interpret(k, inputs).at(0), want = interpret(jax::import_kernel(text_of("prefetch")), inputs).at(0);
   for (int64_t i = 0; i < want.size(); ++i) CHECK(got.at(i) == want.at(i));
 }
+
+}  // namespace jax_test

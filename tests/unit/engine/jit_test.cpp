@@ -8,6 +8,8 @@
 #include "engine/front/front.h"
 #include "engine/graph/plan.h"
 
+namespace jit_test {
+
 namespace ts = tessera;
 using namespace tessera;
 
@@ -260,3 +262,5 @@ TEST_CASE("jit: calls of a plan stand in levels where that takes fewer barriers 
   CHECK(some.barriers < some.barriers_as_written);
   CHECK(some.arena_bytes <= int64_t{16} << 20);
 }
+
+}  // namespace jit_test

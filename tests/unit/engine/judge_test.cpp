@@ -7,6 +7,7 @@
 #include "engine/ir/text.h"
 #include "engine/ir/verify.h"
 
+namespace judge_test {
 using namespace tessera;
 namespace {
 template <class F> std::string message(F&& f) {
@@ -250,3 +251,5 @@ TEST_CASE("judge: options of pallas_calls, and what does not fit") {
   CHECK_THROWS_WITH_AS(interpret(parse(kWindow), {scalar(0), Array({8}, f32)}, {.parallel = {true}}),
                        "window: InterpretOptions::parallel has 1 axes but the grid has 0\n  at k.tir:2", SpecError);
 }
+
+}  // namespace judge_test

@@ -3,6 +3,7 @@
 #include "engine/interpreter/interpreter.h"
 #include "engine/ir/text.h"
 
+namespace masked_access_test {
 using namespace tessera;
 
 // Masks that leave nothing out are done as one copy, unless the window leaves the array.
@@ -49,3 +50,5 @@ body (%at, %mask, %x, %o, %p) {
       for (int i = 0; i < 20; ++i) CHECK(out[1].at(i) == stored[static_cast<size_t>(i)]);
     }
 }
+
+}  // namespace masked_access_test

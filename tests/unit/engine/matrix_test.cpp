@@ -8,6 +8,7 @@
 
 #include "engine/interpreter/interpreter.h"
 
+namespace matrix_test {
 using namespace tessera;
 using namespace tessera::test;
 using ir::Opcode;
@@ -72,3 +73,5 @@ TEST_CASE("matrix: every function on every dtype and shape agrees with JAX, and 
     }
   }
 }
+
+}  // namespace matrix_test

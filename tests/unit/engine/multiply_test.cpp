@@ -7,6 +7,7 @@
 #include <limits>
 #include <string>
 
+namespace multiply_test {
 using namespace tessera;
 using interpreter::multiply_codes;
 namespace {
@@ -103,3 +104,5 @@ TEST_CASE("multiply: there is always a code, and OpenBLAS comes first where it k
       CHECK(i == (codes[i].name == "OpenBLAS for Prescott" ? codes.size() - 1 : 0));
   for (const auto& code : multiply_codes<uint32_t>()) CHECK(code.name.substr(0, 8) != "OpenBLAS");
 }
+
+}  // namespace multiply_test

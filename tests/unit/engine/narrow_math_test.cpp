@@ -9,6 +9,7 @@
 
 #include "engine/ir/reference.h"
 
+namespace narrow_math_test {
 using namespace tessera;
 
 namespace {
@@ -77,3 +78,5 @@ TEST_CASE("functions of narrow floats are what the table of ops has") {
   reference::eval_array(ir::Opcode::tanh, DType::f32, DType::f32, operands, out, 3);
   for (int i = 0; i < 3; ++i) CHECK(same(out[i], static_cast<float>(narrow::tanh(in[i]))));
 }
+
+}  // namespace narrow_math_test

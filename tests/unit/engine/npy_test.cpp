@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <string>
 
+namespace npy_test {
 using namespace tessera;
 namespace {
 // A version 1 file with this header text and these element bytes.
@@ -207,3 +208,5 @@ TEST_CASE("npy: no cut and no changed byte of a file crashes the reader") {
     }
   CHECK(refused > 10000);
 }
+
+}  // namespace npy_test

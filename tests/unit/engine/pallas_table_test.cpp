@@ -10,6 +10,8 @@
 #include <string>
 #include <vector>
 
+namespace pallas_table_test {
+
 namespace {
 
 // JAX 0.10.2: what its lowerings for GPUs and TPUs, or its interpreter, accept in a kernel.
@@ -92,3 +94,5 @@ TEST_CASE("pallas.md: every primitive has its row, and every name of Tessera's e
   std::istringstream all(kPrimitives);
   for (std::string primitive; all >> primitive;) CHECK_MESSAGE(rows.contains(primitive), primitive, " has no row");
 }
+
+}  // namespace pallas_table_test

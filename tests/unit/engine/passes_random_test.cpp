@@ -11,6 +11,7 @@
 #include "engine/ir/verify.h"
 #include "engine/passes/passes.h"
 
+namespace passes_random_test {
 using namespace tessera;
 using ir::Attr, ir::Builder, ir::Index, ir::Kernel, ir::Op, ir::Opcode, ir::Type, ir::Value;
 
@@ -281,3 +282,5 @@ TEST_CASE("passes: random kernels mean the same after every pass") {
   }
   CHECK(after_ops * 10 < before_ops * 9);  // the passes do something
 }
+
+}  // namespace passes_random_test

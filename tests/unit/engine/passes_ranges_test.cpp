@@ -7,6 +7,7 @@
 #include "engine/ir/text.h"
 #include "engine/passes/ranges.h"
 
+namespace passes_ranges_test {
 using namespace tessera;
 namespace {
 
@@ -86,3 +87,5 @@ TEST_CASE("ranges: of lane-level ops") {
   CHECK(lane("  %r = extent index 3 : i64[]\n") == "[0, 9223372036854775807]");
   CHECK(lane("  %r = extent index 4 : i32[]\n") == "[-2147483648, 2147483647]");
 }
+
+}  // namespace passes_ranges_test

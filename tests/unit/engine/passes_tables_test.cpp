@@ -6,6 +6,7 @@
 
 #include "tests/unit/engine/passes_support.h"
 
+namespace passes_tables_test {
 using namespace tessera;
 using namespace tessera::test;
 
@@ -151,3 +152,5 @@ TEST_CASE(
     CHECK((looped.find("load %2[") > looped.find("for ")) == c.stores);
   }
 }
+
+}  // namespace passes_tables_test

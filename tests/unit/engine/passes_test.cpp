@@ -8,6 +8,7 @@
 #include "engine/ir/verify.h"
 #include "tests/unit/engine/passes_support.h"
 
+namespace passes_test {
 using namespace tessera;
 using namespace tessera::test;
 
@@ -797,3 +798,5 @@ TEST_CASE("passes: optimize shows every pass in order and ends") {
   });
   CHECK(seen == "fold count cse! licm dce fold count cse licm dce ");
 }
+
+}  // namespace passes_test

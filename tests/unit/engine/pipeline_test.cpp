@@ -7,6 +7,8 @@
 #include "engine/ir/text.h"
 #include "tests/support/messages.h"
 
+namespace pipeline_test {
+
 namespace ts = tessera;
 using tessera::test::at, tessera::test::expect, tessera::test::message, tessera::test::note;
 using ts::all, ts::ds, ts::Ref, ts::Value;
@@ -291,3 +293,5 @@ TEST_CASE("pipeline: exact errors") {
              note("make it an axis of pallas_call's grid, declared \"parallel\""));
   (void)whole;
 }
+
+}  // namespace pipeline_test

@@ -9,7 +9,7 @@
 
 #include "engine/ir/text.h"
 
-namespace tessera {
+namespace tessera::plans_test {
 namespace {
 
 // What a call leaves in its values, in overhang and in outputs must not reach the next one.
@@ -176,4 +176,4 @@ TEST_CASE(
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::plans_test

@@ -12,6 +12,7 @@
 
 #include "tests/support/process.h"
 
+namespace platform_test {
 using namespace tessera;
 
 TEST_CASE("a file takes another's name, also while the old one is being read") {
@@ -35,3 +36,5 @@ TEST_CASE("a file takes another's name, also while the old one is being read") {
   CHECK_FALSE(platform::replace_file(f.at("new"), f.at("no folder/file")));
   CHECK(f.read("file") == "third");
 }
+
+}  // namespace platform_test

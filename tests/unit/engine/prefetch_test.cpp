@@ -9,6 +9,8 @@
 #include "engine/ir/verify.h"
 #include "tests/support/messages.h"
 
+namespace prefetch_test {
+
 namespace ts = tessera;
 using tessera::test::at, tessera::test::expect, tessera::test::message, tessera::test::note;
 using ts::all, ts::Ref, ts::Value;
@@ -284,3 +286,5 @@ TEST_CASE("prefetch: problems that the verifier finds") {
   k.blocks[0].space = ts::MemorySpace::any;
   CHECK(ts::ir::find_problems(k)[0].message == "is in any but scalar-prefetch operands are in smem");
 }
+
+}  // namespace prefetch_test

@@ -11,6 +11,8 @@
 #include "engine/passes/passes.h"
 #include "tests/support/messages.h"
 
+namespace print_test {
+
 namespace ts = tessera;
 using tessera::test::at, tessera::test::message;
 using ts::all, ts::Array, ts::Ref, ts::Value;
@@ -232,3 +234,5 @@ TEST_CASE("print: errors") {
   CHECK(parsed("check %i text 0").find("check: the condition must be bool[] but is i32[]") != std::string::npos);
   CHECK(parsed("debug_print %i").find("debug_print: attribute text is missing") != std::string::npos);
 }
+
+}  // namespace print_test

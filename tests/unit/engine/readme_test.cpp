@@ -11,6 +11,7 @@
 #include "engine/ir/verify.h"
 #include "engine/passes/passes.h"
 
+namespace readme_test {
 using namespace tessera;
 
 namespace {
@@ -127,3 +128,5 @@ TEST_CASE("README: its kernel is one") {
   CHECK_NOTHROW(ir::check(k));
   CHECK(k.dim_names() == std::vector<std::string>{"n"});
 }
+
+}  // namespace readme_test

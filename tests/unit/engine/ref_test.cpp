@@ -11,6 +11,7 @@
 #include "engine/ir/text.h"
 #include "engine/passes/passes.h"
 
+namespace ref_test {
 using namespace tessera;
 
 namespace {
@@ -626,3 +627,5 @@ TEST_CASE("unique_indices: a promise that the race detector holds the kernel to"
         "stays\n  at " +
             std::string(__FILE__) + ":" + std::to_string(line) + "\n  note: without unique_indices the last one stays");
 }
+
+}  // namespace ref_test

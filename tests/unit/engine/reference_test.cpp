@@ -12,6 +12,7 @@
 
 #include "engine/base/element.h"
 
+namespace reference_test {
 using namespace tessera;
 using ir::Opcode;
 namespace {
@@ -252,3 +253,5 @@ TEST_CASE("reference: select and bitcast move bits, fma multiplies and adds") {
   CHECK(run(Opcode::fma, f32, {f(1 + 0x1p-23f), f(1 - 0x1p-23f), f(-1)}) == f(-0x1p-46f));
   CHECK(run(Opcode::fma, f16, {0x4200, 0x4400, 0xc500}) == 0x4700);  // 3 * 4 - 5
 }
+
+}  // namespace reference_test

@@ -9,6 +9,7 @@
 
 #include "engine/ir/builder.h"
 
+namespace text_test {
 using namespace tessera;
 using ir::parse, ir::print;
 
@@ -380,3 +381,5 @@ TEST_CASE("text: any mutation parses or throws TraceError, and what parses round
   CHECK(parsed > 100);
   CHECK(refused > 1000);
 }
+
+}  // namespace text_test

@@ -7,6 +7,7 @@
 #include "tests/support/answers.h"
 #include "tests/support/value_functions.h"
 
+namespace values_test {
 using namespace tessera;
 using namespace tessera::test;
 namespace ts = tessera;
@@ -198,3 +199,5 @@ TEST_CASE("values: errors") {
         "elementwise_inline_asm: assembly is written for one vendor's GPU, and this kernel must run on every one\n  "
         "note: say it with the ops of ops.h");
 }
+
+}  // namespace values_test

@@ -7,6 +7,7 @@
 #include "engine/ir/builder.h"
 #include "engine/ir/text.h"
 
+namespace verify_test {
 using namespace tessera;
 using ir::Builder, ir::Op, ir::Opcode, ir::Type, ir::Value;
 
@@ -181,3 +182,5 @@ TEST_CASE("verify: check() with the text that was parsed shows the lines") {
   CHECK(error({}, {}) == first + second);
   CHECK(error(text, "g.tir") == first + second);
 }
+
+}  // namespace verify_test

@@ -12,6 +12,7 @@
 #include "engine/passes/passes.h"
 #include "tests/support/messages.h"
 
+namespace vmap_memory_test {
 using namespace tessera;
 
 namespace {
@@ -248,3 +249,5 @@ TEST_CASE("vmap: random axes of what is written, against one call per element of
       }
   }
 }
+
+}  // namespace vmap_memory_test

@@ -8,6 +8,8 @@
 #include "engine/front/front.h"
 #include "tests/support/messages.h"
 
+namespace vmap_test {
+
 namespace ts = tessera;
 using tessera::test::at, tessera::test::expect;
 using ts::all, ts::Ref, ts::Value;
@@ -144,3 +146,5 @@ TEST_CASE("errors") {
   expect(error(ts::vmap(call, 0, {std::nullopt}), {x, y}),
          "matmul: vmap: out_axes[0] is nullopt, but every output is batched" + at(line));
 }
+
+}  // namespace vmap_test

@@ -15,6 +15,7 @@
 #include "tests/unit/runtime/support.h"
 #include "tests/unit/runtime/vulkan_host.h"
 
+namespace all_named_test {
 using namespace tessera;
 using namespace tessera::test;
 
@@ -182,3 +183,5 @@ TEST_CASE("names: every object that a device creates has one") {
   for (const Created& c : created) CHECK_MESSAGE(c.name != "", std::string(c.by) << " made something without a name");
   check_silent(std::move(host));
 }
+
+}  // namespace all_named_test

@@ -16,6 +16,7 @@
 #include "tests/unit/runtime/cache_folder.h"
 #include "tests/unit/runtime/support.h"
 
+namespace allocation_test {
 using namespace tessera;
 using namespace tessera::test;
 using namespace tessera::vulkan;
@@ -177,3 +178,5 @@ TEST_CASE("allocation callbacks: host memory that runs out is an error that leav
   CHECK(heap.alive.empty());
   CHECK(heap.wrong == 0);
 }
+
+}  // namespace allocation_test

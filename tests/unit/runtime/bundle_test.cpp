@@ -17,6 +17,7 @@
 #include "runtime/typed_array.h"
 #include "support.h"
 
+namespace bundle_test {
 using namespace tessera;
 using namespace tessera::test;
 namespace fs = std::filesystem;
@@ -191,3 +192,5 @@ TEST_CASE("a bundle is taken from while another thread reloads it") {
   }
   stop = true;
 }
+
+}  // namespace bundle_test

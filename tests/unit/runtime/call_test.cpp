@@ -4,6 +4,7 @@
 #include "engine/ir/text.h"
 #include "support.h"
 
+namespace call_test {
 using namespace tessera;
 using namespace tessera::test;
 
@@ -262,3 +263,5 @@ TEST_CASE("vmap brings what is written to the batch, on device arrays by a copy 
   CHECK(z.valid());
   check_clean(device());
 }
+
+}  // namespace call_test

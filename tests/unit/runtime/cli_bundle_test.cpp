@@ -6,6 +6,7 @@
 
 #ifdef TESSERA_CLI
 
+namespace cli_bundle_test {
 using namespace tessera;
 using namespace tessera::test;
 
@@ -134,4 +135,5 @@ TEST_CASE("tessera bundle: mistakes, with file and line" * without_device) {
   CHECK(f.read("k2.tsb") == "");
 }
 
+}  // namespace cli_bundle_test
 #endif  // TESSERA_CLI

@@ -4,6 +4,7 @@
 
 #ifdef TESSERA_CLI
 
+namespace cli_ops_test {
 using namespace tessera;
 
 namespace {
@@ -49,4 +50,5 @@ TEST_CASE("tessera ops NAME" * test::without_device) {
   expect(out("frobnicate", 2), "error: there is no op \"frobnicate\"\n  note: tessera ops lists them\n");
 }
 
+}  // namespace cli_ops_test
 #endif

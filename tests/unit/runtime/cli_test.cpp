@@ -9,6 +9,7 @@
 
 #ifdef TESSERA_CLI
 
+namespace cli_test {
 using namespace tessera;
 using namespace tessera::test;
 
@@ -340,4 +341,5 @@ TEST_CASE("what the command line refuses") {
   }
 }
 
+}  // namespace cli_test
 #endif

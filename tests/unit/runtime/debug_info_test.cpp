@@ -10,6 +10,7 @@
 #include "tests/unit/runtime/cache_folder.h"
 #include "tests/unit/runtime/support.h"
 
+namespace debug_info_test {
 using namespace tessera;
 using namespace tessera::test;
 
@@ -71,3 +72,5 @@ TEST_CASE("debug info: asked for per kernel or by TESSERA_DEBUG_INFO, and in no 
   CHECK(cache.all_but_pipelines().size() == 1);
   CHECK(load(other, k).run({ramp(5)})[0].shape() == Shape{5});
 }
+
+}  // namespace debug_info_test

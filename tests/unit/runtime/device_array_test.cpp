@@ -1,5 +1,6 @@
 #include "support.h"
 
+namespace device_array_test {
 using namespace tessera;
 using namespace tessera::test;
 
@@ -178,3 +179,5 @@ TEST_CASE("short of memory: calls in flight are awaited first, then the error sa
   CHECK(floats(c)[5] == 23);
   CHECK(d.validation_messages().empty());
 }
+
+}  // namespace device_array_test

@@ -6,6 +6,7 @@
 
 #include "support.h"
 
+namespace device_test {
 using namespace tessera;
 using namespace tessera::test;
 
@@ -187,3 +188,5 @@ TEST_CASE("the default device is one device") {
   CHECK(&default_device() == &default_device());
   CHECK(floats(launch(default_device(), scale(), {DeviceArray(default_device(), ramp(9))}).at(0)) == scaled_ramp(9));
 }
+
+}  // namespace device_test

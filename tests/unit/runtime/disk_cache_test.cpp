@@ -14,6 +14,7 @@
 #include "tests/unit/runtime/cache_folder.h"
 #include "tests/unit/runtime/support.h"
 
+namespace disk_cache_test {
 using namespace tessera;
 using namespace tessera::test;
 namespace fs = std::filesystem;
@@ -141,3 +142,5 @@ TEST_CASE("programs as bytes") {
   for (size_t n = 0; n < bytes.size(); n += 7) CHECK_FALSE(program_from_bytes(bytes.substr(0, n)));
   CHECK_FALSE(program_from_bytes(bytes + '\0'));
 }
+
+}  // namespace disk_cache_test

@@ -9,6 +9,7 @@
 #include "runtime/call/call.h"
 #include "tests/unit/runtime/support.h"
 
+namespace dump_test {
 using namespace tessera;
 
 namespace {
@@ -78,3 +79,5 @@ TEST_CASE("debug prints what is compiled, once") {
   CHECK(printed.find("The SPIR-V", spirv + 1) == std::string::npos);
   CHECK(printed.size() > spirv + 200);
 }
+
+}  // namespace dump_test

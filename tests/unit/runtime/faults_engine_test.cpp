@@ -18,6 +18,7 @@
 #include "support.h"
 #include "vulkan_host.h"
 
+namespace faults_engine_test {
 using namespace tessera;
 using namespace tessera::test;
 using vulkan::Faults;
@@ -322,3 +323,5 @@ TEST_CASE("faults: a frame of an engine's, its memory, a graph and shared memory
   for (const std::string& f : s->no_matter) CHECK_MESSAGE(kNoMatter.contains(f), f);
   check_silent(std::move(s->engine.host));
 }
+
+}  // namespace faults_engine_test

@@ -16,6 +16,7 @@
 #include "runtime/call/call.h"
 #include "support.h"
 
+namespace faults_test {
 using namespace tessera;
 using namespace tessera::test;
 using vulkan::Faults;
@@ -355,3 +356,5 @@ TEST_CASE("out of memory: what was asked, what is there, who has it") {
         ":\n  72000 f32[9000] (2 of them)\n  32000 f32[8000]\n  28000 f32[7000]\n  24000 f32[6000]\n  20000 "
         "f32[5000]\n  16000 f32[4000]\n  12000 f32[3000]\n  8000 f32[2000]\n  4000 in 1 other");
 }
+
+}  // namespace faults_test

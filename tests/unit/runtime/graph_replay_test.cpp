@@ -7,6 +7,7 @@
 #include "runtime/call/graph.h"
 #include "support.h"
 
+namespace graph_replay_test {
 using namespace tessera;
 using namespace tessera::test;
 
@@ -463,3 +464,5 @@ TEST_CASE("graphs: what the host still decides, and why") {
   CHECK(lines == std::vector<std::string>{"8.0", "8.0", "8.0", "5.0"});
   check_clean(loud);
 }
+
+}  // namespace graph_replay_test

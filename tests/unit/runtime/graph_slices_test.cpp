@@ -9,6 +9,7 @@
 #include "runtime/submit/context.h"
 #include "support.h"
 
+namespace graph_slices_test {
 using namespace tessera;
 using namespace tessera::test;
 
@@ -161,3 +162,5 @@ TEST_CASE("graphs: a lost device is told by the calls that were running") {
          cut.find("a graph, twice at twice.tir:2, workgroups 1 to 1 of 8 (slice 2 of 8)") != std::string::npos));
   CHECK(cut.ends_with(note));
 }
+
+}  // namespace graph_slices_test

@@ -7,6 +7,7 @@
 #include "runtime/call/host_call.h"
 #include "support.h"
 
+namespace graph_test {
 using namespace tessera;
 using namespace tessera::test;
 
@@ -176,3 +177,5 @@ TEST_CASE("what is wrong with the text of a graph is said with its line" * witho
     }
   }
 }
+
+}  // namespace graph_test

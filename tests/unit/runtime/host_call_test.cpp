@@ -8,6 +8,7 @@
 #include "engine/ir/text.h"
 #include "support.h"
 
+namespace host_call_test {
 using namespace tessera;
 using namespace tessera::test;
 
@@ -134,3 +135,5 @@ TEST_CASE("arrays that are not the kernel's") {
   CHECK(error_of<SpecError>([&] { call_on_host(negate, o, o); }).starts_with("negate: "));
   CHECK(page.untouched_but({}));
 }
+
+}  // namespace host_call_test

@@ -10,6 +10,7 @@
 #include "support.h"
 #include "vulkan_host.h"
 
+namespace image_test {
 using namespace tessera;
 using namespace tessera::test;
 
@@ -393,3 +394,5 @@ TEST_CASE("what is wrong with an image is said") {
   }
   check_silent(std::move(host));
 }
+
+}  // namespace image_test

@@ -13,6 +13,7 @@
 #include "support.h"
 #include "vulkan_host.h"
 
+namespace import_checks_test {
 using namespace tessera;
 using namespace tessera::test;
 
@@ -263,3 +264,5 @@ TEST_CASE("lines whose callback throws are all handed on when the Device goes") 
   CHECK(lines == std::vector<std::string>{"one", "two"});
   check_silent(std::move(host));
 }
+
+}  // namespace import_checks_test

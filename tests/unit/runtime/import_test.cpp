@@ -12,6 +12,7 @@
 #include "support.h"
 #include "vulkan_host.h"
 
+namespace import_test {
 using namespace tessera;
 using namespace tessera::test;
 
@@ -321,3 +322,5 @@ TEST_CASE("memory goes from device to device by a file descriptor") {
   check_silent(std::move(without));
   check_silent(std::move(host));
 }
+
+}  // namespace import_test

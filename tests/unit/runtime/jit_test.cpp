@@ -13,6 +13,8 @@
 #include "support.h"
 #include "tests/support/random_jit.h"
 
+namespace jit_test {
+
 namespace ts = tessera;
 using namespace tessera;
 
@@ -521,3 +523,5 @@ TEST_CASE("graphs, functions under jit and arrays may outlive their Device, and 
   for (size_t i = 1; i < 3; ++i) CHECK(equal(left_arrays[i].download(), ramp({64}, 1)));
   left_arrays.push_back((*left_graph)({left_arrays[2]})[0]);  // in flight, perhaps
 }
+
+}  // namespace jit_test

@@ -3,6 +3,7 @@
 
 #include "support.h"
 
+namespace launch_test {
 using namespace tessera;
 using namespace tessera::test;
 
@@ -210,3 +211,5 @@ TEST_CASE("programs beyond the device's limits") {
   }
   check_clean(d);
 }
+
+}  // namespace launch_test

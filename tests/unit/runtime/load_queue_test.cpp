@@ -12,6 +12,7 @@
 #include "runtime/launch.h"
 #include "tests/unit/runtime/support.h"
 
+namespace load_queue_test {
 using namespace tessera;
 using namespace tessera::test;
 
@@ -124,3 +125,5 @@ TEST_CASE("LoadQueue: what has begun is finished, what has not is cancelled") {
   // The thread may have come to the second one before the queue went.
   CHECK(waiting.wait_for(std::chrono::seconds(0)) == std::future_status::ready);
 }
+
+}  // namespace load_queue_test

@@ -16,6 +16,7 @@
 #include "tests/unit/runtime/cache_folder.h"
 #include "tests/unit/runtime/support.h"
 
+namespace log_test {
 using namespace tessera;
 using namespace tessera::test;
 
@@ -103,3 +104,5 @@ TEST_CASE("log: a callback may log" * without_device) {
   set_log({});
   CHECK(order == std::vector<std::string>{"first", "second"});
 }
+
+}  // namespace log_test

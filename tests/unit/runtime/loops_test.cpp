@@ -16,6 +16,7 @@
 #include "support.h"
 #include "vulkan_host.h"
 
+namespace loops_test {
 using namespace tessera;
 using namespace tessera::test;
 
@@ -659,3 +660,5 @@ TEST_CASE("workgroups that would loop over too many units become more") {
             " leaves all loops after 250\n  at scratch.comp:1" + kNote);
   check_clean(device());
 }
+
+}  // namespace loops_test

@@ -12,6 +12,7 @@
 #include "support.h"
 #include "vulkan_host.h"
 
+namespace memory_pool_test {
 using namespace tessera;
 using namespace tessera::test;
 
@@ -216,3 +217,5 @@ TEST_CASE("what is wrong with a pool's answer is said, and it gets its piece bac
   }
   check_silent(std::move(host));
 }
+
+}  // namespace memory_pool_test

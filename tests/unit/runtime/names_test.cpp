@@ -17,6 +17,7 @@
 #include "tests/unit/runtime/support.h"
 #include "tests/unit/runtime/vulkan_host.h"
 
+namespace names_test {
 using namespace tessera;
 using namespace tessera::test;
 using namespace tessera::vulkan;
@@ -260,3 +261,5 @@ TEST_CASE("names: of lines" * without_device) {
   CHECK(with_line("softmax", {"a.cpp", 3}) == "softmax at a.cpp:3");
   CHECK(with_line("softmax", {}) == "softmax");
 }
+
+}  // namespace names_test

@@ -1,5 +1,6 @@
 #include "support.h"
 
+namespace order_test {
 using namespace tessera;
 using namespace tessera::test;
 
@@ -207,3 +208,5 @@ TEST_CASE("random calls, copies, writes and frees stay ordered") {
     check_clean(d);
   }
 }
+
+}  // namespace order_test

@@ -21,6 +21,7 @@
 #include "runtime/submit/context.h"
 #include "support.h"
 
+namespace pipeline_file_test {
 using namespace tessera;
 using namespace tessera::test;
 namespace fs = std::filesystem;
@@ -259,3 +260,5 @@ TEST_CASE("prewarm: all kernels on several threads, with progress") {
   CHECK(error_of<SpecError>([&] { prewarm(d, kernels, o); }) == "enough");
   CHECK(calls == 1);
 }
+
+}  // namespace pipeline_file_test

@@ -5,6 +5,7 @@
 #include "runtime/call/call.h"
 #include "support.h"
 
+namespace print_test {
 using namespace tessera;
 using namespace tessera::test;
 
@@ -112,3 +113,5 @@ TEST_CASE("print: a full buffer says how much it lost") {
             "\n  note: print from fewer programs; in C++ DeviceOptions::print_bytes gives more room");
   CHECK(error_of<SpecError>([] { printing(-1); }) == "DeviceOptions::print_bytes is -1, not between 0 and 1073741824");
 }
+
+}  // namespace print_test

@@ -9,6 +9,7 @@
 #include "tests/support/random_jit.h"
 #include "vulkan_host.h"
 
+namespace record_graph_test {
 using namespace tessera;
 using namespace tessera::test;
 
@@ -218,3 +219,5 @@ TEST_CASE("a graph in a host's command buffers decides on the device what is run
   }
   check_silent(std::move(host));
 }
+
+}  // namespace record_graph_test

@@ -31,6 +31,7 @@ void operator delete[](void* p) noexcept { std::free(p); }
 void operator delete(void* p, std::size_t) noexcept { std::free(p); }
 void operator delete[](void* p, std::size_t) noexcept { std::free(p); }
 
+namespace record_memory_test {
 using namespace tessera;
 using namespace tessera::test;
 
@@ -72,3 +73,5 @@ TEST_CASE("recording asks for no memory of the host's") {
     context.recorder().retire(c);
   }
 }
+
+}  // namespace record_memory_test

@@ -13,6 +13,7 @@
 #include "support.h"
 #include "vulkan_host.h"
 
+namespace record_order_test {
 using namespace tessera;
 using namespace tessera::test;
 
@@ -333,3 +334,5 @@ TEST_CASE("shareable memory counts, is tried again when memory is short, and its
   }
   CHECK(faults.alive().empty());
 }
+
+}  // namespace record_order_test

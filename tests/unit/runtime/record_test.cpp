@@ -9,6 +9,7 @@
 #include "support.h"
 #include "vulkan_host.h"
 
+namespace record_test {
 using namespace tessera;
 using namespace tessera::test;
 
@@ -355,3 +356,5 @@ TEST_CASE("every barrier between recorded calls is needed, but the first one's o
   }
   check_silent(std::move(host));
 }
+
+}  // namespace record_test

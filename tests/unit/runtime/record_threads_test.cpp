@@ -6,6 +6,7 @@
 #include "support.h"
 #include "vulkan_host.h"
 
+namespace record_threads_test {
 using namespace tessera;
 using namespace tessera::test;
 
@@ -70,3 +71,5 @@ TEST_CASE("several threads record at once, beside calls on the Device") {
   }
   check_silent(std::move(host));
 }
+
+}  // namespace record_threads_test

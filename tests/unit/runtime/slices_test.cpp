@@ -16,6 +16,7 @@
 #include "runtime/submit/context.h"
 #include "support.h"
 
+namespace slices_test {
 using namespace tessera;
 using namespace tessera::test;
 using vulkan::GroupSlice;
@@ -329,3 +330,5 @@ TEST_CASE("slices: errors name them, and what has begun is no argument any more"
   CHECK(said.ends_with("\n  note: Device::recover() makes it usable again, without the contents of its arrays"));
   CHECK(d.lost());
 }
+
+}  // namespace slices_test

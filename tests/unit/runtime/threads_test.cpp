@@ -20,6 +20,7 @@
 #include "runtime/launch.h"
 #include "tests/unit/runtime/support.h"
 
+namespace threads_test {
 using namespace tessera;
 using namespace tessera::test;
 
@@ -175,3 +176,5 @@ TEST_CASE("threads: a device for each") {
     return good;
   });
 }
+
+}  // namespace threads_test

@@ -8,6 +8,7 @@
 #include "tests/unit/runtime/support.h"
 #include "tests/unit/runtime/vulkan_host.h"
 
+namespace timestamps_test {
 using namespace tessera;
 using namespace tessera::test;
 
@@ -59,3 +60,5 @@ TEST_CASE("graphs: a trace on a queue without timestamps, and with short ones") 
     CHECK(host.messages().empty());
   }
 }
+
+}  // namespace timestamps_test

@@ -6,6 +6,7 @@
 #include "runtime/submit/context.h"
 #include "support.h"
 
+namespace transfer_test {
 using namespace tessera;
 using namespace tessera::test;
 
@@ -100,3 +101,5 @@ TEST_CASE(
   d.wait();
   check_clean(d);
 }
+
+}  // namespace transfer_test

@@ -4,6 +4,7 @@
 
 #include "support.h"
 
+namespace typed_kernels_test {
 using namespace tessera;
 using namespace tessera::test;
 
@@ -44,4 +45,6 @@ TEST_CASE("a generated header: an output that begins as a donated input is in_pl
   CHECK(floats(*saxpy({.a = a, .x = v, .y = v}, {.z = z}).z) == std::vector<float>{0, 4, 8, 12});
   check_clean(device());
 }
+
+}  // namespace typed_kernels_test
 #endif

@@ -4,6 +4,7 @@
 #include "runtime/call/call.h"
 #include "support.h"
 
+namespace waits_test {
 using namespace tessera;
 using namespace tessera::test;
 
@@ -51,3 +52,5 @@ TEST_CASE("a wait that nothing can satisfy is an error of what the call wrote") 
   }
   check_clean(device());
 }
+
+}  // namespace waits_test
