@@ -366,6 +366,52 @@ bool Prover::not_negative(const std::vector<Term>& sum, const std::vector<Condit
   return prove(f, known, kDepth);
 }
 
+// What made the atom, in its place: a counter's end, a digit, the operands of its op.
+bool Prover::prove_by_maker(const Step& s, const std::vector<const Form*>& known, int depth) {
+  const auto& [f, without, atom, c] = s;
+  const auto with = [&](const Form& x) { return prove(plus(s.without, x, s.c), known, depth - 1); };
+  if (const auto it = between_.find(atom); it != between_.end())
+    if (with(c > 0 ? form(it->second.low) : last(it->second))) return true;
+  if (const auto whole = without_digit(f, atom); whole && prove(*whole, known, depth - 1)) return true;
+  const ir::Op* o = k_.def(Value{atom});
+  if (!o) return false;
+  const auto operand = [&](size_t i) { return form(o->operands[i]); };
+  if (o->code == Opcode::min || o->code == Opcode::max) {
+    const bool either = (o->code == Opcode::min) == (c < 0);
+    if (either ? with(operand(0)) || with(operand(1)) : with(operand(0)) && with(operand(1))) return true;
+  } else if (o->code == Opcode::clamp) {  // min(max(1, 0), 2)
+    if (c < 0 ? with(operand(2)) || (with(operand(0)) && with(operand(1)))
+              : with(operand(2)) && (with(operand(0)) || with(operand(1))))
+      return true;
+  } else if (o->code == Opcode::select) {
+    const auto if_it = [&](bool holds, size_t i) {
+      std::vector<const Form*> more;
+      for (const Form& fact : facts(o->operands[0], holds)) more.push_back(&fact);
+      more.insert(more.end(), known.begin(), known.end());
+      Form rest = plus(s.without, operand(i), s.c);
+      for (const auto& [other, factor] : Form(rest).terms)  // of the same condition
+        if (const ir::Op* like = other < kSizes ? k_.def(Value{other}) : nullptr;
+            like && like->code == Opcode::select && like->operands[0] == o->operands[0])
+          rest = replaced(rest, other, form(like->operands[i]));
+      return prove(rest, more, depth - 1);
+    };
+    if (if_it(true, 1) && if_it(false, 2)) return true;
+  } else if (o->code == Opcode::rem && c < 0 && range(operand(1)).lo >= 1) {
+    Form x = operand(1);
+    x.constant -= 1;
+    if (with(x)) return true;
+  } else if (o->code == Opcode::div && operand(1).terms.empty() && operand(1).constant >= 1 &&
+             range(operand(0)).lo >= 0) {
+    // b times what is to be proved is b * rest + c * b * (x / b), where x - b < b * (x / b) <= x; and more than -b
+    // is enough, of integers.
+    const Wide b = operand(1).constant;
+    Form x = plus(plus({}, without, b), operand(0), c);
+    x.constant += (c > 0 ? -c * (b - 1) : 0) + b - 1;
+    if (prove(x, known, depth - 1)) return true;
+  }
+  return false;
+}
+
 // The youngest atom goes first, for what made it, for a fact that holds of it, or for its interval; then what is left
 // is proved.
 bool Prover::prove(const Form& given, const std::vector<const Form*>& known, int depth) {
@@ -390,49 +436,7 @@ bool Prover::prove(const Form& given, const std::vector<const Form*>& known, int
   const Wide c = at->second;
   const Form without = plus(f, {{{atom, 1}}, 0}, -c);
   const auto with = [&](const Form& x) { return prove(plus(without, x, c), known, depth - 1); };
-  if (atom < kSizes) {
-    const Value v{atom};
-    if (const auto it = between_.find(atom); it != between_.end()) {
-      if (with(c > 0 ? form(it->second.low) : last(it->second))) return true;
-    }
-    if (const auto whole = without_digit(f, atom); whole && prove(*whole, known, depth - 1)) return true;
-    if (const ir::Op* o = k_.def(v)) {
-      const auto operand = [&](size_t i) { return form(o->operands[i]); };
-      if (o->code == Opcode::min || o->code == Opcode::max) {
-        const bool either = (o->code == Opcode::min) == (c < 0);
-        if (either ? with(operand(0)) || with(operand(1)) : with(operand(0)) && with(operand(1))) return true;
-      } else if (o->code == Opcode::clamp) {  // min(max(1, 0), 2)
-        if (c < 0 ? with(operand(2)) || (with(operand(0)) && with(operand(1)))
-                  : with(operand(2)) && (with(operand(0)) || with(operand(1))))
-          return true;
-      } else if (o->code == Opcode::select) {
-        const auto if_it = [&](bool holds, size_t i) {
-          std::vector<const Form*> more;
-          for (const Form& fact : facts(o->operands[0], holds)) more.push_back(&fact);
-          more.insert(more.end(), known.begin(), known.end());
-          Form rest = plus(without, operand(i), c);
-          for (const auto& [other, factor] : Form(rest).terms)  // of the same condition
-            if (const ir::Op* s = other < kSizes ? k_.def(Value{other}) : nullptr;
-                s && s->code == Opcode::select && s->operands[0] == o->operands[0])
-              rest = replaced(rest, other, form(s->operands[i]));
-          return prove(rest, more, depth - 1);
-        };
-        if (if_it(true, 1) && if_it(false, 2)) return true;
-      } else if (o->code == Opcode::rem && c < 0 && range(operand(1)).lo >= 1) {
-        Form x = operand(1);
-        x.constant -= 1;
-        if (with(x)) return true;
-      } else if (o->code == Opcode::div && operand(1).terms.empty() && operand(1).constant >= 1 &&
-                 range(operand(0)).lo >= 0) {
-        // b times what is to be proved is b * rest + c * b * (x / b), where x - b < b * (x / b) <= x; and more than -b
-        // is enough, of integers.
-        const Wide b = operand(1).constant;
-        Form x = plus(plus({}, without, b), operand(0), c);
-        x.constant += (c > 0 ? -c * (b - 1) : 0) + b - 1;
-        if (prove(x, known, depth - 1)) return true;
-      }
-    }
-  }
+  if (atom < kSizes && prove_by_maker({f, without, atom, c}, known, depth)) return true;
   for (const Form* fact : known) {
     const auto of =
         std::find_if(fact->terms.begin(), fact->terms.end(), [&](const auto& t) { return t.first == atom; });

@@ -65,6 +65,13 @@ class Prover {
   uint32_t size_atom(const Extent& e, size_t node);
   const std::vector<Form>& facts(ir::Value condition, bool holds);
   bool prove(const Form& f, const std::vector<const Form*>& facts, int depth);
+  /// A sum that is to be proved, and the same without its term c * atom.
+  struct Step {
+    const Form &sum, &without;
+    uint32_t atom;
+    __int128 c;
+  };
+  bool prove_by_maker(const Step& step, const std::vector<const Form*>& facts, int depth);
 
   const ir::Kernel& k_;
   std::unordered_map<uint32_t, Between> between_;

@@ -61,11 +61,15 @@ class Placement : public Part {
   bool has_axes(Value v) const;
   std::vector<Value> carried_together() const;
   void spill();
+  bool spill_in(ir::RegionId region);
+  bool spill_for(const ir::Op& op);
+  bool to_arena(Value root);
 
   std::vector<Place> places_;  // per value
   std::vector<Kind> kinds_;    // per value, decided before emission
   std::vector<bool> used_;
-  int spills_ = 0;                                               // values that spill() sent to the arena
+  std::vector<Value> next_carried_;  // per value, while spill() runs: the next one that is carried together with it
+  int spills_ = 0;                   // values that spill() sent to the arena
   std::unordered_map<uint32_t, std::vector<Value>> dies_after_;  // op index -> arena values whose last use it is
 };
 

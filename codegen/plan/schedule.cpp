@@ -492,66 +492,9 @@ class Scheduler {
     const int i = rows.back(), j = cols.back();
     if (i == j || axis(j).extent < s_.subgroup || axis(i).extent < 2) return;
     if (plan(i).laid_out || plan(j).laid_out) return;  // a larger dot has decided
-    AxisPlan &pi = plan(i), &pj = plan(j);
-    const bool by_shuffle = s_.shuffles && cpu();
-    if (by_shuffle) {
-      pj.tstride = 1;
-      pj.tcount = s_.group;
-      pi.tcount = 1;
-      const int64_t want_j = cdiv(axis(j).extent, int64_t{pj.tcount});
-      // Eight columns, adjacent ones in pairs that one 64-bit load brings.
-      pj.reg = static_cast<int>(axis(j).splittable ? std::min<int64_t>(want_j, 8) : (want_j <= 16 ? want_j : 8));
-      if (pj.reg % 2 == 0 && !axis(j).contracted) pj.vec = 2;
-      // What follows in registers is unrolled over all results, and each takes its time to compile.
-      const int results = (anything_along(i, j) ? std::min(target_.dot_results, 128) : target_.dot_results) >> smaller_;
-      pi.reg = static_cast<int>(std::min<int64_t>(axis(i).extent, std::max(1, results / pj.reg)));
-      s_.wide_dot = DotForm::shuffle;
-    } else {
-      // Square tiles of the group's threads; the register tile grows while enough workgroups remain.
-      int tj = 1;
-      while (tj * tj < s_.group) tj *= 2;
-      const int ti = s_.group / tj;
-      pj.tstride = 1;
-      pj.tcount = tj;
-      pi.tstride = tj;
-      pi.tcount = ti;
-      // Square tiles of registers; but an axis that is reduced or contracted afterwards stays whole where it can, so
-      // that those find it in registers.
-      int ri = std::max(8 >> smaller_, 1), rj = ri;
-      const auto whole = [&](int a, int threads) {
-        return (axis(a).reduced || axis(a).contracted) && !axis(a).splittable && axis(a).extent <= int64_t{8} * threads;
-      };
-      if (whole(i, ti)) ri = static_cast<int>(cdiv(axis(i).extent, int64_t{ti}));
-      if (whole(j, tj)) rj = static_cast<int>(cdiv(axis(j).extent, int64_t{tj}));
-      auto units = [&] {
-        double u = 1;
-        for (int a : n.kept)
-          if (axis(a).splittable)
-            u *= static_cast<double>(cdiv(axis(a).extent, a == i ? int64_t{ri} * ti : a == j ? int64_t{rj} * tj : 1));
-        for (int g : s_.parallel) u *= static_cast<double>(k_.grid[static_cast<size_t>(g)].size.value().value_or(64));
-        return u;
-      };
-      const auto halve = [&](int a, int& r, int threads) {
-        if (whole(a, threads) || r == 1) return false;
-        r /= 2;
-        return true;
-      };
-      while (int64_t{ri} * ti >= 2 * axis(i).extent && halve(i, ri, ti)) {
-      }
-      while (int64_t{rj} * tj >= 2 * axis(j).extent && halve(j, rj, tj)) {
-      }
-      while (ri * rj > 16 && units() < target_.compute_units &&
-             (ri >= rj ? halve(i, ri, ti) || halve(j, rj, tj) : halve(j, rj, tj) || halve(i, ri, ti))) {
-      }
-      s_.dot_chunk = 16;
-      while (s_.dot_chunk > 4 && s_.dot_chunk * (int64_t{ri} * ti + int64_t{rj} * tj + 8) * 4 * (is_64(op) ? 2 : 1) >
-                                     target_.shared_bytes / 2)
-        s_.dot_chunk /= 2;
-      pi.reg = ri;
-      pj.reg = rj;
-      s_.wide_dot = DotForm::staged;
-    }
-    pi.laid_out = pj.laid_out = true;
+    if (s_.shuffles && cpu()) plan_shuffled_dot(i, j);
+    else plan_staged_dot(n, i, j);
+    plan(i).laid_out = plan(j).laid_out = true;
     fixed_.insert(i);
     fixed_.insert(j);
     for (int a : n.kept) {
@@ -560,6 +503,71 @@ class Scheduler {
       fixed_.insert(a);
     }
   }
+
+  // Columns j over the group's invocations, each of which holds several of them and rows i in registers.
+  void plan_shuffled_dot(int i, int j) {
+    AxisPlan &pi = plan(i), &pj = plan(j);
+    pj.tstride = 1;
+    pj.tcount = s_.group;
+    pi.tcount = 1;
+    const int64_t want_j = cdiv(axis(j).extent, int64_t{pj.tcount});
+    // Eight columns, adjacent ones in pairs that one 64-bit load brings.
+    pj.reg = static_cast<int>(axis(j).splittable ? std::min<int64_t>(want_j, 8) : (want_j <= 16 ? want_j : 8));
+    if (pj.reg % 2 == 0 && !axis(j).contracted) pj.vec = 2;
+    // What follows in registers is unrolled over all results, and each takes its time to compile.
+    const int results = (anything_along(i, j) ? std::min(target_.dot_results, 128) : target_.dot_results) >> smaller_;
+    pi.reg = static_cast<int>(std::min<int64_t>(axis(i).extent, std::max(1, results / pj.reg)));
+    s_.wide_dot = DotForm::shuffle;
+  }
+
+  // Square tiles of the group's invocations, each of which holds a square tile of registers: that grows while enough
+  // workgroups remain. But an axis that is reduced or contracted afterwards stays whole where it can, so that those
+  // find it in registers.
+  void plan_staged_dot(const Nest& n, int i, int j) {
+    AxisPlan &pi = plan(i), &pj = plan(j);
+    int tj = 1;
+    while (tj * tj < s_.group) tj *= 2;
+    const int ti = s_.group / tj;
+    pj.tstride = 1;
+    pj.tcount = tj;
+    pi.tstride = tj;
+    pi.tcount = ti;
+    int ri = std::max(8 >> smaller_, 1), rj = ri;
+    const auto whole = [&](int a, int invocations) {
+      return (axis(a).reduced || axis(a).contracted) && !axis(a).splittable &&
+             axis(a).extent <= int64_t{8} * invocations;
+    };
+    if (whole(i, ti)) ri = static_cast<int>(cdiv(axis(i).extent, int64_t{ti}));
+    if (whole(j, tj)) rj = static_cast<int>(cdiv(axis(j).extent, int64_t{tj}));
+    const auto units = [&] {
+      double u = 1;
+      for (int a : n.kept)
+        if (axis(a).splittable)
+          u *= static_cast<double>(cdiv(axis(a).extent, a == i ? int64_t{ri} * ti : a == j ? int64_t{rj} * tj : 1));
+      for (int g : s_.parallel) u *= static_cast<double>(k_.grid[static_cast<size_t>(g)].size.value().value_or(64));
+      return u;
+    };
+    const auto halve = [&](int a, int& r, int invocations) {
+      if (whole(a, invocations) || r == 1) return false;
+      r /= 2;
+      return true;
+    };
+    while (int64_t{ri} * ti >= 2 * axis(i).extent && halve(i, ri, ti)) {
+    }
+    while (int64_t{rj} * tj >= 2 * axis(j).extent && halve(j, rj, tj)) {
+    }
+    while (ri * rj > 16 && units() < target_.compute_units &&
+           (ri >= rj ? halve(i, ri, ti) || halve(j, rj, tj) : halve(j, rj, tj) || halve(i, ri, ti))) {
+    }
+    s_.dot_chunk = 16;
+    while (s_.dot_chunk > 4 && s_.dot_chunk * (int64_t{ri} * ti + int64_t{rj} * tj + 8) * 4 * (is_64(*n.dot) ? 2 : 1) >
+                                   target_.shared_bytes / 2)
+      s_.dot_chunk /= 2;
+    pi.reg = ri;
+    pj.reg = rj;
+    s_.wide_dot = DotForm::staged;
+  }
+
   // Whether any element-wise op has values over both axes.
   bool anything_along(int i, int j) const {
     bool found = false;

@@ -135,6 +135,27 @@ class Emitter {
     if (dims) p.block = *dims;
     else
       for (int64_t n : array) p.block.emplace_back(n);
+    check_spec(p, loc);
+    for (size_t d = 0; d < p.block.size(); ++d) block_dim(p, d, loc);
+    const bool plain = std::all_of(p.dims.begin(), p.dims.end(),
+                                   [](const ir::BlockDim& dim) { return dim.kind == ir::BlockDim::Kind::blocked; });
+    const bool one = !spec.index_map.given() || (p.shape == array && plain);  // the block never changes
+    p.count = one || params_.no_pipelining ? 1 : 2;
+    if (spec.pipeline_mode && !params_.no_pipelining && !one) {
+      p.count = spec.pipeline_mode->count;
+      if (p.count < 1) fail(origin, "pipeline_mode: Buffered(" + std::to_string(p.count) + ") has no buffer", {}, loc);
+      if (output && p.count > 2)
+        fail(origin, "pipeline_mode: Buffered(" + std::to_string(p.count) + ") of an output, which has at most 2", {},
+             loc);
+      if (p.bounded) p.count = std::min<int64_t>(p.count, 2);  // what begins is done at once: more would only take room
+    }
+    if (ref.memory_space() == spec.memory_space && p.shape == array && plain) p.count = 0;
+    ports_.push_back(std::move(p));
+  }
+  void check_spec(const Port& p, Loc loc) const {
+    const std::string& origin = p.origin;
+    const BlockSpec& spec = p.spec;
+    const Shape& array = p.source.shape();
     if (p.block.size() != array.size())
       fail(origin,
            "block shape " + to_string(p.block) + " has " + plural(p.block.size(), "dim") + " but the Ref " +
@@ -156,64 +177,52 @@ class Emitter {
         spec.memory_space != MemorySpace::any)
       fail(origin, "memory space " + std::string(ir::name(spec.memory_space)) + " is not one for blocks",
            "vmem, smem and any are", loc);
-    for (size_t d = 0; d < p.block.size(); ++d) {
-      const auto& kind = p.block[d].kind();
-      ir::BlockDim& dim = p.dims.emplace_back();
-      if (std::holds_alternative<Squeezed>(kind)) {
-        dim.kind = ir::BlockDim::Kind::squeezed;
-        continue;
-      }
-      if (const auto* b = std::get_if<Blocked>(&kind)) dim.size = b->size;
-      if (const auto* b = std::get_if<Extent>(&kind)) {
-        if (!b->value())
-          fail(origin, "block size " + to_string(*b) + " of dim " + std::to_string(d) + " is not static", {}, loc);
-        dim.size = *b->value();
-      }
-      if (const auto* b = std::get_if<Element>(&kind)) {
-        const auto [low, high] = b->padding;
-        if (low < 0 || high < 0)
-          fail(origin,
-               "padding (" + std::to_string(low) + ", " + std::to_string(high) + ") of dim " + std::to_string(d) +
-                   " is negative",
-               "padding counts the elements before and behind the array", loc);
-        dim = {ir::BlockDim::Kind::element, b->size, low, high};
-      }
-      if (const auto* b = std::get_if<BoundedSlice>(&kind)) {
-        dim = {.kind = ir::BlockDim::Kind::bounded, .size = b->size};
-        p.bounded = true;
-        if (!spec.index_map.given())
-          fail(origin,
-               "dim " + std::to_string(d) + " of the block shape " + to_string(p.block) +
-                   " is a BoundedSlice, but there is no index map",
-               "its index map returns ts::ds(start, size) there", loc);
-      }
-      if (dim.size < 1)
-        fail(origin, "block size " + std::to_string(dim.size) + " of dim " + std::to_string(d) + " is not positive", {},
-             loc);
-      if (dim.size + dim.low + dim.high + array[d] > INT32_MAX)
+  }
+  void block_dim(Port& p, size_t d, Loc loc) const {
+    const std::string& origin = p.origin;
+    const BlockSpec& spec = p.spec;
+    const Shape& array = p.source.shape();
+    const auto& kind = p.block[d].kind();
+    ir::BlockDim& dim = p.dims.emplace_back();
+    if (std::holds_alternative<Squeezed>(kind)) {
+      dim.kind = ir::BlockDim::Kind::squeezed;
+      return;
+    }
+    if (const auto* b = std::get_if<Blocked>(&kind)) dim.size = b->size;
+    if (const auto* b = std::get_if<Extent>(&kind)) {
+      if (!b->value())
+        fail(origin, "block size " + to_string(*b) + " of dim " + std::to_string(d) + " is not static", {}, loc);
+      dim.size = *b->value();
+    }
+    if (const auto* b = std::get_if<Element>(&kind)) {
+      const auto [low, high] = b->padding;
+      if (low < 0 || high < 0)
         fail(origin,
-             "block size " + std::to_string(dim.size) + " of dim " + std::to_string(d) +
-                 " and its padding are too large: positions are i32",
-             {}, loc);
-      p.shape.push_back(dim.size);
-      p.clip |= dim.kind != ir::BlockDim::Kind::blocked || array[d] % dim.size != 0;
-      if (array[d] == 0)
-        fail(origin, "the Ref " + to_string(array) + " has no elements", "leave the pipeline out", loc);
+             "padding (" + std::to_string(low) + ", " + std::to_string(high) + ") of dim " + std::to_string(d) +
+                 " is negative",
+             "padding counts the elements before and behind the array", loc);
+      dim = {ir::BlockDim::Kind::element, b->size, low, high};
     }
-    const bool plain = std::all_of(p.dims.begin(), p.dims.end(),
-                                   [](const ir::BlockDim& dim) { return dim.kind == ir::BlockDim::Kind::blocked; });
-    const bool one = !spec.index_map.given() || (p.shape == array && plain);  // the block never changes
-    p.count = one || params_.no_pipelining ? 1 : 2;
-    if (spec.pipeline_mode && !params_.no_pipelining && !one) {
-      p.count = spec.pipeline_mode->count;
-      if (p.count < 1) fail(origin, "pipeline_mode: Buffered(" + std::to_string(p.count) + ") has no buffer", {}, loc);
-      if (output && p.count > 2)
-        fail(origin, "pipeline_mode: Buffered(" + std::to_string(p.count) + ") of an output, which has at most 2", {},
-             loc);
-      if (p.bounded) p.count = std::min<int64_t>(p.count, 2);  // what begins is done at once: more would only take room
+    if (const auto* b = std::get_if<BoundedSlice>(&kind)) {
+      dim = {.kind = ir::BlockDim::Kind::bounded, .size = b->size};
+      p.bounded = true;
+      if (!spec.index_map.given())
+        fail(origin,
+             "dim " + std::to_string(d) + " of the block shape " + to_string(p.block) +
+                 " is a BoundedSlice, but there is no index map",
+             "its index map returns ts::ds(start, size) there", loc);
     }
-    if (ref.memory_space() == spec.memory_space && p.shape == array && plain) p.count = 0;
-    ports_.push_back(std::move(p));
+    if (dim.size < 1)
+      fail(origin, "block size " + std::to_string(dim.size) + " of dim " + std::to_string(d) + " is not positive", {},
+           loc);
+    if (dim.size + dim.low + dim.high + array[d] > INT32_MAX)
+      fail(origin,
+           "block size " + std::to_string(dim.size) + " of dim " + std::to_string(d) +
+               " and its padding are too large: positions are i32",
+           {}, loc);
+    p.shape.push_back(dim.size);
+    p.clip |= dim.kind != ir::BlockDim::Kind::blocked || array[d] % dim.size != 0;
+    if (array[d] == 0) fail(origin, "the Ref " + to_string(array) + " has no elements", "leave the pipeline out", loc);
   }
 
   // -- where

@@ -172,6 +172,7 @@ struct Call {
   Import import{};
   Loc loc{};
   size_t rank = 0;
+  CompilerParams compiler{};
   std::ptrdiff_t num_inputs = 0, num_tables = 0;  // blocks
   std::vector<ShapeDtype> inputs{};
   PallasCallParams params{};
@@ -245,7 +246,26 @@ struct Call {
     import.kernel = word(root.at("name").string());
     if (const auto at = root.find("at")) loc = parse_loc(at->string(), {});
     params.name = import.kernel;
+    GridSpec spec;
+    spec.grid = grid(options);
+    blocks(spec);
+    scratch(spec);
+    params.grid_spec = std::move(spec);
+    if (rank) params.compiler_params = std::move(compiler);
+    for (const Node& n : root.at("aliases").items()) {
+      const std::vector<int64_t> pair = n.integers(0, INT32_MAX);
+      if (pair.size() != 2)
+        n.fail("has " + std::to_string(pair.size()) + " entries but should have 2: an input and an output");
+      params.input_output_aliases[static_cast<int>(pair[0])] = static_cast<int>(pair[1]);
+    }
+    if (const auto n = root.find("metadata")) params.metadata = n->strings();
+    if (const auto n = root.find("cost"))
+      params.cost_estimate = CostEstimate{n->at("flops").integer(0), n->at("transcendentals").integer(0),
+                                          n->at("bytes_accessed").integer(0)};
+  }
 
+  /// The axes; those that JAX leaves open get the options' sizes, or names.
+  Grid grid(const ImportOptions& options) {
     const std::vector<Node> sizes = root.at("grid").items(), parallel = root.at("parallel").items();
     rank = sizes.size();
     if (parallel.size() != rank)
@@ -258,8 +278,7 @@ struct Call {
       for (size_t i = 0; i < rank; ++i) names[i] = n->at(i).string();
     }
     const std::vector<int64_t> vmapped = root.at("vmapped").integers(0, static_cast<int64_t>(rank) - 1);
-    std::vector<GridSize> grid;
-    CompilerParams compiler;
+    std::vector<GridSize> axes;
     size_t open = 0;
     for (size_t i = 0; i < rank; ++i) {
       Extent size = 0;
@@ -268,7 +287,7 @@ struct Call {
       else if (open >= options.grid_sizes.size()) ++open;            // counted, and refused below
       else size = std::max<int64_t>(options.grid_sizes[open++], 0);  // as a loop in JAX: no program runs
       import.grid_names.push_back(names[i]);
-      grid.emplace_back(names[i].c_str(), size);
+      axes.emplace_back(names[i].c_str(), size);
       compiler.dimension_semantics.push_back(parallel[i].boolean() ? "parallel" : "arbitrary");
       if (std::find(vmapped.begin(), vmapped.end(), static_cast<int64_t>(i)) == vmapped.end())
         import.grid_axes.push_back(static_cast<int>(i));
@@ -278,51 +297,46 @@ struct Call {
                           std::to_string(options.grid_sizes.size()) +
                           (options.grid_sizes.size() == 1 ? " is given" : " are given"),
                       loc);
+    return Grid(std::move(axes));
+  }
 
-    GridSpec spec;
-    spec.grid = Grid(std::move(grid));
-    const std::vector<Node> prefetch = root.at("prefetch").items(), blocks = root.at("blocks").items();
+  /// Scalar-prefetch operands, inputs and outputs.
+  void blocks(GridSpec& spec) {
+    const std::vector<Node> prefetch = root.at("prefetch").items(), all = root.at("blocks").items();
     spec.num_scalar_prefetch = static_cast<int>(prefetch.size());
     for (const Node& n : prefetch) {
       const TypeForm t = type_form(n);
       inputs.push_back({{t.shape.begin(), t.shape.end()}, t.dtype});
     }
-    num_inputs = root.at("num_inputs").integer(0, static_cast<int64_t>(blocks.size()));
+    num_inputs = root.at("num_inputs").integer(0, static_cast<int64_t>(all.size()));
     if (const auto n = root.find("tables")) num_tables = n->integer(0, num_inputs);
     std::vector<BlockSpec> in_specs, out_specs;
     std::vector<ShapeDtype> outputs;
-    for (size_t i = 0; i < blocks.size(); ++i) {
+    for (size_t i = 0; i < all.size(); ++i) {
       const bool is_input = i < static_cast<size_t>(num_inputs);
-      const TypeForm t = type_form(blocks[i].at("array"));
+      const TypeForm t = type_form(all[i].at("array"));
       (is_input ? inputs : outputs).push_back({{t.shape.begin(), t.shape.end()}, t.dtype});
-      (is_input ? in_specs : out_specs).push_back(block(blocks[i]));
+      (is_input ? in_specs : out_specs).push_back(block(all[i]));
     }
     spec.in_specs = BlockSpecs(std::move(in_specs));
     spec.out_specs = BlockSpecs(std::move(out_specs));
+    params.out_shape = ShapeDtypes(std::move(outputs));
+  }
+
+  /// The kernel's own, and behind it a copy of each scalar-prefetch operand that the kernel stores to.
+  void scratch(GridSpec& spec) {
     for (const Node& n : root.at("scratch").items()) spec.scratch_shapes.push_back(scratch_shape(n));
+    const std::vector<Node> prefetch = root.at("prefetch").items();
     const auto num_prefetch = static_cast<int64_t>(prefetch.size());
     const auto stored = root.find("stored");
     for (const int64_t i : stored ? stored->integers(0, num_prefetch + num_inputs - 1) : std::vector<int64_t>{}) {
       if (i < num_prefetch) stored_prefetch.push_back(i);
-      else find_shared(i, prefetch.size(), blocks);
+      else find_shared(i, prefetch.size(), root.at("blocks").items());
     }
     for (const int64_t i : stored_prefetch) {
       const TypeForm t = type_form(prefetch[static_cast<size_t>(i)]);
       spec.scratch_shapes.push_back({t.shape, t.dtype, MemorySpace::smem});
     }
-    params.grid_spec = std::move(spec);
-    params.out_shape = ShapeDtypes(std::move(outputs));
-    if (rank) params.compiler_params = std::move(compiler);
-    for (const Node& n : root.at("aliases").items()) {
-      const std::vector<int64_t> pair = n.integers(0, INT32_MAX);
-      if (pair.size() != 2)
-        n.fail("has " + std::to_string(pair.size()) + " entries but should have 2: an input and an output");
-      params.input_output_aliases[static_cast<int>(pair[0])] = static_cast<int>(pair[1]);
-    }
-    if (const auto n = root.find("metadata")) params.metadata = n->strings();
-    if (const auto n = root.find("cost"))
-      params.cost_estimate = CostEstimate{n->at("flops").integer(0), n->at("transcendentals").integer(0),
-                                          n->at("bytes_accessed").integer(0)};
   }
 
   ir::Kernel trace() {

@@ -169,47 +169,48 @@ std::string header_section(const std::string& path, const std::string& text) {
          entries + "</dl>\n";
 }
 
-void make(const fs::path& root, const fs::path& out) {
-  fs::create_directories(out);
-  // In this order on the first page; a page that is missing is an error.
-  const std::vector<std::string> pages{"README.md",
-                                       "samples/pallas.md",
-                                       "samples/glossary.md",
-                                       "samples/limits.md",
-                                       "samples/README.md",
-                                       "engine/README.md",
-                                       "engine/base/README.md",
-                                       "engine/ir/README.md",
-                                       "engine/passes/README.md",
-                                       "engine/graph/README.md",
-                                       "engine/front/README.md",
-                                       "engine/interpreter/README.md",
-                                       "engine/jax/README.md",
-                                       "codegen/README.md",
-                                       "codegen/program/README.md",
-                                       "codegen/tile/README.md",
-                                       "codegen/plan/README.md",
-                                       "codegen/lower/README.md",
-                                       "codegen/lane/README.md",
-                                       "codegen/spirv/README.md",
-                                       "runtime/README.md",
-                                       "runtime/device/README.md",
-                                       "runtime/memory/README.md",
-                                       "runtime/submit/README.md",
-                                       "runtime/array/README.md",
-                                       "runtime/launch/README.md",
-                                       "runtime/image/README.md",
-                                       "runtime/record/README.md",
-                                       "runtime/call/README.md",
-                                       "runtime/c/README.md",
-                                       "runtime/cli/README.md",
-                                       "runtime/cli/reference/README.md",
-                                       "shaders/README.md",
-                                       "tests/README.md",
-                                       "CONTRIBUTING.md",
-                                       "CHANGELOG.md"};
+// In this order on the first page; a page that is missing is an error.
+const std::vector<std::string> kPages{"README.md",
+                                      "samples/pallas.md",
+                                      "samples/glossary.md",
+                                      "samples/limits.md",
+                                      "samples/README.md",
+                                      "engine/README.md",
+                                      "engine/base/README.md",
+                                      "engine/ir/README.md",
+                                      "engine/passes/README.md",
+                                      "engine/graph/README.md",
+                                      "engine/front/README.md",
+                                      "engine/interpreter/README.md",
+                                      "engine/jax/README.md",
+                                      "codegen/README.md",
+                                      "codegen/program/README.md",
+                                      "codegen/tile/README.md",
+                                      "codegen/plan/README.md",
+                                      "codegen/lower/README.md",
+                                      "codegen/lane/README.md",
+                                      "codegen/spirv/README.md",
+                                      "runtime/README.md",
+                                      "runtime/device/README.md",
+                                      "runtime/memory/README.md",
+                                      "runtime/submit/README.md",
+                                      "runtime/array/README.md",
+                                      "runtime/launch/README.md",
+                                      "runtime/image/README.md",
+                                      "runtime/record/README.md",
+                                      "runtime/call/README.md",
+                                      "runtime/c/README.md",
+                                      "runtime/cli/README.md",
+                                      "runtime/cli/reference/README.md",
+                                      "shaders/README.md",
+                                      "tests/README.md",
+                                      "CONTRIBUTING.md",
+                                      "CHANGELOG.md"};
+
+// A page of each, and their rows of the first page.
+std::string write_pages(const fs::path& root, const fs::path& out) {
   std::string list;
-  for (const std::string& path : pages) {
+  for (const std::string& path : kPages) {
     const std::string markdown = read(root / path);
     const fs::path folder = fs::path(path).parent_path();
     const auto link = [&](std::string to) {
@@ -217,7 +218,7 @@ void make(const fs::path& root, const fs::path& out) {
       const size_t hash = std::min(to.find('#'), to.size());
       const std::string file = (folder / to.substr(0, hash)).lexically_normal().generic_string();
       for (const std::string& candidate : {file, file + (file.ends_with('/') ? "" : "/") + "README.md"})
-        if (std::find(pages.begin(), pages.end(), candidate) != pages.end())
+        if (std::find(kPages.begin(), kPages.end(), candidate) != kPages.end())
           return page_name(candidate) + to.substr(hash);
       if (file.ends_with(".png")) {
         write(out / fs::path(file).filename(), read(root / file));
@@ -229,8 +230,10 @@ void make(const fs::path& root, const fs::path& out) {
     list += "<tr><td><a href=\"" + page_name(path) + "\">" + escape(title_of(markdown)) + "</a></td><td>" +
             escape(path) + "</td></tr>\n";
   }
-  write(out / "ops.html", ops_page(read(root / "engine/README.md")));
+  return list;
+}
 
+void write_headers(const fs::path& root, const fs::path& out) {
   std::vector<std::string> headers;
   for (const char* folder : {"engine", "codegen", "runtime"})
     for (const auto& e : fs::recursive_directory_iterator(root / folder))
@@ -255,6 +258,13 @@ void make(const fs::path& root, const fs::path& out) {
                                "<h1>Headers</h1>\n<p>What the headers' comments say; <code>#include "
                                "&lt;tessera/tessera.hpp&gt;</code> is all that a program includes.</p>\n<ul>\n" +
                                    contents + "</ul>\n" + sections));
+}
+
+void make(const fs::path& root, const fs::path& out) {
+  fs::create_directories(out);
+  const std::string list = write_pages(root, out);
+  write(out / "ops.html", ops_page(read(root / "engine/README.md")));
+  write_headers(root, out);
   write(out / "index.html", page("Reference",
                                  "<h1>Reference</h1>\n<table>\n<tr><td><a href=\"ops.html\">Every "
                                  "op</a></td><td>engine/ir/ops.def</td></tr>\n<tr><td><a "
