@@ -34,30 +34,45 @@ bool overlap(const Place& a, const Place& b) {
   return a.storage == b.storage && a.offset < b.offset + b.bytes && b.offset < a.offset + a.bytes;
 }
 
-std::vector<PlaceUse> uses_of(const Graph& g, const GraphPlan& plan, const Command& c) {
+std::vector<PlaceUse> uses_of(const GraphPlan& plan, const Command& c,
+                              const std::function<std::pair<bool, bool>(size_t)>& argument) {
   std::vector<PlaceUse> uses;
-  const auto add = [&](const Place& p, bool writes) { uses.push_back({p, writes}); };
-  if (c.guard)
-    add(c.kind == Command::Kind::gate ? plan.gates[c.guard->gate].state : plan.gates[c.guard->gate].groups, false);
-  for (const auto& [name, p] : c.sizes) add(p, false);
-  if (c.scratch) add(*c.scratch, true);
+  const auto add = [&](const Place& p, bool reads, bool writes, bool indirect = false) {
+    if (p.bytes > 0 && (reads || writes || indirect)) uses.push_back({p, reads, writes, indirect});
+  };
+  if (c.kind == Command::Kind::copy && c.from == c.to) return uses;
+  if (c.guard) {
+    const GraphPlan::Gate& gate = plan.gates[c.guard->gate];
+    if (c.kind == Command::Kind::gate) add(gate.state, true, false);
+    else
+      add({gate.groups.storage, gate.groups.offset + c.guard->offset(), GraphPlan::Guard::kBytes}, false, false, true);
+  }
+  for (const auto& [name, p] : c.sizes) add(p, true, false);
+  if (c.scratch) add(*c.scratch, true, true);
   switch (c.kind) {
     case Command::Kind::copy:
-      if (c.from == c.to) return {};
-      add(c.from, false);
-      add(c.to, true);
-      return uses;
+      add(c.from, true, false);
+      add(c.to, false, true);
+      break;
     case Command::Kind::gate:
-      if (c.decides) add(*c.decides, false);
-      add(plan.gates[c.gate].state, true);
-      add(plan.gates[c.gate].groups, true);
-      return uses;
-    case Command::Kind::call: break;
+      if (c.decides) add(*c.decides, true, false);
+      add(plan.gates[c.gate].state, false, true);
+      add(plan.gates[c.gate].groups, false, true);
+      break;
+    case Command::Kind::call:
+      for (size_t a = 0; a < c.arguments.size(); ++a) {
+        const auto [reads, writes] = argument(a);
+        add(c.arguments[a], reads, writes);
+      }
   }
-  const ir::Kernel& k = g.kernels[c.kernel];
-  for (size_t a = 0; a < c.arguments.size(); ++a)
-    add(c.arguments[a], k.is_output(static_cast<int>(a)) || k.is_stored(static_cast<int>(a)));
   return uses;
+}
+
+std::vector<PlaceUse> uses_of(const Graph& g, const GraphPlan& plan, const Command& c) {
+  return uses_of(plan, c, [&](size_t a) {
+    const ir::Kernel& k = g.kernels[c.kernel];
+    return std::pair(true, k.is_output(static_cast<int>(a)) || k.is_stored(static_cast<int>(a)));
+  });
 }
 
 void order_by_level(const Graph& g, GraphPlan& plan, size_t window) {

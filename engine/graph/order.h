@@ -2,17 +2,25 @@
 // serves them all. What prints or checks keeps its order. Internal to plan.h, which decides whether that is worth the
 // memory.
 #pragma once
+#include <functional>
+#include <utility>
 #include <vector>
 
 #include "engine/graph/plan.h"
 
 namespace tessera {
 
-/// What a command reads and writes, where it lies.
+/// What a command reads or writes, where it lies.
 struct PlaceUse {
   GraphPlan::Place place;
-  bool writes;
+  bool reads = false, writes = false;
+  bool indirect = false;  ///< its numbers of workgroups are there
 };
+/// The one answer to what a command uses, for the order of commands and for barriers. `argument` says what a call does
+/// with its argument i (reads, writes), which a compiled program knows better than its kernel.
+std::vector<PlaceUse> uses_of(const GraphPlan& plan, const GraphPlan::Command& command,
+                              const std::function<std::pair<bool, bool>(size_t)>& argument);
+/// By the kernel that the command calls: it reads every argument, and writes what some op stores to.
 std::vector<PlaceUse> uses_of(const Graph& graph, const GraphPlan& plan, const GraphPlan::Command& command);
 bool overlap(const GraphPlan::Place& a, const GraphPlan::Place& b);
 

@@ -44,6 +44,8 @@ struct GraphPlan {
   struct Guard {
     size_t gate = 0, slot = 0;
     int32_t body = 0;
+    static constexpr int64_t kBytes = 12;  // of a member's numbers of workgroups, three u32s,
+    int64_t offset() const { return kBytes * static_cast<int64_t>(slot); }  // which begin here among the gate's groups
   };
   struct Command {
     enum class Kind : uint8_t { call, copy, gate };

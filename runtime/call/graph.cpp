@@ -363,7 +363,7 @@ class CompiledGraph::Replay {
     };
     std::map<Buffer*, Access> touched;
     for (const size_t i : recording.different()) {
-      for (const vulkan::Touch& t : vulkan::touches(s_.plan, s_.calls, i)) {
+      for (const PlaceUse& t : vulkan::uses_of(s_.plan, s_.calls, i)) {
         Buffer* b = buffers_[t.place.storage].get();
         Access& a = touched.emplace(b, Access{b, false, false, 0, b->size()}).first->second;
         a.reads |= t.reads;

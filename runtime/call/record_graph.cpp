@@ -253,7 +253,7 @@ struct PreparedGraph::Preparation {
       const GraphPlan::Gate& gate = p.gates[c.guard->gate];
       Call& call = made[wanted_by[command]];
       call.groups = g.at(p, gate.groups, DType::i32, {gate.slots()}).index;
-      call.groups_at = 12 * c.guard->slot;
+      call.groups_at = static_cast<uint64_t>(c.guard->offset());
     }
   }
 };

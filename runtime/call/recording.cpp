@@ -10,33 +10,15 @@ namespace tessera::vulkan {
 using Command = GraphPlan::Command;
 using Place = GraphPlan::Place;
 
-// Of a gate's groups.
-static int64_t indirect_at(const GraphPlan::Guard& g) { return static_cast<int64_t>(12 * g.slot); }
-
 uint64_t base(const GraphPlan::Storage& s) {
   return s.memory == GraphPlan::Memory::arena ? static_cast<uint64_t>(s.offset) : 0;
 }
 
-std::vector<Touch> touches(const GraphPlan& plan, const std::vector<PreparedCall>& calls, size_t position) {
-  const Command& c = plan.commands[position];
-  std::vector<Touch> found;
-  const auto add = [&](const Place& p, bool reads, bool writes) {
-    if (p.bytes > 0 && (reads || writes)) found.push_back({p, reads, writes});
-  };
-  if (c.kind == Command::Kind::copy) {
-    if (c.from == c.to) return found;
-    add(c.from, true, false);
-    add(c.to, false, true);
-    return found;
-  }
-  const Program& p = *calls[position].program;
-  for (size_t i = 0; i < c.arguments.size(); ++i) add(c.arguments[i], p.args[i].read, p.args[i].written);
-  if (c.scratch) add(*c.scratch, true, true);
-  if (c.guard) {
-    const Place& groups = plan.gates[c.guard->gate].groups;
-    found.push_back({{groups.storage, groups.offset + indirect_at(*c.guard), 12}, false, false, true});
-  }
-  return found;
+std::vector<PlaceUse> uses_of(const GraphPlan& plan, const std::vector<PreparedCall>& calls, size_t position) {
+  return tessera::uses_of(plan, plan.commands[position], [&](size_t i) {
+    const ProgramArg& a = calls[position].program->args[i];
+    return std::pair(a.read, a.written);
+  });
 }
 
 namespace {
@@ -90,9 +72,9 @@ Recording::Recording(std::shared_ptr<Context> context, const GraphPlan& plan, st
     const Command& c = plan.commands[i];
     const bool copy = c.kind == Command::Kind::copy;
     Step step{
-        .copy = copy, .name = copy ? "copy" : "dispatch " + calls[i].program->name, .touches = touches(plan, calls, i)};
-    if (copy ? step.touches.empty() : calls[i].bound.count == 0) continue;
-    for (const Touch& t : step.touches)
+        .copy = copy, .name = copy ? "copy" : "dispatch " + calls[i].program->name, .uses = uses_of(plan, calls, i)};
+    if (copy ? step.uses.empty() : calls[i].bound.count == 0) continue;
+    for (const PlaceUse& t : step.uses)
       for (const auto& [r, writes] : since) step.barrier |= (writes || t.writes) && overlap(r, range(plan, t.place));
     if (step.barrier) {
       constexpr StageMask stages = mask(Stage::compute) | mask(Stage::transfer);
@@ -100,7 +82,7 @@ Recording::Recording(std::shared_ptr<Context> context, const GraphPlan& plan, st
       since.clear();
       ++barriers_;
     }
-    for (const Touch& t : step.touches) since.emplace_back(range(plan, t.place), t.writes);
+    for (const PlaceUse& t : step.uses) since.emplace_back(range(plan, t.place), t.writes);
     // what waits for no other begins beside it; before the first one may stand a barrier of the recorder's
     stamp(false, step.barrier || steps_.empty());
     if (copy) {
@@ -123,7 +105,7 @@ Recording::Recording(std::shared_ptr<Context> context, const GraphPlan& plan, st
         const Buffer& b = *fixed[groups.storage];
         vk.vkCmdDispatchIndirect(commands_, b.handle(),
                                  b.offset() + base(plan.storages[groups.storage]) +
-                                     static_cast<uint64_t>(groups.offset + indirect_at(*c.guard)));
+                                     static_cast<uint64_t>(groups.offset + c.guard->offset()));
       } else {
         vk.vkCmdDispatch(commands_, call.bound.groups[0], call.bound.groups[1], call.bound.groups[2]);
       }
@@ -179,7 +161,7 @@ std::vector<LogEntry> Recording::log(const std::vector<std::shared_ptr<Buffer>>&
   for (const Step& s : steps_) {
     if (s.barrier) entries.push_back({.kind = LogEntry::Kind::barrier, .what = "barrier", .from = all, .to = to});
     LogEntry e{.kind = LogEntry::Kind::command, .what = s.name, .stage = s.copy ? Stage::transfer : Stage::compute};
-    for (const Touch& t : s.touches) {
+    for (const PlaceUse& t : s.uses) {
       const uint64_t at = buffers[t.place.storage]->address() + base(plan_.storages[t.place.storage]) +
                           static_cast<uint64_t>(t.place.offset);
       const AddressRange r{at, at + static_cast<uint64_t>(t.place.bytes)};

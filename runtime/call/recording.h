@@ -6,6 +6,7 @@
 #include <memory>
 #include <vector>
 
+#include "engine/graph/order.h"
 #include "engine/graph/plan.h"
 #include "runtime/launch/bound.h"
 #include "runtime/submit/context.h"
@@ -26,13 +27,8 @@ struct PreparedCall {
   size_t num_addresses = 0;  // at the block's beginning; the scratch's and the report's last
 };
 
-/// What a command touches of a storage.
-struct Touch {
-  GraphPlan::Place place;
-  bool reads, writes;
-  bool indirect = false;  // its numbers of workgroups are there
-};
-std::vector<Touch> touches(const GraphPlan& plan, const std::vector<PreparedCall>& calls, size_t command);
+/// What a command uses, as its compiled program says.
+std::vector<PlaceUse> uses_of(const GraphPlan& plan, const std::vector<PreparedCall>& calls, size_t command);
 
 class Recording {
  public:
@@ -67,7 +63,7 @@ class Recording {
     bool barrier = false;  // before it
     bool copy = false;
     std::string name;
-    std::vector<Touch> touches;
+    std::vector<PlaceUse> uses;
   };
   std::shared_ptr<Context> context_;
   const GraphPlan& plan_;
