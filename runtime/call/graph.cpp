@@ -247,12 +247,9 @@ class CompiledGraph::Replay {
   uint64_t report(const PreparedCall& call, const DimValues& dims, const Loc& longest_loop,
                   std::vector<Access>& accesses, std::vector<Buffer*>& shown) {
     const Program& p = *call.program;
-    const int64_t prints = p.prints.empty() ? 0 : context_.print_bytes();
-    std::shared_ptr<Outcome> outcome =
-        outcome_of(p, dims, longest_loop,
-                   context_.report_buffer(static_cast<uint64_t>(p.report_bytes + prints), p.name + ": the report"));
+    std::shared_ptr<Outcome> outcome = outcome_of(p, dims, longest_loop, context_.report_buffer(p));
     Buffer* const b = outcome->report.get();
-    prepare_.push_back([this, b, prints, &p] { context_.clear_report("the graph's call of " + p.name, *b, prints); });
+    prepare_.push_back([this, b, &p] { context_.clear_report("the graph's call of " + p.name, *b, p); });
     accesses.push_back({b, true, true, 0, b->size()});
     shown.push_back(b);
     follow(std::move(outcome));
@@ -379,7 +376,7 @@ class CompiledGraph::Replay {
       const PreparedCall& call = s_.calls[i];
       if (call.program && call.program->report_bytes > 0 && call.bound.count > 0) {
         const uint64_t address = report(call, call.dims, call.bound.longest_loop, accesses, shown);
-        for (size_t n = 0; n < (call.block_stride ? call.slices.size() : 1); ++n)
+        for (size_t n = 0; n < (call.block_stride ? call.bound.slices.size() : 1); ++n)
           patch(call.table_at + n * call.block_stride + (call.num_addresses - 1) * sizeof(uint64_t), address);
       }
     }
@@ -395,14 +392,14 @@ class CompiledGraph::Replay {
                                      std::span(bytes).subspan(from, std::min(most, bytes.size() - from)));
       });
     }
-    if (const PreparedCall& call = s_.calls[recording.first()]; call.cut()) {
+    if (const PreparedCall& call = s_.calls[recording.first()]; call.bound.cut()) {
       std::vector<std::vector<std::byte>> pushes;
-      for (size_t n = 0; n < (call.block_stride ? call.slices.size() : 1); ++n) {
+      for (size_t n = 0; n < (call.block_stride ? call.bound.slices.size() : 1); ++n) {
         const uint64_t address = s_.table ? s_.table->address() + call.table_at + n * call.block_stride : 0;
         const auto bytes = std::as_bytes(std::span(&address, vulkan::pushed_bytes(*call.program) > 0 ? 1 : 0));
         pushes.emplace_back(bytes.begin(), bytes.end());
       }
-      dispatch_slices(recording.first(), *call.pipeline, call.slices, pushes, accesses, shown);
+      dispatch_slices(recording.first(), *call.pipeline, call.bound.slices, pushes, accesses, shown);
       return;
     }
     replayed_.push_back(&recording);
@@ -466,18 +463,15 @@ class CompiledGraph::Replay {
       if (b) accesses.push_back({b, p.args[k].read, p.args[k].written, at(place), static_cast<uint64_t>(place.bytes)});
     }
     if (p.scratch_bytes > 0) {
-      const auto scratch = std::make_shared<Buffer>(s_.device.context(), static_cast<uint64_t>(bound.scratch_bytes),
-                                                    vulkan::Memory::scratch, p.name + ": the scratch arena");
+      const std::shared_ptr<Buffer> scratch = vulkan::scratch_of(s_.device.context(), p, bound);
       addresses.push_back(scratch->address());
       accesses.push_back({scratch.get(), true, true, 0, scratch->size()});
       kept_.push_back(scratch);
     }
     if (p.report_bytes > 0) addresses.push_back(report(call, dims, bound.longest_loop, accesses, shown));
-    const std::vector<vulkan::GroupSlice> slices = vulkan::slices_of(context_, p, dims, bound.count);
-    const bool cut = slices.size() > 1;
     std::shared_ptr<Buffer> table;
     const std::vector<std::vector<std::byte>> pushes =
-        vulkan::pushes_of(s_.device.context(), p, addresses, bound.sizes, slices, table);
+        vulkan::pushes_of(s_.device.context(), p, addresses, bound, table);
     if (table) {
       prepare_.push_back([this, table, &p] {
         context_.recorder().note_host_write("the graph's call of " + p.name, *table, table->size());
@@ -485,8 +479,8 @@ class CompiledGraph::Replay {
       accesses.push_back({table.get(), true, false, 0, table->size()});
       kept_.push_back(table);
     }
-    if (cut) {
-      dispatch_slices(i, *call.pipeline, slices, pushes, accesses, shown);
+    if (bound.cut()) {
+      dispatch_slices(i, *call.pipeline, bound.slices, pushes, accesses, shown);
       return;
     }
     actions_.push_back([this, &p, &call, bound, push = pushes[0], accesses, shown] {

@@ -74,7 +74,7 @@ void CompiledGraph::State::make() {
 vulkan::Bound CompiledGraph::State::bind(const Command& c, DimValues& dims) const {
   const Program& p = kernels[c.kernel].program();
   dims = bind_dims(p, c.inputs, c.dims);
-  return vulkan::bind(p, dims, device);
+  return vulkan::bind(p, dims, device, c.guard ? vulkan::Cut::none : vulkan::Cut::watchdog);
 }
 
 void CompiledGraph::State::make_plan() {
@@ -91,8 +91,7 @@ void CompiledGraph::State::make_plan() {
   // An indirect dispatch has no base, so what has to be cut is left to the host to decide.
   plan_options.whole = [&](const Command& c) {
     DimValues dims;
-    const vulkan::Bound b = bind(c, dims);
-    return vulkan::slices_of(*device.context(), kernels[c.kernel].program(), dims, b.count).size() < 2;
+    return !bind(c, dims).cut();
   };
   plan = tessera::plan(graph, plan_options);
   copy_by_kernels(plan_options.alignment);
@@ -170,11 +169,9 @@ void CompiledGraph::State::add_block(size_t command) {
   call.pipeline = &context.pipeline(*call.program);
   if (!c.sizes.empty()) return;
   call.seconds = vulkan::seconds_of(context, *call.program, call.dims);
-  if (call.bound.count > 0 && !c.guard)
-    call.slices = vulkan::slices_of(context, *call.program, call.dims, call.bound.count);
   // Where workgroups loop over units of work, every slice has bounds of its own, and its scratch begins with its first
   // unit.
-  const bool by_units = call.cut() && vulkan::slices_have_blocks(*call.program);
+  const bool by_units = call.bound.cut() && vulkan::slices_have_blocks(*call.program);
   call.table_at = contents.size();
   std::vector<Spot> places = c.arguments;
   if (c.scratch) places.push_back(*c.scratch);
@@ -186,13 +183,13 @@ void CompiledGraph::State::add_block(size_t command) {
   }
   if (call.program->report_bytes > 0) addresses.push_back(0);
   call.num_addresses = addresses.size();
-  for (size_t n = 0; n < (by_units ? call.slices.size() : 1); ++n) {
+  for (size_t n = 0; n < (by_units ? call.bound.slices.size() : 1); ++n) {
     const uint64_t block_at = contents.size();
     for (size_t k = 0; k < places.size(); ++k)
       if (!fixed[places[k].storage] && places[k].bytes > 0)
         patches[command].push_back({block_at + k * sizeof(uint64_t), places[k]});
     const std::vector<std::byte> block =
-        vulkan::argument_block(*call.program, addresses, call.bound.sizes, by_units ? &call.slices[n] : nullptr);
+        vulkan::argument_block(*call.program, addresses, call.bound.sizes, by_units ? &call.bound.slices[n] : nullptr);
     contents.insert(contents.end(), block.begin(), block.end());
     contents.resize((contents.size() + 15) / 16 * 16);
     if (by_units) call.block_stride = contents.size() - block_at;
@@ -212,11 +209,11 @@ void CompiledGraph::State::record(std::vector<Part>& to, const std::vector<size_
     Calls recorded;
     while (end < sequence.size() && !moves(plan, plan.commands[sequence[end]])) {
       const PreparedCall& call = calls[sequence[end]];
-      if (end > i && ((budget > 0 && seconds + call.seconds > budget) || call.cut())) break;
+      if (end > i && ((budget > 0 && seconds + call.seconds > budget) || call.bound.cut())) break;
       seconds += call.seconds;
       if (call.program) recorded.add({1, sequence[end], sequence[end]});
       ++end;
-      if (call.cut()) break;
+      if (call.bound.cut()) break;
     }
     const auto at = sequence.begin() + static_cast<std::ptrdiff_t>(i);
     to.push_back({std::make_unique<Recording>(device.context(), plan,

@@ -17,14 +17,12 @@ namespace tessera::vulkan {
 struct PreparedCall {
   const Program* program = nullptr;
   const Pipeline* pipeline = nullptr;
-  Bound bound;                     // unless values give sizes of its grid
-  DimValues dims;                  // complete, with bound
-  uint64_t table_at = 0;           // of its block in the table
-  double seconds = 0;              // as far as they can be estimated
-  std::vector<GroupSlice> slices;  // of one that may take longer than the watchdog allows: each is a submission
-  uint64_t block_stride = 0;       // from slice to slice in the table; 0: they share a block
-  bool cut() const { return slices.size() > 1; }
-  size_t num_addresses = 0;  // at the block's beginning; the scratch's and the report's last
+  Bound bound;                // unless values give sizes of its grid; its slices are submissions
+  DimValues dims;             // complete, with bound
+  uint64_t table_at = 0;      // of its block in the table
+  double seconds = 0;         // as far as they can be estimated
+  uint64_t block_stride = 0;  // from slice to slice in the table; 0: they share a block
+  size_t num_addresses = 0;   // at the block's beginning; the scratch's and the report's last
 };
 
 /// What a command uses, as its compiled program says.

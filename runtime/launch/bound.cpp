@@ -26,8 +26,7 @@ Loc check_loops(const Program& p, const DimValues& dims, int64_t launched, const
                      total.at_least_loc, kShorterLoops);
 }
 
-}  // namespace
-
+// The values of the program's extents, in its order.
 std::vector<int64_t> extents_of(const Program& p, const DimValues& dims, const Device& device) {
   std::vector<int64_t> values;
   for (size_t i = 0; i < p.extents.size(); ++i) {
@@ -45,6 +44,7 @@ std::vector<int64_t> extents_of(const Program& p, const DimValues& dims, const D
   return values;
 }
 
+// Workgroups of a call: 0 where it has nothing to do.
 int64_t workgroups_of(const Program& p, const DimValues& dims, const DeviceInfo& device) {
   const int64_t n = p.num_units.eval(dims);
   if (n <= 0) return 0;
@@ -71,14 +71,7 @@ int64_t workgroups_of(const Program& p, const DimValues& dims, const DeviceInfo&
   return std::max(usual, std::min(cdiv(n, units), room));
 }
 
-void check_dispatch(Bound& b, const Program& p, const DimValues& dims, const Device& device, uint64_t launched) {
-  if (b.groups[2] > device.context()->probe().max_groups[2] ||
-      launched > static_cast<uint64_t>(std::numeric_limits<int32_t>::max()))
-    throw SpecError(p.name + ": the grid takes " + std::to_string(b.count) + " workgroups, which " +
-                        device.info().name + " cannot launch at once",
-                    p.loc);
-  b.longest_loop = check_loops(p, dims, static_cast<int64_t>(launched), device.info().name);
-}
+}  // namespace
 
 std::vector<std::byte> argument_block(const Program& p, const std::vector<uint64_t>& addresses,
                                       const std::vector<int64_t>& sizes, const GroupSlice* units) {
@@ -106,12 +99,12 @@ std::vector<std::byte> argument_block(const Program& p, const std::vector<uint64
 }
 
 std::vector<std::vector<std::byte>> pushes_of(const std::shared_ptr<Context>& context, const Program& p,
-                                              const std::vector<uint64_t>& addresses, const std::vector<int64_t>& sizes,
-                                              const std::vector<GroupSlice>& slices, std::shared_ptr<Buffer>& table) {
-  const bool by_units = slices.size() > 1 && slices_have_blocks(p);
+                                              const std::vector<uint64_t>& addresses, const Bound& bound,
+                                              std::shared_ptr<Buffer>& table) {
+  const bool by_units = bound.cut() && slices_have_blocks(p);
   std::vector<std::vector<std::byte>> pushes;
-  for (size_t i = 0; i < (by_units ? slices.size() : 1); ++i)
-    pushes.push_back(argument_block(p, addresses, sizes, by_units ? &slices[i] : nullptr));
+  for (size_t i = 0; i < (by_units ? bound.slices.size() : 1); ++i)
+    pushes.push_back(argument_block(p, addresses, bound.sizes, by_units ? &bound.slices[i] : nullptr));
   if (!p.indirect_table || pushes[0].empty()) return pushes;
   const uint64_t stride = (pushes[0].size() + 15) / 16 * 16;
   std::vector<std::byte> all(stride * (pushes.size() - 1) + pushes[0].size());
@@ -162,15 +155,10 @@ std::vector<GroupSlice> cut_slices(Context& context, const Program& p, const Dim
   for (size_t i = 0; i + 1 < slices.size(); ++i) slices[i].ends = (i + 1) % together == 0;
   return slices;
 }
-}  // namespace
 
-uint64_t arenas_of(const Program& p, const std::vector<GroupSlice>& slices, uint64_t launched) {
-  if (p.steps_extent < 0 || slices.empty()) return launched;
-  int64_t most = 0;
-  for (const GroupSlice& s : slices) most = std::max(most, s.count);
-  return static_cast<uint64_t>(most);
-}
-
+// A call that may take longer than the watchdog allows, cut: its `workgroups`, or where they loop over units of work,
+// those. Else nothing. Programs whose loops are cut (Program::steps_extent) run some steps of all units in each slice,
+// or where their arenas do not fit memory together, all steps of some units before those of others.
 std::vector<GroupSlice> slices_of(Context& context, const Program& p, const DimValues& dims, int64_t workgroups) {
   constexpr int64_t kMost = 1024;  // beyond, submitting would cost more than it saves
   const double budget = context.watchdog_seconds();
@@ -189,8 +177,9 @@ std::vector<GroupSlice> slices_of(Context& context, const Program& p, const DimV
   return by_units ? slice_units(count, cdiv(count, wanted), workgroups, limits)
                   : slice_workgroups(count, cdiv(count, wanted), limits);
 }
+}  // namespace
 
-Bound bind(const Program& p, const DimValues& dims, const Device& device) {
+Bound bind(const Program& p, const DimValues& dims, const Device& device, Cut cut) {
   Bound b;
   b.count = workgroups_of(p, dims, device.info());
   b.sizes = extents_of(p, dims, device);
@@ -198,13 +187,40 @@ Bound bind(const Program& p, const DimValues& dims, const Device& device) {
   if (b.count == 0) return b;
   const uint32_t* most = device.context()->probe().max_groups;
   b.groups = fold_workgroups(b.count, {most[0], most[1], most[2]});
-  const uint64_t launched = uint64_t{b.groups[0]} * b.groups[1] * b.groups[2];
-  check_dispatch(b, p, dims, device, launched);
-  const uint64_t arenas =
-      p.steps_extent >= 0 ? arenas_of(p, slices_of(*device.context(), p, dims, b.count), launched) : launched;
-  if (p.scratch_bytes > 0 && __builtin_mul_overflow(static_cast<int64_t>(arenas), p.scratch_bytes, &b.scratch_bytes))
+  if (cut == Cut::watchdog || (cut == Cut::loops && p.steps_extent >= 0))
+    b.slices = slices_of(*device.context(), p, dims, b.count);
+  const uint64_t launched =
+      b.cut() ? static_cast<uint64_t>(b.count) : uint64_t{b.groups[0]} * b.groups[1] * b.groups[2];
+  if (b.groups[2] > most[2] || launched > static_cast<uint64_t>(std::numeric_limits<int32_t>::max()))
+    throw SpecError(p.name + ": the grid takes " + std::to_string(b.count) + " workgroups, which " +
+                        device.info().name + " cannot launch at once",
+                    p.loc);
+  b.longest_loop = check_loops(p, dims, static_cast<int64_t>(launched), device.info().name);
+  b.arenas = launched;
+  if (p.steps_extent >= 0 && !b.slices.empty())
+    b.arenas = static_cast<uint64_t>(
+        std::max_element(b.slices.begin(), b.slices.end(), [](const GroupSlice& x, const GroupSlice& y) {
+          return x.count < y.count;
+        })->count);
+  if (p.scratch_bytes > 0 && __builtin_mul_overflow(static_cast<int64_t>(b.arenas), p.scratch_bytes, &b.scratch_bytes))
     b.scratch_bytes = std::numeric_limits<int64_t>::max();
   return b;
+}
+
+std::unique_ptr<Buffer> scratch_of(const std::shared_ptr<Context>& context, const Program& p, const Bound& b) {
+  return std::make_unique<Buffer>(context, static_cast<uint64_t>(b.scratch_bytes), Memory::scratch,
+                                  p.name + ": the scratch arena of " + std::to_string(b.arenas) + " workgroups");
+}
+
+bool depends_on(const Program& p, size_t input) {
+  const auto aliased = [&](const ProgramArg& a) { return a.alias == static_cast<int>(input); };
+  return p.args[input].read || p.args[input].written || std::any_of(p.args.begin(), p.args.end(), aliased);
+}
+
+void misaligned(const Program& p, size_t argument, uint64_t address) {
+  throw DeviceError(p.name + ": " + p.args[argument].origin + ": the array lies at address " + std::to_string(address) +
+                        ", which is no multiple of " + std::to_string(p.alignment),
+                    p.loc);
 }
 
 }  // namespace tessera::vulkan

@@ -1,6 +1,6 @@
-// What a call of a Program is once its sizes are known: how many workgroups, what it pushes, what may go wrong. Shared
-// by launch.h, which records it for one submission, and call/graph.h, which records it once for many. Internal to
-// runtime/.
+// What a call of a Program is once its sizes are known: how many workgroups, in which slices, what it pushes, what may
+// go wrong. The one answer for launch.h, which records it for one submission, record.h, for each frame of a host, and
+// call/graph.h, once for many. Internal to runtime/.
 #pragma once
 #include <array>
 #include <cstddef>
@@ -17,22 +17,31 @@ namespace tessera::vulkan {
 class Buffer;
 class Context;
 
+/// What of a call may be cut into slices that run one after another.
+enum class Cut : uint8_t {
+  none,
+  loops,     // of programs whose loops are cut into steps (Program::steps_extent)
+  watchdog,  // and calls that may take longer than the watchdog allows
+};
+
 struct Bound {
   int64_t count = 0;                        // workgroups wanted; 0: nothing is dispatched
-  std::array<uint32_t, 3> groups{1, 1, 1};  // dispatched
+  std::array<uint32_t, 3> groups{1, 1, 1};  // dispatched, if it is not cut
   std::vector<int64_t> sizes;               // the program's extents
+  std::vector<GroupSlice> slices;           // if it is cut
   Loc longest_loop;
-  int64_t scratch_bytes = 0;  // of all workgroups
+  uint64_t arenas = 0;        // workgroups that have one at the same time,
+  int64_t scratch_bytes = 0;  // of all of these
+  bool cut() const { return slices.size() > 1; }
 };
-/// Workgroups of a call: 0 where it has nothing to do. Throws SpecError if they are too many for any device.
-int64_t workgroups_of(const Program& program, const DimValues& dims, const DeviceInfo& device);
-/// The values of the program's extents, in its order. Throws SpecError or CompileError where one is too large.
-std::vector<int64_t> extents_of(const Program& program, const DimValues& dims, const Device& device);
-/// As many workgroups as are launched: throws where the device cannot run them, and says which loop is the longest.
-void check_dispatch(Bound& bound, const Program& program, const DimValues& dims, const Device& device,
-                    uint64_t launched);
-/// All of that. `dims` is complete. Throws SpecError or CompileError where the device cannot run so much.
-Bound bind(const Program& program, const DimValues& dims, const Device& device);
+/// All that follows from a call's sizes. `dims` is complete. Throws SpecError or CompileError where the device cannot
+/// run so much, or a size is too large for the code.
+Bound bind(const Program& program, const DimValues& dims, const Device& device, Cut cut = Cut::watchdog);
+/// What the call's results are computed from: wrong if that input is.
+bool depends_on(const Program& program, size_t input);
+/// The scratch arenas of a call, which must have some.
+std::unique_ptr<Buffer> scratch_of(const std::shared_ptr<Context>& context, const Program& program, const Bound& bound);
+
 /// The push-constant block (or the table) in its order: addresses, the arena's and the report's last, then 64-bit
 /// extents, then 32-bit ones. `units`: a slice of the units of work that workgroups loop over, which ends with its own
 /// last one and whose arena begins with its first.
@@ -42,8 +51,8 @@ std::vector<std::byte> argument_block(const Program& program, const std::vector<
 /// What a dispatch pushes, or where workgroups loop over units, what each of the slices does: the block, or the address
 /// of one in `table`, which is made for programs that want that; it is to be noted as written by the host.
 std::vector<std::vector<std::byte>> pushes_of(const std::shared_ptr<Context>& context, const Program& program,
-                                              const std::vector<uint64_t>& addresses, const std::vector<int64_t>& sizes,
-                                              const std::vector<GroupSlice>& slices, std::shared_ptr<Buffer>& table);
+                                              const std::vector<uint64_t>& addresses, const Bound& bound,
+                                              std::shared_ptr<Buffer>& table);
 
 /// Each slice has a block of its own: its bounds, and where its arena begins.
 inline bool slices_have_blocks(const Program& p) { return p.max_workgroups > 0 || p.steps_extent >= 0; }
@@ -51,12 +60,10 @@ inline bool slices_have_blocks(const Program& p) { return p.max_workgroups > 0 |
 /// How long a call may take, as far as that can be estimated: else 0.
 double seconds_of(Context& context, const Program& program, const DimValues& dims);
 
-/// A call that may take longer than the watchdog allows, cut: its `workgroups`, or where they loop over units of work,
-/// those. Else nothing. Programs whose loops are cut (Program::steps_extent) run some steps of all units in each slice,
-/// or where their arenas do not fit memory together, all steps of some units before those of others.
-std::vector<GroupSlice> slices_of(Context& context, const Program& program, const DimValues& dims, int64_t workgroups);
-
-/// Workgroups that have an arena at the same time, of so many and in such slices.
-uint64_t arenas_of(const Program& program, const std::vector<GroupSlice>& slices, uint64_t launched);
+[[noreturn]] void misaligned(const Program& p, size_t argument, uint64_t address);
+/// Throws DeviceError if an array lies where the code cannot read it.
+inline void check_alignment(const Program& p, size_t argument, uint64_t address) {
+  if ((address & static_cast<uint64_t>(p.alignment - 1)) != 0) misaligned(p, argument, address);  // a power of two
+}
 
 }  // namespace tessera::vulkan

@@ -1,9 +1,7 @@
 #include "runtime/launch.h"
 
 #include <algorithm>
-#include <limits>
 #include <mutex>
-#include <optional>
 
 #include "engine/base/bind.h"
 #include "engine/base/plural.h"
@@ -20,7 +18,6 @@ using vulkan::Buffer;
 using vulkan::Context;
 using vulkan::GroupSlice;
 using vulkan::has_names;
-using vulkan::Memory;
 using vulkan::name_object;
 using vulkan::Outcome;
 
@@ -46,17 +43,6 @@ CallSignature signature(const Program& p) {
 bool has_alias(const Program& p, size_t input) {
   return std::any_of(p.args.begin(), p.args.end(),
                      [&](const ProgramArg& a) { return a.alias == static_cast<int>(input); });
-}
-
-// Where the arrays that a call reads come from, as far as that may yet turn out wrong, or has; with the mutex held.
-std::vector<std::shared_ptr<Outcome>> doubts(const Program& p, const std::vector<std::shared_ptr<Buffer>>& buffers) {
-  std::vector<std::shared_ptr<Outcome>> found;
-  for (size_t i = 0; i < buffers.size(); ++i) {
-    if (p.args[i].is_output || !(p.args[i].read || p.args[i].written || has_alias(p, i)) || !buffers[i]) continue;
-    const std::shared_ptr<Outcome>& o = buffers[i]->outcome;
-    if (o && (!o->settled || o->error) && std::find(found.begin(), found.end(), o) == found.end()) found.push_back(o);
-  }
-  return found;
 }
 
 // A donated argument's memory goes to one output, or is the call's to write to, so nothing else may be in it.
@@ -119,170 +105,121 @@ PipelineCounts pipeline_counts(const Device& device) {
 
 namespace {
 
-// `into`: the outputs' arrays, or null where they are to be made.
-std::vector<DeviceArray> launch(const Device& device, const Program& p, const std::vector<DeviceArray>& inputs,
-                                const std::vector<DeviceArray>* into, const DimValues& given) {
-  const std::shared_ptr<Context>& context = device.context();
+/// One call. What may fail comes before anything is recorded.
+class Launch {
+ public:
+  Launch(const Device& device, const Program& program, const std::vector<DeviceArray>& inputs)
+      : device_(device), context_(device.context()), p_(program), inputs_(inputs) {}
 
-  // What may fail comes before anything is recorded.
-  std::vector<std::shared_ptr<Buffer>> buffers;
-  std::vector<std::pair<DType, Shape>> shapes;
-  for (size_t i = 0; i < inputs.size(); ++i) {
-    const std::string where = p.name + ": argument " + std::to_string(i);
-    buffers.push_back(inputs[i].buffer(where));
-    if (!(inputs[i].device() == device))
-      throw SpecError(where + ": the array is on another Device than the call", p.loc);
-    shapes.emplace_back(inputs[i].dtype(), inputs[i].shape());
+  /// `into`: the outputs' arrays, or null where they are to be made.
+  std::vector<DeviceArray> run(const std::vector<DeviceArray>* into, const DimValues& given) {
+    take_inputs();
+    const CallSignature call = signature(p_);
+    dims_ = bind_dims(call, types_, given);
+    take_outputs(call, into);
+    for (size_t i = 0; i < inputs_.size(); ++i) check_donation(p_, inputs_, buffers_, i);
+    bound_ = vulkan::bind(p_, dims_, device_);
+    given_buffers_ = buffers_;
+    find_copies();
+    pipeline_ = &context_->pipeline(p_);
+    if (bound_.count > 0) find_memory();
+    if (bound_.count > 0 || !copies_.empty()) submit();
+    else give();
+    return std::move(outputs_);
   }
-  const CallSignature call = signature(p);
-  const DimValues dims = bind_dims(call, shapes, given);
-  std::vector<DeviceArray> outputs;
-  for (size_t i = inputs.size(); i < p.args.size(); ++i) {
-    const int alias = p.args[i].alias;
-    const bool takes = alias >= 0 && inputs[static_cast<size_t>(alias)].donated();
-    if (takes && into && into->at(i - inputs.size()).valid())
-      throw SpecError(p.name + ": " + p.args[i].origin +
-                          ": an array is given for it, but it takes the memory of argument " + std::to_string(alias) +
-                          ", which is donated",
-                      p.loc, "give no array for it, or do not donate the argument");
-    if (takes) outputs.push_back(inputs[static_cast<size_t>(alias)].share());
-    else if (into) outputs.push_back(checked_output(device, p, call, i, into->at(i - inputs.size()), dims));
-    else outputs.emplace_back(device, bind_shape(call, i, dims), p.args[i].dtype);
-    buffers.push_back(outputs.back().buffer(p.name));
-    if (into && !takes && buffers.back())
-      for (size_t j = 0; j < i; ++j)
-        if (buffers[j] == buffers.back())
-          throw SpecError(p.name + ": " + p.args[i].origin + ": the array is " + p.args[j].origin + "'s too", p.loc,
-                          "give outputs arrays of their own, or donate the argument that one is aliased to");
-    if (has_names(context->vk()) && !takes && !into && buffers.back())
-      name_object(context->vk(), context->handle(), buffers.back()->handle(),
-                  buffers.back()->what() + ", " + p.args[i].origin + " of " + p.name);
-  }
-  for (size_t i = 0; i < inputs.size(); ++i) check_donation(p, inputs, buffers, i);
-  // Copies of aliased inputs into outputs that have memory of their own, and of inputs that the code writes.
-  std::vector<std::pair<std::shared_ptr<Buffer>, std::shared_ptr<Buffer>>> copies;
-  for (size_t i = inputs.size(); i < p.args.size(); ++i)
-    if (p.args[i].alias >= 0 && buffers[i])
-      if (const auto& from = buffers[static_cast<size_t>(p.args[i].alias)]; from != buffers[i])
-        copies.emplace_back(from, buffers[i]);
-  const std::vector<std::shared_ptr<Buffer>> given_buffers = buffers;
-  Bound bound;
-  const int64_t count = bound.count = vulkan::workgroups_of(p, dims, device.info());
-  for (size_t i = 0; i < inputs.size(); ++i)
-    if (p.args[i].written && count > 0 && buffers[i] && !inputs[i].donated()) {
-      const DeviceArray own(device, shapes[i].second, shapes[i].first);
-      copies.emplace_back(buffers[i], own.buffer(p.name));
-      buffers[i] = copies.back().second;
+
+ private:
+  void take_inputs() {
+    for (size_t i = 0; i < inputs_.size(); ++i) {
+      const std::string where = p_.name + ": argument " + std::to_string(i);
+      buffers_.push_back(inputs_[i].buffer(where));
+      if (!(inputs_[i].device() == device_))
+        throw SpecError(where + ": the array is on another Device than the call", p_.loc);
+      types_.emplace_back(inputs_[i].dtype(), inputs_[i].shape());
     }
-  const std::vector<int64_t> sizes = vulkan::extents_of(p, dims, device);
-  const std::vector<GroupSlice> slices = vulkan::slices_of(*context, p, dims, count);
-  const bool by_units = slices.size() > 1 && p.max_workgroups > 0,
-             own_blocks = slices.size() > 1 && vulkan::slices_have_blocks(p);
-  const vulkan::Pipeline& pipeline = context->pipeline(p);
-  const auto give = [&] {
-    for (size_t i = 0; i < inputs.size(); ++i)
-      if (inputs[i].donated()) inputs[i].give_to(p.name);
-  };
-  if (count == 0 && copies.empty()) {
+  }
+
+  void take_outputs(const CallSignature& call, const std::vector<DeviceArray>* into) {
+    for (size_t i = inputs_.size(); i < p_.args.size(); ++i) {
+      const int alias = p_.args[i].alias;
+      const bool takes = alias >= 0 && inputs_[static_cast<size_t>(alias)].donated();
+      if (takes && into && into->at(i - inputs_.size()).valid())
+        throw SpecError(p_.name + ": " + p_.args[i].origin +
+                            ": an array is given for it, but it takes the memory of argument " + std::to_string(alias) +
+                            ", which is donated",
+                        p_.loc, "give no array for it, or do not donate the argument");
+      if (takes) outputs_.push_back(inputs_[static_cast<size_t>(alias)].share());
+      else if (into) outputs_.push_back(checked_output(device_, p_, call, i, into->at(i - inputs_.size()), dims_));
+      else outputs_.emplace_back(device_, bind_shape(call, i, dims_), p_.args[i].dtype);
+      buffers_.push_back(outputs_.back().buffer(p_.name));
+      if (into && !takes && buffers_.back())
+        for (size_t j = 0; j < i; ++j)
+          if (buffers_[j] == buffers_.back())
+            throw SpecError(p_.name + ": " + p_.args[i].origin + ": the array is " + p_.args[j].origin + "'s too",
+                            p_.loc, "give outputs arrays of their own, or donate the argument that one is aliased to");
+      if (has_names(context_->vk()) && !takes && !into && buffers_.back())
+        name_object(context_->vk(), context_->handle(), buffers_.back()->handle(),
+                    buffers_.back()->what() + ", " + p_.args[i].origin + " of " + p_.name);
+    }
+  }
+
+  /// Of aliased inputs into outputs that have memory of their own, and of inputs that the code writes.
+  void find_copies() {
+    for (size_t i = inputs_.size(); i < p_.args.size(); ++i)
+      if (p_.args[i].alias >= 0 && buffers_[i])
+        if (const auto& from = buffers_[static_cast<size_t>(p_.args[i].alias)]; from != buffers_[i])
+          copies_.emplace_back(from, buffers_[i]);
+    for (size_t i = 0; i < inputs_.size(); ++i)
+      if (p_.args[i].written && bound_.count > 0 && buffers_[i] && !inputs_[i].donated()) {
+        const DeviceArray own(device_, types_[i].second, types_[i].first);
+        copies_.emplace_back(buffers_[i], own.buffer(p_.name));
+        buffers_[i] = copies_.back().second;
+      }
+  }
+
+  /// The arena, the report, and what is pushed; with what each dispatch reads and writes.
+  void find_memory() {
+    std::vector<uint64_t> addresses;
+    for (size_t i = 0; i < buffers_.size(); ++i) {
+      addresses.push_back(buffers_[i] ? buffers_[i]->address() : 0);
+      vulkan::check_alignment(p_, i, addresses[i]);
+      // An argument that the code neither reads nor writes is still kept until the call is done.
+      if (buffers_[i])
+        accesses_.push_back({buffers_[i].get(), p_.args[i].read, p_.args[i].written, 0, buffers_[i]->size()});
+    }
+    if (p_.scratch_bytes > 0) {
+      scratch_ = vulkan::scratch_of(context_, p_, bound_);
+      addresses.push_back(scratch_->address());
+      accesses_.push_back({scratch_.get(), true, true, 0, scratch_->size()});
+    }
+    if (p_.report_bytes > 0) {
+      report_ = context_->report_buffer(p_);
+      addresses.push_back(report_->address());
+    }
+    pushes_ = vulkan::pushes_of(context_, p_, addresses, bound_, table_);
+    if (table_) accesses_.push_back({table_.get(), true, false, 0, table_->size()});
+    if (report_) accesses_.push_back({report_.get(), true, true, 0, report_->size()});
+  }
+
+  void submit() {
+    for (size_t i = 0; i < buffers_.size(); ++i)
+      if (buffers_[i] && (p_.args[i].written || p_.args[i].alias >= 0) && buffers_[i]->host_reads())
+        shown_.push_back(buffers_[i].get());
+    if (report_) shown_.push_back(report_.get());
+    std::unique_lock lock(context_->mutex());
+    if (table_) context_->recorder().note_host_write("launch of " + p_.name, *table_, table_->size());
+    if (report_) context_->clear_report("launch of " + p_.name, *report_, p_);
+    std::vector<std::shared_ptr<Outcome>> from = doubts();
+    work_ = vulkan::work_of(p_, dims_);
+    if (bound_.cut()) submit_slices(lock);
+    else submit(0, 1);
     give();
-    return outputs;
-  }
-  const uint32_t* most = context->probe().max_groups;
-  const std::array<uint32_t, 3> groups = bound.groups =
-      fold_workgroups(std::max<int64_t>(count, 1), {most[0], most[1], most[2]});
-  const uint64_t launched =
-      slices.size() > 1 ? static_cast<uint64_t>(count) : uint64_t{groups[0]} * groups[1] * groups[2];
-  const int64_t parts = by_units ? p.num_units.eval(dims) : static_cast<int64_t>(launched);
-  vulkan::check_dispatch(bound, p, dims, device, launched);
-
-  std::vector<uint64_t> addresses;
-  for (const auto& b : buffers) addresses.push_back(b ? b->address() : 0);
-  for (size_t i = 0; i < addresses.size(); ++i)
-    if (p.alignment > 1 && addresses[i] % static_cast<uint64_t>(p.alignment) != 0)
-      throw DeviceError(p.name + ": " + p.args[i].origin + ": the array lies at address " +
-                            std::to_string(addresses[i]) + ", which is no multiple of " + std::to_string(p.alignment),
-                        p.loc);
-  std::optional<Buffer> scratch;
-  if (p.scratch_bytes > 0) {
-    uint64_t bytes;
-    const uint64_t arenas = vulkan::arenas_of(p, slices, launched);
-    if (__builtin_mul_overflow(arenas, static_cast<uint64_t>(p.scratch_bytes), &bytes))
-      bytes = std::numeric_limits<uint64_t>::max();
-    scratch.emplace(context, bytes, Memory::scratch,
-                    p.name + ": the scratch arena of " + std::to_string(arenas) + " workgroups");
-    addresses.push_back(scratch->address());
-  }
-  std::unique_ptr<Buffer> report;
-  if (p.report_bytes > 0) {
-    report =
-        context->report_buffer(static_cast<uint64_t>(p.report_bytes + (p.prints.empty() ? 0 : context->print_bytes())),
-                               p.name + ": the report");
-    addresses.push_back(report->address());
-  }
-  std::shared_ptr<Buffer> table;
-  const std::vector<std::vector<std::byte>> pushes = vulkan::pushes_of(context, p, addresses, sizes, slices, table);
-
-  std::vector<Access> accesses;
-  std::vector<Buffer*> shown;
-  for (size_t i = 0; i < buffers.size(); ++i) {
-    if (!buffers[i]) continue;
-    // An argument that the code neither reads nor writes is still kept until the call is done.
-    accesses.push_back({buffers[i].get(), p.args[i].read, p.args[i].written, 0, buffers[i]->size()});
-    if ((p.args[i].written || p.args[i].alias >= 0) && buffers[i]->host_reads()) shown.push_back(buffers[i].get());
-  }
-  if (scratch) accesses.push_back({&*scratch, true, true, 0, scratch->size()});
-  if (table) accesses.push_back({table.get(), true, false, 0, table->size()});
-  if (report) {
-    accesses.push_back({report.get(), true, true, 0, report->size()});
-    shown.push_back(report.get());
+    set_outcome(std::move(from));
   }
 
-  std::unique_lock lock(context->mutex());
-  if (table) context->recorder().note_host_write("launch of " + p.name, *table, table->size());
-  if (report) context->clear_report("launch of " + p.name, *report, p.prints.empty() ? 0 : context->print_bytes());
-  std::vector<std::shared_ptr<Outcome>> from = doubts(p, given_buffers);
-  const double work = vulkan::work_of(p, dims);
-  uint64_t value = 0;
-  const bool whole = slices.size() < 2;
-  const auto work_of_slice = [&](const GroupSlice& s) {
-    const double steps = p.steps_extent < 0 ? 1
-                         : p.open_ended     ? 1.0 / vulkan::kOpenDispatches
-                                            : static_cast<double>(s.end_step - s.first_step) /
-                                              static_cast<double>(sizes[static_cast<size_t>(p.steps_extent) + 1]);
-    return work * steps * static_cast<double>(s.count) / static_cast<double>(parts);
-  };
-  const auto submit = [&](size_t first, size_t end) {
-    int timer = -1;
-    double part = whole ? work : 0;
-    for (size_t n = first; n < end && !whole; ++n) part += work_of_slice(slices[n]);
-    const std::string where = whole ? "workgroups 0 to " + std::to_string(parts - 1) + " of " + std::to_string(parts)
-                                    : vulkan::text(slices, end - 1, by_units);
-    try {
-      value = context->recorder().submit(
-          p.name,
-          [&] {
-            if (first == 0)
-              for (const auto& [source, to] : copies) context->recorder().copy(*source, 0, *to, 0, to->size());
-            if (count > 0) {
-              timer = context->pace().begin(context->recorder(), part);
-              for (size_t n = first; n < end; ++n)
-                context->recorder().dispatch(p.name, pipeline.handle(), pipeline.layout(), pushes[own_blocks ? n : 0],
-                                             whole ? groups : slices[n].groups, accesses,
-                                             whole ? nullptr : &slices[n].base);
-              context->pace().end(context->recorder(), timer);
-            }
-            context->recorder().show_host(shown);
-          },
-          where, p.loc);
-    } catch (...) {
-      context->pace().submitted(timer, 0, 0, nullptr);
-      throw;
-    }
-    context->pace().submitted(timer, value, part, p.spirv.data());
-  };
-  if (whole) {
-    submit(0, 1);
-  } else {
+  /// Slices up to one that ends a submission, then the next ones; with the lock held but where it waits.
+  void submit_slices(std::unique_lock<std::mutex>& lock) {
+    const std::vector<GroupSlice>& slices = bound_.slices;
     try {
       for (size_t first = 0, n = 0; n < slices.size(); ++n) {
         if (!slices[n].ends) continue;
@@ -290,37 +227,119 @@ std::vector<DeviceArray> launch(const Device& device, const Program& p, const st
         first = n + 1;
         if (!slices[n].tells) continue;
         lock.unlock();
-        context->wait(value);
+        context_->wait(value_);
         lock.lock();
-        first = vulkan::after_telling(slices, n, context->steps_left(*report));
+        first = vulkan::after_telling(slices, n, context_->steps_left(*report_));
         n = first - 1;
       }
     } catch (...) {
-      if (value) give();  // what the first slices have changed is no argument any more
+      if (value_) give();  // what the first slices have changed is no argument any more
       throw;
     }
   }
-  give();
-  if (!report && from.empty()) {
-    for (size_t i = inputs.size(); i < buffers.size(); ++i)
-      // what went wrong with an array's former contents is of no matter any more
-      if (buffers[i]) buffers[i]->outcome = nullptr;
-    return outputs;
+
+  /// One submission: those slices, or all workgroups; the copies before the first.
+  void submit(size_t first, size_t end) {
+    const std::vector<GroupSlice>& slices = bound_.slices;
+    const bool whole = !bound_.cut(), own_blocks = !whole && vulkan::slices_have_blocks(p_);
+    const bool by_units = !whole && p_.max_workgroups > 0;
+    const int64_t parts = by_units ? p_.num_units.eval(dims_)
+                          : whole  ? int64_t{bound_.groups[0]} * bound_.groups[1] * bound_.groups[2]
+                                   : bound_.count;
+    int timer = -1;
+    double part = whole ? work_ : 0;
+    for (size_t n = first; n < end && !whole; ++n) part += work_of_slice(slices[n], parts);
+    const std::string where = whole ? "workgroups 0 to " + std::to_string(parts - 1) + " of " + std::to_string(parts)
+                                    : vulkan::text(slices, end - 1, by_units);
+    vulkan::Recorder& recorder = context_->recorder();
+    try {
+      value_ = recorder.submit(
+          p_.name,
+          [&] {
+            if (first == 0)
+              for (const auto& [source, to] : copies_) recorder.copy(*source, 0, *to, 0, to->size());
+            if (bound_.count > 0) {
+              timer = context_->pace().begin(recorder, part);
+              for (size_t n = first; n < end; ++n)
+                recorder.dispatch(p_.name, pipeline_->handle(), pipeline_->layout(), pushes_[own_blocks ? n : 0],
+                                  whole ? bound_.groups : slices[n].groups, accesses_,
+                                  whole ? nullptr : &slices[n].base);
+              context_->pace().end(recorder, timer);
+            }
+            recorder.show_host(shown_);
+          },
+          where, p_.loc);
+    } catch (...) {
+      context_->pace().submitted(timer, 0, 0, nullptr);
+      throw;
+    }
+    context_->pace().submitted(timer, value_, part, p_.spirv.data());
   }
-  const std::shared_ptr<Outcome> outcome = vulkan::outcome_of(p, dims, bound.longest_loop, std::move(report));
-  outcome->value = value;
-  outcome->inputs = std::move(from);
-  for (size_t i = inputs.size(); i < buffers.size(); ++i)
-    if (buffers[i]) buffers[i]->outcome = outcome;
-  context->follow(outcome);
-  return outputs;
-}
+
+  double work_of_slice(const GroupSlice& s, int64_t parts) const {
+    const double steps = p_.steps_extent < 0 ? 1
+                         : p_.open_ended
+                             ? 1.0 / vulkan::kOpenDispatches
+                             : static_cast<double>(s.end_step - s.first_step) /
+                                   static_cast<double>(bound_.sizes[static_cast<size_t>(p_.steps_extent) + 1]);
+    return work_ * steps * static_cast<double>(s.count) / static_cast<double>(parts);
+  }
+
+  void give() {
+    for (size_t i = 0; i < inputs_.size(); ++i)
+      if (inputs_[i].donated()) inputs_[i].give_to(p_.name);
+  }
+
+  /// Where the arrays that the call reads come from, as far as that may yet turn out wrong, or has; with the mutex
+  /// held.
+  std::vector<std::shared_ptr<Outcome>> doubts() const {
+    std::vector<std::shared_ptr<Outcome>> found;
+    for (size_t i = 0; i < inputs_.size(); ++i) {
+      if (!given_buffers_[i] || !vulkan::depends_on(p_, i)) continue;
+      const std::shared_ptr<Outcome>& o = given_buffers_[i]->outcome;
+      if (o && (!o->settled || o->error) && std::find(found.begin(), found.end(), o) == found.end()) found.push_back(o);
+    }
+    return found;
+  }
+
+  /// What went wrong with an array's former contents is of no matter any more.
+  void set_outcome(std::vector<std::shared_ptr<Outcome>> from) {
+    std::shared_ptr<Outcome> outcome;
+    if (report_ || !from.empty()) {
+      outcome = vulkan::outcome_of(p_, dims_, bound_.longest_loop, std::move(report_));
+      outcome->value = value_;
+      outcome->inputs = std::move(from);
+    }
+    for (size_t i = inputs_.size(); i < buffers_.size(); ++i)
+      if (buffers_[i]) buffers_[i]->outcome = outcome;
+    if (outcome) context_->follow(outcome);
+  }
+
+  const Device& device_;
+  const std::shared_ptr<Context>& context_;
+  const Program& p_;
+  const std::vector<DeviceArray>& inputs_;
+  std::vector<std::pair<DType, Shape>> types_;  // of the inputs
+  DimValues dims_;
+  std::vector<DeviceArray> outputs_;
+  std::vector<std::shared_ptr<Buffer>> buffers_, given_buffers_;                     // per argument
+  std::vector<std::pair<std::shared_ptr<Buffer>, std::shared_ptr<Buffer>>> copies_;  // from, to
+  Bound bound_;
+  const vulkan::Pipeline* pipeline_ = nullptr;
+  std::unique_ptr<Buffer> scratch_, report_;
+  std::shared_ptr<Buffer> table_;
+  std::vector<std::vector<std::byte>> pushes_;  // one for all, or one per slice
+  std::vector<Access> accesses_;
+  std::vector<Buffer*> shown_;  // which the host may read
+  double work_ = 0;
+  uint64_t value_ = 0;  // of the last submission
+};
 
 }  // namespace
 
 std::vector<DeviceArray> launch(const Device& device, const Program& p, const std::vector<DeviceArray>& inputs,
                                 const DimValues& dims) {
-  return launch(device, p, inputs, nullptr, dims);
+  return Launch(device, p, inputs).run(nullptr, dims);
 }
 
 std::vector<DeviceArray> launch_into(const Device& device, const Program& p, const std::vector<DeviceArray>& inputs,
@@ -329,7 +348,7 @@ std::vector<DeviceArray> launch_into(const Device& device, const Program& p, con
     throw SpecError(p.name + ": gives " + plural(p.args.size() - std::min(p.args.size(), inputs.size()), "output") +
                         " but " + plural_is(outputs.size(), "array") + " given for them",
                     p.loc);
-  return launch(device, p, inputs, &outputs, dims);
+  return Launch(device, p, inputs).run(&outputs, dims);
 }
 
 }  // namespace tessera

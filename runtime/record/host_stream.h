@@ -41,7 +41,7 @@ struct HostCall {
   Call& next(uint64_t frame);
   void restart(Slot& slot, uint64_t frame);
   void take_report(Call& c);
-  size_t dispatches() const { return bound.count == 0 ? 0 : std::max<size_t>(slices.size(), 1); }
+  size_t dispatches() const { return bound.count == 0 ? 0 : std::max<size_t>(bound.slices.size(), 1); }
   std::span<const std::byte> block(const Call& c, size_t dispatch);  ///< valid until the next
   uint64_t block_stride(const Call& c) const { return (c.block.size() + 15) / 16 * 16; }
 
@@ -58,9 +58,9 @@ struct HostCall {
   std::vector<int> channels;
   size_t num_inputs = 0;
   Bound bound;
-  std::vector<GroupSlice> slices;                    // of a program whose loops are cut: each is a dispatch
-  std::vector<std::vector<std::byte>> slice_blocks;  // what each adds to the argument block of the call
-  std::vector<std::byte> sum;                        // room for that
+  // Per slice of a program whose loops are cut, each of which is a dispatch: what it adds to the call's argument block.
+  std::vector<std::vector<std::byte>> slice_blocks;
+  std::vector<std::byte> sum;  // room for that
   const Pipeline* pipeline = nullptr;
   Scopes scopes;
   uint64_t newest = 0;  // frame

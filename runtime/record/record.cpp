@@ -77,9 +77,8 @@ HostCall::HostCall(const Device& d, std::shared_ptr<const Program> p, const Prep
   for (const Extent& e : program->grid) value(e, "the grid");
   for (const Extent& e : program->extents) value(e, "the code");
   value(program->num_units, "the grid");
-  bound = vulkan::bind(*program, dims, device);
-  if (program->steps_extent >= 0) slices = slices_of(*context, *program, dims, bound.count);
-  if (program->open_ended) tell_at_the_end(slices);
+  bound = vulkan::bind(*program, dims, device, Cut::loops);
+  if (program->open_ended) tell_at_the_end(bound.slices);
   pipeline = &context->pipeline(*program);
   scopes = scopes_of(*program, bound.count > 0, options.images);
   label = "dispatch " + program->name;
@@ -109,7 +108,7 @@ HostCall::HostCall(const Device& d, std::shared_ptr<const Program> p, const Prep
   if (program->scratch_bytes > 0) addresses.push_back(0);
   if (program->report_bytes > 0) addresses.push_back(0);
   const std::vector<std::byte> block = argument_block(*program, addresses, bound.sizes);
-  for (const GroupSlice& s : slices) slice_blocks.push_back(argument_block(*program, addresses, bound.sizes, &s));
+  for (const GroupSlice& s : bound.slices) slice_blocks.push_back(argument_block(*program, addresses, bound.sizes, &s));
   sum.resize(block.size());
   const auto bytes_of = [&](size_t i) {
     return static_cast<uint64_t>(num_elements(shapes[i]) * size_bytes(program->args[i].dtype));
@@ -145,8 +144,7 @@ HostCall::HostCall(const Device& d, std::shared_ptr<const Program> p, const Prep
                                                     program->name + ": the copy of " + program->args[i].origin);
       if (bound.count == 0) continue;
       if (program->scratch_bytes > 0) {
-        c.scratch = std::make_unique<Buffer>(context, static_cast<uint64_t>(bound.scratch_bytes), Memory::scratch,
-                                             program->name + ": the scratch arena of a frame");
+        c.scratch = scratch_of(context, *program, bound);
         put_address(c, n, c.scratch->address());
       }
       if (program->report_bytes > 0) take_report(c);
@@ -169,16 +167,15 @@ HostCall::~HostCall() {
 
 void HostCall::take_report(Call& c) {
   Context& context = *device.context();
-  const int64_t room = program->prints.empty() ? 0 : context.print_bytes();
-  c.report = context.report_buffer(static_cast<uint64_t>(program->report_bytes + room), program->name + ": the report");
+  c.report = context.report_buffer(*program);
   const std::lock_guard lock(context.mutex());
-  context.clear_report("recording of " + program->name, *c.report, room);
+  context.clear_report("recording of " + program->name, *c.report, *program);
   put_address(c, program->args.size() + (program->scratch_bytes > 0), c.report->address());
 }
 
 // Addresses are 0 in a slice's own block, but for how far its arena lies before the call's.
 std::span<const std::byte> HostCall::block(const Call& c, size_t dispatch) {
-  if (slices.empty()) return c.block;
+  if (bound.slices.empty()) return c.block;
   std::copy(slice_blocks[dispatch].begin(), slice_blocks[dispatch].end(), sum.begin());
   const size_t addresses = program->args.size() + (program->scratch_bytes > 0) + (program->report_bytes > 0);
   for (size_t at = 0; at < addresses * sizeof(uint64_t); at += sizeof(uint64_t)) {
@@ -385,7 +382,7 @@ void HostStream::record(HostCall& call, std::span<const Argument> arguments, Ind
     a.indirect = indirectly;
   };
   const size_t dispatches = call.dispatches();
-  if (indirect.groups && std::any_of(call.slices.begin(), call.slices.end(),
+  if (indirect.groups && std::any_of(call.bound.slices.begin(), call.bound.slices.end(),
                                      [&](const GroupSlice& s) { return s.groups != call.bound.groups; }))
     throw SpecError(p.name + ": runs " + std::to_string(call.bound.count) +
                         " workgroups some after the others, which a dispatch whose size the device decides cannot",
@@ -404,10 +401,7 @@ void HostStream::record(HostCall& call, std::span<const Argument> arguments, Ind
       b = c.own[i].get();
     }
     const uint64_t address = b ? b->address() : 0;
-    if ((address & static_cast<uint64_t>(p.alignment - 1)) != 0)  // a power of two
-      throw DeviceError(p.name + ": " + p.args[i].origin + ": the array lies at address " + std::to_string(address) +
-                            ", which is no multiple of " + std::to_string(p.alignment),
-                        p.loc);
+    check_alignment(p, i, address);
     put_address(c, i, address);
     if (b && (p.args[i].read || p.args[i].written)) uses(b, p.args[i].read, p.args[i].written, 0, b->size());
   }
@@ -443,10 +437,10 @@ void HostStream::record(HostCall& call, std::span<const Argument> arguments, Ind
                             static_cast<uint32_t>(block.size()), block.data());
     if (indirect.groups)
       vk.vkCmdDispatchIndirect(commands_, indirect.groups->handle(), indirect.groups->offset() + indirect.offset);
-    else if (call.slices.empty())
+    else if (call.bound.slices.empty())
       vk.vkCmdDispatch(commands_, call.bound.groups[0], call.bound.groups[1], call.bound.groups[2]);
     else {
-      const GroupSlice& s = call.slices[n];
+      const GroupSlice& s = call.bound.slices[n];
       vk.vkCmdDispatchBase(commands_, s.base[0], s.base[1], s.base[2], s.groups[0], s.groups[1], s.groups[2]);
     }
     reported_ |= c.report != nullptr;
@@ -470,8 +464,7 @@ void HostStream::pass_on(const HostCall& call, const HostCall::Call& c) {
     if (!b || !b->outcome || (b->outcome->settled && !b->outcome->error) || b->outcome == found ||
         (found && found->error))
       continue;
-    const auto aliased = [&](const ProgramArg& a) { return a.alias == static_cast<int>(i); };
-    if (!args[i].read && !args[i].written && std::none_of(args.begin(), args.end(), aliased)) continue;
+    if (!depends_on(*call.program, i)) continue;
     if (!found || b->outcome->error) {
       found = b->outcome;
       joined = false;

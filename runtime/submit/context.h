@@ -48,8 +48,8 @@ class Context final : public DeviceHeap {
 
   // Reports (outcome.cpp):
   /// Memory for one; whoever has cleared it, and had a submission write it, hands it on with the call's outcome.
-  std::unique_ptr<Buffer> report_buffer(uint64_t bytes, const std::string& what);
-  void clear_report(const std::string& what, Buffer& report, int64_t print_bytes);  // with mutex() held
+  std::unique_ptr<Buffer> report_buffer(const Program& program);
+  void clear_report(const std::string& what, Buffer& report, const Program& program);  // with mutex() held
   // of a Program that is open_ended, whose dispatches until now are done; forgets it. With mutex() held
   bool steps_left(Buffer& report);
   // of a call that is done, and whose errors wait() is to tell; without mutex()

@@ -29,7 +29,8 @@ std::shared_ptr<Outcome> outcome_of(const Program& p, const DimValues& dims, con
   return outcome;
 }
 
-std::unique_ptr<Buffer> Context::report_buffer(uint64_t bytes, const std::string& what) {
+std::unique_ptr<Buffer> Context::report_buffer(const Program& p) {
+  const auto bytes = static_cast<uint64_t>(p.report_bytes + (p.prints.empty() ? 0 : print_bytes()));
   constexpr uint64_t kGranule = 64;
   const uint64_t size = (bytes + kGranule - 1) / kGranule * kGranule;
   {
@@ -44,12 +45,12 @@ std::unique_ptr<Buffer> Context::report_buffer(uint64_t bytes, const std::string
   }
   // The context owns its reports, so they do not own it.
   return std::make_unique<Buffer>(std::shared_ptr<Context>(std::shared_ptr<Context>(), this), size, Memory::download,
-                                  what);
+                                  p.name + ": the report");
 }
 
-void Context::clear_report(const std::string& what, Buffer& report, int64_t print_bytes) {
+void Context::clear_report(const std::string& what, Buffer& report, const Program& p) {
   std::vector<uint32_t> header(PrintReport::kRecords, 0);  // 64 bytes, as much as the least report
-  header[PrintReport::kCapacity] = static_cast<uint32_t>(print_bytes / 4);
+  header[PrintReport::kCapacity] = static_cast<uint32_t>(p.prints.empty() ? 0 : print_bytes() / 4);
   const uint64_t bytes = header.size() * sizeof header[0];
   recorder_->note_host_write(what, report, bytes);
   // else the next call still has to come after the records of the one before

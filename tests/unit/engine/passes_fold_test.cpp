@@ -1,10 +1,9 @@
 // fold: constants, identities, ranges, choices and loops that are known. The other passes: passes_test.cpp.
-#include "engine/passes/passes.h"
-
 #include <doctest/doctest.h>
 
 #include <string>
 
+#include "engine/passes/passes.h"
 #include "tests/unit/engine/passes_support.h"
 
 namespace passes_fold_test {

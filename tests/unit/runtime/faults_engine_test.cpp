@@ -263,7 +263,7 @@ Messages said() {
              "scale: the image in_specs[0]: 800 bytes asked",
              "scale: the image out_specs[0]: 800 bytes asked",
              "scale: the texels of out_specs[0]: 800 bytes asked",
-             "scratch: the scratch arena of a frame: 768 bytes asked",
+             "scratch: the scratch arena of 3 workgroups: 768 bytes asked",
              "table: the argument table of a frame: 28 bytes asked",
              "the arena of a graph: 192 bytes asked",
              "the argument table of a graph: 96 bytes asked",
