@@ -85,32 +85,8 @@ Recording::Recording(std::shared_ptr<Context> context, const GraphPlan& plan, st
     for (const PlaceUse& t : step.uses) since.emplace_back(range(plan, t.place), t.writes);
     // what waits for no other begins beside it; before the first one may stand a barrier of the recorder's
     stamp(false, step.barrier || steps_.empty());
-    if (copy) {
-      const Buffer &from = *fixed[c.from.storage], &to = *fixed[c.to.storage];
-      const VkBufferCopy region{
-          from.offset() + base(plan.storages[c.from.storage]) + static_cast<uint64_t>(c.from.offset),
-          to.offset() + base(plan.storages[c.to.storage]) + static_cast<uint64_t>(c.to.offset),
-          static_cast<uint64_t>(c.to.bytes)};
-      vk.vkCmdCopyBuffer(commands_, from.handle(), to.handle(), 1, &region);
-    } else {
-      const PreparedCall& call = calls[i];
-      if (has_names(vk)) begin_label(vk, commands_, with_line(call.program->name, call.program->loc));
-      vk.vkCmdBindPipeline(commands_, VK_PIPELINE_BIND_POINT_COMPUTE, call.pipeline->handle());
-      if (pushed_bytes(*call.program) > 0) {
-        const uint64_t at = table->address() + call.table_at;
-        vk.vkCmdPushConstants(commands_, call.pipeline->layout(), VK_SHADER_STAGE_COMPUTE_BIT, 0, sizeof at, &at);
-      }
-      if (c.guard) {
-        const Place& groups = plan.gates[c.guard->gate].groups;
-        const Buffer& b = *fixed[groups.storage];
-        vk.vkCmdDispatchIndirect(commands_, b.handle(),
-                                 b.offset() + base(plan.storages[groups.storage]) +
-                                     static_cast<uint64_t>(groups.offset + c.guard->offset()));
-      } else {
-        vk.vkCmdDispatch(commands_, call.bound.groups[0], call.bound.groups[1], call.bound.groups[2]);
-      }
-      end_label(vk, commands_);
-    }
+    if (copy) record_copy(c, fixed);
+    else record_call(c, calls[i], fixed, table.get());
     stamp(true, true);
     if (queries_) timed_.push_back(i);
     steps_.push_back(std::move(step));
@@ -122,6 +98,36 @@ Recording::Recording(std::shared_ptr<Context> context, const GraphPlan& plan, st
     if (queries_) vk.vkDestroyQueryPool(context_->handle(), queries_, context_->vk().host);
     throw;
   }
+}
+
+void Recording::record_copy(const Command& c, const std::vector<std::shared_ptr<Buffer>>& fixed) const {
+  const DeviceTable& vk = context_->vk();
+  const Buffer &from = *fixed[c.from.storage], &to = *fixed[c.to.storage];
+  const VkBufferCopy region{from.offset() + base(plan_.storages[c.from.storage]) + static_cast<uint64_t>(c.from.offset),
+                            to.offset() + base(plan_.storages[c.to.storage]) + static_cast<uint64_t>(c.to.offset),
+                            static_cast<uint64_t>(c.to.bytes)};
+  vk.vkCmdCopyBuffer(commands_, from.handle(), to.handle(), 1, &region);
+}
+
+void Recording::record_call(const Command& c, const PreparedCall& call,
+                            const std::vector<std::shared_ptr<Buffer>>& fixed, const Buffer* table) const {
+  const DeviceTable& vk = context_->vk();
+  if (has_names(vk)) begin_label(vk, commands_, with_line(call.program->name, call.program->loc));
+  vk.vkCmdBindPipeline(commands_, VK_PIPELINE_BIND_POINT_COMPUTE, call.pipeline->handle());
+  if (pushed_bytes(*call.program) > 0) {
+    const uint64_t at = table->address() + call.table_at;
+    vk.vkCmdPushConstants(commands_, call.pipeline->layout(), VK_SHADER_STAGE_COMPUTE_BIT, 0, sizeof at, &at);
+  }
+  if (c.guard) {
+    const Place& groups = plan_.gates[c.guard->gate].groups;
+    const Buffer& b = *fixed[groups.storage];
+    vk.vkCmdDispatchIndirect(
+        commands_, b.handle(),
+        b.offset() + base(plan_.storages[groups.storage]) + static_cast<uint64_t>(groups.offset + c.guard->offset()));
+  } else {
+    vk.vkCmdDispatch(commands_, call.bound.groups[0], call.bound.groups[1], call.bound.groups[2]);
+  }
+  end_label(vk, commands_);
 }
 
 Recording::~Recording() {

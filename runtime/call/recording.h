@@ -57,6 +57,9 @@ class Recording {
   std::vector<LogEntry> log(const std::vector<std::shared_ptr<Buffer>>& buffers, const Buffer& table) const;
 
  private:
+  void record_copy(const GraphPlan::Command& c, const std::vector<std::shared_ptr<Buffer>>& fixed) const;
+  void record_call(const GraphPlan::Command& c, const PreparedCall& call,
+                   const std::vector<std::shared_ptr<Buffer>>& fixed, const Buffer* table) const;
   struct Step {
     bool barrier = false;  // before it
     bool copy = false;

@@ -11,119 +11,141 @@
 
 namespace {
 
+using namespace tessera::cli;
+
+/// What the options of each command are parsed into.
+struct Arguments {
+  std::string op;
+  RunArguments run;
+  std::string run_codegen = "fast";
+  CompileArguments compile;
+  BundleArguments bundle;
+};
+
+void add_ops(CLI::App& app, Arguments& a) {
+  CLI::App* command = app.add_subcommand("ops", "List the ops of the IR, or say more about one");
+  command->add_option("NAME", a.op, "an op");
+  command->callback([&] { ops(a.op); });
+}
+
+void add_run(CLI::App& app, Arguments& a) {
+  RunArguments& r = a.run;
+  CLI::App* command = app.add_subcommand("run", "Run a kernel, or a graph of kernels, on .npy arrays");
+  command->add_option("FILE", r.file, "tile-level kernel (.tir), or a folder with graph.txt")->required();
+  command->add_option("--in", r.in, "inputs, in order (.npy)");
+  command->add_option("--out", r.out, "outputs, in order (.npy); without it they are printed");
+  command->add_option("--device", r.device,
+                      "index or part of a name, or interpreter; default: TESSERA_DEVICE, else the best device");
+  command->add_option("--trace", r.trace,
+                      "of a graph: write when each kernel ran to this file, for Perfetto or chrome://tracing");
+  command->add_option("--dim", r.dims, "NAME=SIZE: a run-time size that no input's shape gives");
+  command->add_option("--codegen", a.run_codegen, "fast or general")->check(CLI::IsMember({"fast", "general"}));
+  command->add_flag(
+      "--debug-info", r.debug_info,
+      "compile with the lines and texts of source files, and name Vulkan's objects: for RenderDoc and its like");
+  command->add_flag("--races", r.races,
+                    "interpreter: report accesses that parallel axes, declared or proved, leave without an order");
+  command->add_option("--seed", r.seed,
+                      "interpreter: N or random: permute the programs of parallel axes, and print the seed");
+  command
+      ->add_option("--uninitialised", r.uninitialised,
+                   "interpreter: what memory holds that nobody has written: nan, zero or pattern (by the seed)")
+      ->check(CLI::IsMember({"nan", "zero", "pattern"}))
+      ->capture_default_str();
+  command->add_option("--out-of-bounds", r.out_of_bounds, "interpreter: raise, or clamp as devices do")
+      ->check(CLI::IsMember({"raise", "clamp"}))
+      ->capture_default_str();
+  command->callback([&] {
+    a.run.general = a.run_codegen == "general";
+    run(a.run);
+  });
+}
+
+/// What compile and explain have in common.
+void add_kernel(CLI::App* command, CompileArguments& c) {
+  command->add_option("FILE", c.file, "tile-level kernel (.tir)")->required();
+  command
+      ->add_option("--target", c.target,
+                   "device (the best, or TESSERA_DEVICE), gpu (one of the middle class), minimum or lavapipe")
+      ->check(CLI::IsMember({"device", "gpu", "minimum", "lavapipe"}));
+  command->add_option("--codegen", c.codegen, "fast or general")->check(CLI::IsMember({"fast", "general"}));
+}
+
+void add_compile(CLI::App& app, CompileArguments& c) {
+  CLI::App* command = app.add_subcommand("compile", "Compile a kernel and print a stage of it");
+  add_kernel(command, c);
+  command->add_option("--emit", c.emit, "ir (optimised tile level), lane, spirv (text) or spirv-bin")
+      ->check(CLI::IsMember({"ir", "lane", "spirv", "spirv-bin"}))
+      ->capture_default_str();
+  command->add_flag("--debug-info", c.debug_info,
+                    "with the lines and texts of source files: NonSemantic.Shader.DebugInfo.100");
+  command->add_flag(
+      "--dump-ir{*}", c.dump,
+      "print the kernel to stderr after every step, or after the one step or pass that is named: --dump-ir=cse");
+  command->add_option("-o", c.output, "file to write instead of stdout");
+  command->callback([&] { compile(c); });
+}
+
+void add_explain(CLI::App& app, CompileArguments& c) {
+  CLI::App* command = app.add_subcommand(
+      "explain", "Say how a kernel, or a graph in a folder, meets the device: parallel axes, workgroups, memory");
+  add_kernel(command, c);
+  command->add_option("--dot", c.dot, "of a graph: write a picture for Graphviz to this file");
+  command->add_option("--svg", c.svg, "of a graph: write a picture to this file");
+  command->callback([&] { explain(c); });
+}
+
+void add_bundle(CLI::App& app, BundleArguments& b) {
+  CLI::App* command =
+      app.add_subcommand("bundle", "Compile kernels ahead of time into one file, for programs without a compiler");
+  command->add_option("FILE", b.files, "tile-level kernels (.tir)")->required();
+  command->add_option("-o,--output", b.output, "the bundle (.tsb)")->required();
+  command->add_option("--header", b.header, "C++ header to write, with a typed function per kernel");
+  command->add_option("--namespace", b.name_space, "of the header; default: the header's name");
+  command
+      ->add_option("--targets", b.targets,
+                   "for what to compile each kernel, with commas: minimum (the least of Vulkan 1.3), lavapipe, gpu, "
+                   "gpu16 and gpu64 (by their subgroups), device")
+      ->capture_default_str();
+  command->add_flag("--embed", b.embed, "put the bundle's bytes into the header too, for programs that read no file");
+  command->add_option("--threads", b.threads, "how many compile; 0: one per core")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+  command->add_flag("-q,--quiet", b.quiet, "no progress on stderr");
+  command->callback([&] { bundle(b); });
+}
+
+/// CLI11 says of any word that it is not expected, or that a subcommand is required.
+std::string no_command(const CLI::App& app, int argc, char** argv) {
+  const auto word = std::find_if(argv + 1, argv + argc, [](const char* a) { return *a != '-'; });
+  std::string what = word == argv + argc ? "no command is given" : "there is no command \"" + std::string(*word) + "\"";
+  std::string names;
+  for (const CLI::App* command : app.get_subcommands({}))
+    names += (names.empty() ? "; the commands are " : ", ") + command->get_name();
+  return what + names;
+}
+
 int command_line(int argc, char** argv) {
-  using namespace tessera::cli;
   CLI::App app("Compiles and runs kernels over blocks (.tir files) on Vulkan devices.", "tessera");
   app.set_version_flag("--version", "tessera " TESSERA_VERSION);
   app.require_subcommand(1);
   app.footer(
       "tessera COMMAND --help says more. TESSERA_DEVICE chooses the device, TESSERA_VALIDATION=1 switches on Vulkan's "
       "validation layers.");
-
+  Arguments a;
   app.add_subcommand("devices", "List the Vulkan devices; * is the one that is used")->callback(devices);
-
-  std::string op;
-  CLI::App* ops_command = app.add_subcommand("ops", "List the ops of the IR, or say more about one");
-  ops_command->add_option("NAME", op, "an op");
-  ops_command->callback([&] { ops(op); });
-
-  RunArguments r;
-  CLI::App* run_command = app.add_subcommand("run", "Run a kernel, or a graph of kernels, on .npy arrays");
-  run_command->add_option("FILE", r.file, "tile-level kernel (.tir), or a folder with graph.txt")->required();
-  run_command->add_option("--in", r.in, "inputs, in order (.npy)");
-  run_command->add_option("--out", r.out, "outputs, in order (.npy); without it they are printed");
-  run_command->add_option("--device", r.device,
-                          "index or part of a name, or interpreter; default: TESSERA_DEVICE, else the best device");
-  run_command->add_option("--trace", r.trace,
-                          "of a graph: write when each kernel ran to this file, for Perfetto or chrome://tracing");
-  run_command->add_option("--dim", r.dims, "NAME=SIZE: a run-time size that no input's shape gives");
-  std::string run_codegen = "fast";
-  run_command->add_option("--codegen", run_codegen, "fast or general")->check(CLI::IsMember({"fast", "general"}));
-  run_command->add_flag(
-      "--debug-info", r.debug_info,
-      "compile with the lines and texts of source files, and name Vulkan's objects: for RenderDoc and its like");
-  run_command->add_flag("--races", r.races,
-                        "interpreter: report accesses that parallel axes, declared or proved, leave without an order");
-  run_command->add_option("--seed", r.seed,
-                          "interpreter: N or random: permute the programs of parallel axes, and print the seed");
-  run_command
-      ->add_option("--uninitialised", r.uninitialised,
-                   "interpreter: what memory holds that nobody has written: nan, zero or pattern (by the seed)")
-      ->check(CLI::IsMember({"nan", "zero", "pattern"}))
-      ->capture_default_str();
-  run_command->add_option("--out-of-bounds", r.out_of_bounds, "interpreter: raise, or clamp as devices do")
-      ->check(CLI::IsMember({"raise", "clamp"}))
-      ->capture_default_str();
-  run_command->callback([&] {
-    r.general = run_codegen == "general";
-    run(r);
-  });
-
-  CompileArguments c;
-  auto shared = [&](CLI::App* command) {
-    command->add_option("FILE", c.file, "tile-level kernel (.tir)")->required();
-    command
-        ->add_option("--target", c.target,
-                     "device (the best, or TESSERA_DEVICE), gpu (one of the middle class), minimum or lavapipe")
-        ->check(CLI::IsMember({"device", "gpu", "minimum", "lavapipe"}));
-    command->add_option("--codegen", c.codegen, "fast or general")->check(CLI::IsMember({"fast", "general"}));
-  };
-  CLI::App* compile_command = app.add_subcommand("compile", "Compile a kernel and print a stage of it");
-  shared(compile_command);
-  compile_command->add_option("--emit", c.emit, "ir (optimised tile level), lane, spirv (text) or spirv-bin")
-      ->check(CLI::IsMember({"ir", "lane", "spirv", "spirv-bin"}))
-      ->capture_default_str();
-  compile_command->add_flag("--debug-info", c.debug_info,
-                            "with the lines and texts of source files: NonSemantic.Shader.DebugInfo.100");
-  compile_command->add_flag(
-      "--dump-ir{*}", c.dump,
-      "print the kernel to stderr after every step, or after the one step or pass that is named: --dump-ir=cse");
-  compile_command->add_option("-o", c.output, "file to write instead of stdout");
-  compile_command->callback([&] { compile(c); });
-
-  CLI::App* explain_command = app.add_subcommand(
-      "explain", "Say how a kernel, or a graph in a folder, meets the device: parallel axes, workgroups, memory");
-  shared(explain_command);
-  explain_command->add_option("--dot", c.dot, "of a graph: write a picture for Graphviz to this file");
-  explain_command->add_option("--svg", c.svg, "of a graph: write a picture to this file");
-  explain_command->callback([&] { explain(c); });
-
-  BundleArguments b;
-  CLI::App* bundle_command =
-      app.add_subcommand("bundle", "Compile kernels ahead of time into one file, for programs without a compiler");
-  bundle_command->add_option("FILE", b.files, "tile-level kernels (.tir)")->required();
-  bundle_command->add_option("-o,--output", b.output, "the bundle (.tsb)")->required();
-  bundle_command->add_option("--header", b.header, "C++ header to write, with a typed function per kernel");
-  bundle_command->add_option("--namespace", b.name_space, "of the header; default: the header's name");
-  bundle_command
-      ->add_option("--targets", b.targets,
-                   "for what to compile each kernel, with commas: minimum (the least of Vulkan 1.3), lavapipe, gpu, "
-                   "gpu16 and gpu64 (by their subgroups), device")
-      ->capture_default_str();
-  bundle_command->add_flag("--embed", b.embed,
-                           "put the bundle's bytes into the header too, for programs that read no file");
-  bundle_command->add_option("--threads", b.threads, "how many compile; 0: one per core")
-      ->check(CLI::NonNegativeNumber)
-      ->capture_default_str();
-  bundle_command->add_flag("-q,--quiet", b.quiet, "no progress on stderr");
-  bundle_command->callback([&] { bundle(b); });
-
+  add_ops(app, a);
+  add_run(app, a);
+  add_compile(app, a.compile);
+  add_explain(app, a.compile);
+  add_bundle(app, a.bundle);
   try {
     app.parse(argc, argv);
   } catch (const CLI::Success& e) {  // --help, --version
     return app.exit(e);
   } catch (const CLI::ParseError& e) {
-    std::string what = e.what();
-    // CLI11 says of any word that it is not expected, or that a subcommand is required
-    if (app.get_subcommands().empty()) {
-      const auto word = std::find_if(argv + 1, argv + argc, [](const char* a) { return *a != '-'; });
-      what = word == argv + argc ? "no command is given" : "there is no command \"" + std::string(*word) + "\"";
-      std::string names;
-      for (const CLI::App* command : app.get_subcommands({}))
-        names += (names.empty() ? "; the commands are " : ", ") + command->get_name();
-      what += names;
-    }
-    throw UsageError(what, {}, "tessera --help lists the commands, tessera COMMAND --help their options");
+    throw UsageError(app.get_subcommands().empty() ? no_command(app, argc, argv) : e.what(), {},
+                     "tessera --help lists the commands, tessera COMMAND --help their options");
   }
   if (!std::cout.flush()) throw tessera::Error("stdout: cannot be written");
   return 0;

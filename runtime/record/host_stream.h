@@ -1,7 +1,8 @@
 // HostCall and HostStream: what PreparedKernel and CommandStream (record.h) are inside. Internal to runtime/. Read
-// next: record.cpp.
+// next: host_call.cpp, host_stream.cpp.
 #pragma once
 #include <algorithm>
+#include <cstring>
 #include <memory>
 #include <span>
 #include <string>
@@ -27,6 +28,9 @@ struct HostCall {
     std::vector<std::unique_ptr<Buffer>> own;     // for an input that the code writes, and for an image
     std::vector<std::unique_ptr<Buffer>> packed;  // the bytes of an image's texels, where they are copied into it
     std::vector<std::shared_ptr<ImageState>> images;
+    void put_address(size_t position, uint64_t address) {
+      std::memcpy(block.data() + 8 * position, &address, sizeof address);
+    }
   };
   struct Slot {
     uint64_t frame = 0;
@@ -38,6 +42,10 @@ struct HostCall {
 
   HostCall(const Device& device, std::shared_ptr<const Program> program, const PrepareOptions& options);
   ~HostCall();
+  void bind_sizes();
+  void take_images(const PrepareOptions& options);
+  void make_slots(bool images);
+  void make_memory(Call& c);
   Call& next(uint64_t frame);
   void restart(Slot& slot, uint64_t frame);
   void take_report(Call& c);
@@ -89,6 +97,10 @@ class HostStream {
     Buffer *from, *to;
   };
   void barrier(StageMask from, StageMask to);
+  void check(const HostCall& call, size_t arguments, const Indirect& indirect) const;
+  void take_arguments(const HostCall& call, HostCall::Call& c, std::span<const Argument> arguments);
+  void uses(Buffer* b, bool reads, bool writes, uint64_t offset, uint64_t size, bool indirect = false);
+  void dispatch(HostCall& call, const HostCall::Call& c, size_t n, const Indirect& indirect);
   void pass_on(const HostCall& call, const HostCall::Call& c);
   Buffer* take(const HostCall& call, HostCall::Call& c, const Argument& argument, size_t i);
   static void check_apart(const HostCall& call, size_t output, size_t other);
@@ -103,7 +115,8 @@ class HostStream {
   uint64_t number_ = 0;   // of the stream
   bool begun_ = false;    // its first barrier is there
   bool reported_ = false;
-  std::vector<Access> accesses_;  // of the call being recorded, and rooms for more
+  std::vector<Access> accesses_;  // of the call being recorded, num_accesses_ of them, and rooms for more
+  size_t num_accesses_ = 0;
   std::vector<Argument> arguments_;
   std::vector<Buffer*> buffers_;
   std::vector<Copy> copies_;

@@ -1,0 +1,246 @@
+// HostCall: a prepared kernel, with the memory of its calls.
+#include <algorithm>
+#include <mutex>
+#include <string>
+
+#include "engine/base/bind.h"
+#include "engine/base/error.h"
+#include "engine/base/plural.h"
+#include "runtime/device/names.h"
+#include "runtime/record/host_stream.h"
+#include "runtime/submit/pipeline.h"
+
+namespace tessera::vulkan {
+namespace {
+Scopes scopes_of(const Program& p, bool dispatches, const std::vector<PrepareOptions::Image>& images) {
+  Scopes s;
+  const auto add = [&](Stage stage) {
+    s.wait_stages |= stage_flags(mask(stage));
+    s.wait_accesses |= access_flags(mask(stage), true);
+    s.signal_stages |= stage_flags(mask(stage));
+    s.signal_accesses |= access_flags(mask(stage), false);
+  };
+  for (const ProgramArg& a : p.args)
+    if (a.alias >= 0 || (!a.is_output && a.written)) add(Stage::transfer);
+  for (const PrepareOptions::Image& i : images) {
+    add(Stage::compute);
+    if (i.argument < p.args.size() && p.args[i.argument].is_output && i.like.state()->packed()) add(Stage::transfer);
+  }
+  if (dispatches) add(Stage::compute);
+  return s;
+}
+}  // namespace
+
+HostCall::HostCall(const Device& d, std::shared_ptr<const Program> p, const PrepareOptions& options)
+    : device(d),
+      program(std::move(p)),
+      dims(options.dims),
+      frames_in_flight(options.frames_in_flight),
+      calls_per_frame(options.calls_per_frame) {
+  bind_sizes();
+  pipeline = &device.context()->pipeline(*program);
+  scopes = scopes_of(*program, bound.count > 0, options.images);
+  label = "dispatch " + program->name;
+  range = with_line(program->name, program->loc);
+  alone = std::make_unique<HostStream>(device);
+  take_images(options);
+  make_slots(!options.images.empty());
+}
+
+// Shapes and what follows from them, of the sizes that PrepareOptions::dims gives.
+void HostCall::bind_sizes() {
+  const auto positive = [&](int v, const char* name) {
+    if (v < 1)
+      throw SpecError(program->name + ": PrepareOptions::" + name + " is " + std::to_string(v) + ", not 1 or more",
+                      program->loc);
+  };
+  positive(frames_in_flight, "frames_in_flight");
+  positive(calls_per_frame, "calls_per_frame");
+  const auto value = [&](const Extent& e, const std::string& of) {
+    std::vector<std::string> names;
+    e.collect_names(names);
+    for (const std::string& n : names)
+      if (!dims.contains(n))
+        throw SpecError(
+            program->name + ": " + of + " has the run-time size " + n + ", which PrepareOptions::dims does not give",
+            program->loc);
+    return e.eval(dims);
+  };
+  for (const ProgramArg& a : program->args) {
+    Shape s;
+    for (const Extent& e : a.shape) s.push_back(value(e, a.origin));
+    for (const int64_t size : s)
+      if (size < 0)
+        throw SpecError(program->name + ": " + a.origin + ": shape " + tessera::to_string(s) + " has a negative size",
+                        program->loc);
+    shapes.push_back(std::move(s));
+    num_inputs += !a.is_output;
+  }
+  for (const Extent& e : program->grid) value(e, "the grid");
+  for (const Extent& e : program->extents) value(e, "the code");
+  value(program->num_units, "the grid");
+  bound = vulkan::bind(*program, dims, device, Cut::loops);
+  if (program->open_ended) tell_at_the_end(bound.slices);
+}
+
+void HostCall::take_images(const PrepareOptions& options) {
+  const size_t n = program->args.size();
+  like.resize(n);
+  channels.resize(n);
+  image_ranges.resize(n);
+  for (const PrepareOptions::Image& i : options.images) {
+    if (i.argument >= n)
+      throw SpecError(program->name + ": PrepareOptions::images names argument " + std::to_string(i.argument) + " of " +
+                          std::to_string(n),
+                      program->loc);
+    const ProgramArg& a = program->args[i.argument];
+    const std::string where = program->name + ": " + a.origin + ": ";
+    like[i.argument] = i.like.state();
+    image_ranges[i.argument] = (a.is_output ? "write " : "read ") + a.origin;
+    if (!(i.like.state()->device == device))
+      throw SpecError(where + "the image is on another Device than the kernel", program->loc);
+    channels[i.argument] = i.like.state()->check_shape(where, shapes[i.argument], a.dtype);
+    if (a.is_output) i.like.state()->check_write(where);
+    else i.like.state()->check_read(where);
+  }
+}
+
+// The memory of every call of every frame, with argument blocks that lack the addresses of arrays.
+void HostCall::make_slots(bool images) {
+  const size_t n = program->args.size();
+  std::vector<uint64_t> addresses(n, 0);
+  if (program->scratch_bytes > 0) addresses.push_back(0);
+  if (program->report_bytes > 0) addresses.push_back(0);
+  const std::vector<std::byte> block = argument_block(*program, addresses, bound.sizes);
+  for (const GroupSlice& s : bound.slices) slice_blocks.push_back(argument_block(*program, addresses, bound.sizes, &s));
+  sum.resize(block.size());
+  slots.resize(static_cast<size_t>(frames_in_flight));
+  for (Slot& slot : slots) {
+    slot.calls.resize(static_cast<size_t>(calls_per_frame));
+    slot.blocks.resize(slot.calls.size() * block.size());
+    slot.arguments.resize(slot.calls.size() * n);
+    for (size_t number = 0; number < slot.calls.size(); ++number) {
+      Call& c = slot.calls[number];
+      c.block = std::span(slot.blocks).subspan(number * block.size(), block.size());
+      std::copy(block.begin(), block.end(), c.block.begin());
+      c.arguments = std::span(slot.arguments).subspan(number * n, n);
+      if (images) {
+        c.own.resize(n);
+        c.packed.resize(n);
+        c.images.resize(n);
+      }
+      make_memory(c);
+    }
+  }
+}
+
+void HostCall::make_memory(Call& c) {
+  const std::shared_ptr<Context>& context = device.context();
+  const size_t n = program->args.size();
+  const auto bytes_of = [&](size_t i) {
+    return static_cast<uint64_t>(num_elements(shapes[i]) * size_bytes(program->args[i].dtype));
+  };
+  for (size_t i = 0; i < n; ++i) {
+    const ProgramArg& a = program->args[i];
+    if (like[i]) {
+      c.own[i] =
+          std::make_unique<Buffer>(context, bytes_of(i), Memory::scratch, program->name + ": the image " + a.origin);
+      if (i >= num_inputs && like[i]->packed())
+        c.packed[i] = std::make_unique<Buffer>(context, like[i]->packed_bytes(), Memory::scratch,
+                                               program->name + ": the texels of " + a.origin);
+    } else if (bound.count > 0 && i < num_inputs && a.written && bytes_of(i) > 0) {
+      c.own.resize(n);
+      c.own[i] =
+          std::make_unique<Buffer>(context, bytes_of(i), Memory::array, program->name + ": the copy of " + a.origin);
+    }
+  }
+  if (bound.count == 0) return;
+  if (program->scratch_bytes > 0) {
+    c.scratch = scratch_of(context, *program, bound);
+    c.put_address(n, c.scratch->address());
+  }
+  if (program->report_bytes > 0) take_report(c);
+  if (program->indirect_table)
+    c.table = std::make_unique<Buffer>(context, block_stride(c) * (dispatches() - 1) + c.block.size(), Memory::upload,
+                                       program->name + ": the argument table of a frame");
+}
+
+HostCall::~HostCall() {
+  if (device.context()->ended()) return;
+  for (Slot& slot : slots) {
+    try {
+      restart(slot, slot.frame);
+    } catch (...) {  // the device is lost, or memory is short
+    }
+  }
+}
+
+void HostCall::take_report(Call& c) {
+  Context& context = *device.context();
+  c.report = context.report_buffer(*program);
+  const std::lock_guard lock(context.mutex());
+  context.clear_report("recording of " + program->name, *c.report, *program);
+  c.put_address(program->args.size() + (program->scratch_bytes > 0), c.report->address());
+}
+
+// Addresses are 0 in a slice's own block, but for how far its arena lies before the call's.
+std::span<const std::byte> HostCall::block(const Call& c, size_t dispatch) {
+  if (bound.slices.empty()) return c.block;
+  std::copy(slice_blocks[dispatch].begin(), slice_blocks[dispatch].end(), sum.begin());
+  const size_t addresses = program->args.size() + (program->scratch_bytes > 0) + (program->report_bytes > 0);
+  for (size_t at = 0; at < addresses * sizeof(uint64_t); at += sizeof(uint64_t)) {
+    uint64_t a, b;
+    std::memcpy(&a, &c.block[at], sizeof a);
+    std::memcpy(&b, &sum[at], sizeof b);
+    a += b;
+    std::memcpy(&sum[at], &a, sizeof a);
+  }
+  return sum;
+}
+
+// The slot's last frame is done: its reports are read. Its arrays go when others take their place, or with the next
+// frame in which there are fewer calls.
+void HostCall::restart(Slot& slot, uint64_t frame) {
+  for (size_t i = slot.used; i < slot.calls.size(); ++i) {
+    for (auto& a : slot.calls[i].arguments) a.reset();
+    for (auto& image : slot.calls[i].images) image.reset();
+  }
+  for (size_t i = 0; i < slot.used; ++i) {
+    Call& c = slot.calls[i];
+    if (program->report_bytes == 0 || bound.count == 0) continue;
+    if (!c.report) {  // it could not be taken when it was to be
+      take_report(c);
+      continue;
+    }
+    uint32_t words[8] = {};
+    c.report->host_read(words, 0, sizeof words);
+    if (words[PrintReport::kFlags] == 0 &&
+        (program->prints.empty() || (words[PrintReport::kUsed] == 0 && words[PrintReport::kDropped] == 0)))
+      continue;
+    Context& context = *device.context();
+    context.settle_now(outcome_of(*program, dims, bound.longest_loop, std::move(c.report)));
+    take_report(c);
+  }
+  slot.frame = frame;
+  slot.used = 0;
+}
+
+HostCall::Call& HostCall::next(uint64_t frame) {
+  if (frame < newest)
+    throw SpecError(
+        program->name + ": frame " + std::to_string(frame) + " is recorded after frame " + std::to_string(newest),
+        program->loc, "number frames upwards");
+  if (!current || newest != frame) {
+    Slot& slot = slots[frame % slots.size()];
+    if (slot.frame != frame) restart(slot, frame);
+    newest = frame;
+    current = &slot;
+  }
+  if (current->used == current->calls.size())
+    throw SpecError(program->name + ": frame " + std::to_string(frame) + " has " + plural(current->used + 1, "call") +
+                        " but PrepareOptions::calls_per_frame is " + std::to_string(calls_per_frame),
+                    program->loc);
+  return current->calls[current->used];
+}
+
+}  // namespace tessera::vulkan
