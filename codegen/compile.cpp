@@ -49,7 +49,7 @@ class Compilation {
   }
 
  private:
-  // A copy loaded ahead lives in registers: worth it where loads take long and there are many invocations to hold it.
+  // A copy prefetched lives in registers: worth it where loads take long and there are many invocations to hold it.
   static constexpr int64_t kMostAhead = 4096;
 
   bool gpu() const { return target_.kind == Target::Kind::gpu; }

@@ -70,9 +70,11 @@ bool DotEmitter::is_wide(const DotShape& d) const {
       return false;
   }
   if (s_.wide_dot == DotForm::shuffle)
-    return pj.laid_out && pj.tstride == 1 && pj.tcount == s_.group && s_.group == s_.subgroup && pi.tcount == 1;
+    return pj.laid_out && pj.invocation_stride == 1 && pj.invocations == s_.group && s_.group == s_.subgroup &&
+           pi.invocations == 1;
   const int bits = nests_.invocation_bits(d.result_axes);
-  return pi.laid_out && pj.laid_out && (pi.tcount - 1) * pi.tstride + (pj.tcount - 1) * pj.tstride == s_.group - 1 &&
+  return pi.laid_out && pj.laid_out &&
+         (pi.invocations - 1) * pi.invocation_stride + (pj.invocations - 1) * pj.invocation_stride == s_.group - 1 &&
          bits == s_.group - 1;
 }
 
@@ -108,7 +110,7 @@ DotEmitter::Staged DotEmitter::staged_operands(const DotShape& d, DotForm form) 
     s.rhs = placement_.reads_registers(d.rhs);
   } else if (form == DotForm::shuffle) {
     const bool lanes_hold_k = d.k.size() == 1 && d.k_axes[0] != kNoAxis && plan(d.k_axes[0]).vec == 1 &&
-                              plan(d.k_axes[0]).tstride == 1 && plan(d.k_axes[0]).tcount == s_.group &&
+                              plan(d.k_axes[0]).invocation_stride == 1 && plan(d.k_axes[0]).invocations == s_.group &&
                               plan(d.k_axes[0]).strips() == 1;
     for (int a : d.k_axes) {
       s.rhs = s.rhs || placement_.registers_along(d.rhs, a);

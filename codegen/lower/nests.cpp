@@ -10,19 +10,19 @@ namespace tessera::lowering {
 void LoopNests::prepare() {
   tile_base_.resize(axes_.size());
   for (const AxisPlan& p : s_.plans) {
-    if (p.tcount == 1) continue;
-    Value& v = coords_[{p.tstride, p.tcount}];
+    if (p.invocations == 1) continue;
+    Value& v = coords_[{p.invocation_stride, p.invocations}];
     if (v) continue;
-    v = b_.div(invocation_, p.tstride);
-    if (p.tstride * p.tcount < s_.group) v = b_.rem(v, p.tcount);
+    v = b_.div(invocation_, p.invocation_stride);
+    if (p.invocation_stride * p.invocations < s_.group) v = b_.rem(v, p.invocations);
   }
 }
 
 void LoopNests::set_tile_base(int axis, Value v) { tile_base_[static_cast<size_t>(axis)] = v; }
 
 Value LoopNests::invocation_coord(const AxisPlan& p) {
-  if (p.tcount == 1) return b_.i32(0);
-  Value& v = coords_[{p.tstride, p.tcount}];
+  if (p.invocations == 1) return b_.i32(0);
+  Value& v = coords_[{p.invocation_stride, p.invocations}];
   if (!v) throw InternalError(k_.name + ": coordinate was not prepared");
   return v;
 }
@@ -48,7 +48,7 @@ Value LoopNests::first_invocation(int used_bits) {
 int LoopNests::invocation_bits(const std::vector<int>& dims) const {
   int bits = 0;
   for (int a : dims)
-    if (a != kNoAxis) bits |= (plan(a).tcount - 1) * plan(a).tstride;
+    if (a != kNoAxis) bits |= (plan(a).invocations - 1) * plan(a).invocation_stride;
   return bits;
 }
 
@@ -59,7 +59,7 @@ bool LoopNests::fits(const std::vector<int>& dims) const {
     const AxisPlan& p = plan(a);
     // of a packed program one invocation has all elements
     if (axes_.axes[static_cast<size_t>(a)].mixed && uniform_group()) return false;
-    const int mine = (p.tcount - 1) * p.tstride;
+    const int mine = (p.invocations - 1) * p.invocation_stride;
     if (bits & mine) return false;
     bits |= mine;
   }
@@ -80,7 +80,7 @@ Coord LoopNests::axis_coord(const AxisPlan& p, int axis, int64_t n, Value strip,
   const bool overhangs = parts * p.strips() * p.cover() != n;
   if (!overhangs) return {e, axis, r};
   // Known positions need no test.
-  if (!p.split && !strip && p.local(r) + int64_t{p.tcount - 1} * p.vec < n) return {e, axis, r};
+  if (!p.split && !strip && p.local(r) + int64_t{p.invocations - 1} * p.vec < n) return {e, axis, r};
   const int64_t divisor = std::gcd(n, int64_t{4});
   const Value end = b_.i32(n);
   valid = b_.both(valid, b_.lt(divisor % p.vec == 0 ? b_.add(e, b_.i32(-(r % p.vec))) : e, end));
@@ -140,7 +140,7 @@ void LoopNests::each(const Shape& s, const std::vector<int>& dims, bool needs_la
     int64_t invocations = 1, elements = 1;
     for (int a : dims)
       if (a != kNoAxis) {
-        invocations *= plan(a).tcount;
+        invocations *= plan(a).invocations;
         elements *= plan(a).tile;
       }
     if (needs_layout || invocations == s_.group || elements <= invocations)

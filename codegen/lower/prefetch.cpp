@@ -1,4 +1,4 @@
-// Loading ahead: what the next step of the innermost sequential axis reads from its input blocks is under way while
+// Prefetching: what the next step of the innermost sequential axis reads from its input blocks is under way while
 // this step computes. Two forms, both in registers that the axis' loop carries: a load whose elements have registers is
 // done one step early, and a staged product, which fetches its next chunk while it computes one anyway, behind its last
 // chunk fetches the next step's first. In the first step each loads for itself. Nothing else changes: an input that the
@@ -65,12 +65,12 @@ void Prefetch::choose() {
     const bool early = readable_early(v, refs, a.scalars);
     for (int r : refs)
       if (moves(r)) a.refs.push_back(r);
-    if (!early) note = "not loaded ahead: where it is read depends on what the step computes";
+    if (!early) note = "not prefetched: where it is read depends on what the step computes";
     else if (!std::all_of(a.refs.begin(), a.refs.end(), [&](int r) { return moving_.count(r) > 0; }))
-      note = "not loaded ahead: it is read together with a block that is not";
-    else if (!s_.enumerable(axes_, axes_.of(v))) note = "not loaded ahead: not all of its elements have registers";
+      note = "not prefetched: it is read together with a block that is not";
+    else if (!s_.enumerable(axes_, axes_.of(v))) note = "not prefetched: not all of its elements have registers";
     else if (registers + a.count > kMostRegisters)
-      note = "not loaded ahead: it takes " + std::to_string(a.count) + " registers per invocation, and " +
+      note = "not prefetched: it takes " + std::to_string(a.count) + " registers per invocation, and " +
              std::to_string(kMostRegisters - registers) + " are left for that";
     else {
       registers += a.count;
@@ -85,9 +85,9 @@ void Prefetch::choose_staged(ir::OpId id) {
   const DotShape d = dots_.shape_of(k_.op(id));
   std::string why;
   if (!dots_.is_wide(d) || s_.wide_dot != DotForm::staged)
-    why = "not loaded ahead: the product is too narrow to stage it";
+    why = "not prefetched: the product is too narrow to stage it";
   for (int a : d.result_axes)
-    if (a != kNoAxis && plan(a).strips() > 1) why = "not loaded ahead: the product is done in strips";
+    if (a != kNoAxis && plan(a).strips() > 1) why = "not prefetched: the product is done in strips";
   for (int operand = 0; operand < 2; ++operand) {
     Load a{id.index, operand, 0, d.acc, {}, {}, {}};
     std::set<int> refs;
@@ -101,8 +101,8 @@ void Prefetch::choose_staged(ir::OpId id) {
       continue;
     }
     const std::string reason = !why.empty() ? why
-                               : early      ? "not loaded ahead: the product reads it together with a block that is not"
-                                            : "not loaded ahead: where it is read depends on what the step computes";
+                               : early      ? "not prefetched: the product reads it together with a block that is not"
+                                            : "not prefetched: where it is read depends on what the step computes";
     for (int r : a.refs)
       // or a load of its own says why
       if (std::string& note = remarks_[static_cast<size_t>(r)]; note.empty()) note = reason;
@@ -116,8 +116,7 @@ void Prefetch::settle() {
     const ir::Op& o = k_.ops[a.op];
     if (placement_.kind(o.results[0]) == Kind::registers) return false;
     placement_.take_back_spill(o.results[0]);
-    remarks_[static_cast<size_t>(ref_position(k_, o.operands[0]))] =
-        "not loaded ahead: what reads it has another layout";
+    remarks_[static_cast<size_t>(ref_position(k_, o.operands[0]))] = "not prefetched: what reads it has another layout";
     return true;
   });
   if (!moving_.empty())
@@ -128,8 +127,8 @@ void Prefetch::settle() {
     for (int r : a.refs) {
       const int64_t buffers = k_.blocks[static_cast<size_t>(r)].buffering.count;
       std::string& note = remarks_[static_cast<size_t>(r)];
-      note = o.code == Opcode::dot ? "the next step's first chunk is loaded ahead into "
-                                   : "the next step's block is loaded ahead into ";
+      note = o.code == Opcode::dot ? "the next step's first chunk is prefetched into "
+                                   : "the next step's block is prefetched into ";
       note += std::to_string(a.count) + (a.count == 1 ? " register" : " registers") + " per invocation";
       if (buffers > 2)
         note += ", one step ahead, as Buffered(2) asks: Buffered(" + std::to_string(buffers) + ") has no more effect";
@@ -140,7 +139,7 @@ void Prefetch::settle() {
     if (ir::reads_ref(o.code)) read.insert(ref_position(k_, o.operands[0]));
   for (int i : moving_)
     if (std::string& note = remarks_[static_cast<size_t>(i)]; note.empty() && read.count(i))
-      note = "not loaded ahead: it is read inside of control flow only, or one element at a time";
+      note = "not prefetched: it is read inside of control flow only, or one element at a time";
 }
 
 Prefetch::Load* Prefetch::of(ir::OpId id, int operand) {

@@ -18,7 +18,7 @@ class Prefetch : public Part {
   };
   void choose();  ///< the loads, before values are spilled
   void settle();  ///< those whose registers were not spilled, and operands of products
-  /// per block, for explain: whether it is loaded ahead
+  /// per block, for explain: whether it is prefetched
   const std::vector<std::string>& remarks() const { return remarks_; }
 
   int axis() const { return axis_; }  ///< the grid axis whose next step is loaded; -1: none
@@ -40,7 +40,7 @@ class Prefetch : public Part {
   void choose_staged(ir::OpId id);
 
   std::vector<Load> loads_;
-  std::set<int> moving_;  // inputs whose blocks move with the axis and may be loaded ahead
+  std::set<int> moving_;  // inputs whose blocks move with the axis and may be prefetched
   int axis_ = -1;
   size_t depth_ = 0;  // the axis' place among the sequential ones
   std::vector<std::string> remarks_;

@@ -80,7 +80,7 @@ std::string block_text(const ir::Kernel& k, const Target& target, Plan& plan, si
     out += "; Buffered(" + std::to_string(b.buffering.count) + ") asked for, no effect: " +
            (k.is_output(static_cast<int>(i))   ? "stores wait for nothing"
             : s.general                        ? "the general form loads where it stands"
-            : target.kind == Target::Kind::cpu ? "nothing is loaded ahead on a CPU"
+            : target.kind == Target::Kind::cpu ? "nothing is prefetched on a CPU"
                                                : "no axis that stays in order moves the block");
   if (needs_copy(k, static_cast<int>(i)))
     out += "; copied when a program starts, because it is read after a store to its alias";
@@ -119,7 +119,7 @@ std::string axis_text(const Axis& x, const AxisPlan& p, const std::string& name)
   else {
     out += (x.contracted || x.reduced || x.mixed ? ", " : ": ") + std::to_string(p.reg) +
            (p.reg == 1 ? " register x " : " registers x ");
-    out += std::to_string(p.tcount) + (p.tcount == 1 ? " invocation" : " invocations");
+    out += std::to_string(p.invocations) + (p.invocations == 1 ? " invocation" : " invocations");
     if (p.strips() > 1) out += " in " + std::to_string(p.strips()) + " strips";
   }
   if (p.split) out += ", split into " + std::to_string(cdiv(x.extent, p.tile)) + " tiles of " + std::to_string(p.tile);

@@ -35,8 +35,8 @@ Plan::Plan(const ir::Kernel& k, const Target& target, bool general, int smaller,
   for (size_t i = 0; i < k.blocks.size() && parallel.declared; ++i)
     resident[i] = resident[i] && always_stored_whole(k, static_cast<int>(i));
   // A Ref that does not get registers no longer ties its dims to the values': schedule again without it. What a copy
-  // loads ahead may only have failed with the buffer that it moves on to, so on GPUs it gets another try.
-  const std::vector<bool> ahead = loaded_directly(k);
+  // prefetches may only have failed with the buffer that it moves on to, so on GPUs it gets another try.
+  const std::vector<bool> direct = loaded_directly(k);
   std::vector<Kept> kept(k.values.size());
   for (bool chosen = general;;) {
     axes = std::make_unique<Axes>(k, resident);
@@ -52,9 +52,9 @@ Plan::Plan(const ir::Kernel& k, const Target& target, bool general, int smaller,
       if (resident[i] && schedule.residency[i] != Residency::registers) failed.push_back(i);
     if (failed.empty()) return;
     const bool others = target.kind == Target::Kind::gpu &&
-                        std::any_of(failed.begin(), failed.end(), [&](size_t i) { return !ahead[i]; });
+                        std::any_of(failed.begin(), failed.end(), [&](size_t i) { return !direct[i]; });
     for (size_t i : failed)
-      if (!others || !ahead[i]) resident[i] = false;
+      if (!others || !direct[i]) resident[i] = false;
   }
 }
 

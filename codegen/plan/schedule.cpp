@@ -414,13 +414,13 @@ class Scheduler {
     int bits = 0;
     for (int a : dims) {
       const AxisPlan& p = s_.plans[static_cast<size_t>(a)];
-      if (p.laid_out) bits |= (p.tcount - 1) * p.tstride;
+      if (p.laid_out) bits |= (p.invocations - 1) * p.invocation_stride;
     }
     return bits;
   }
 
-  // Deals threads to the axes of a nest, the fastest in memory first; axes already laid out keep theirs.
-  void deal_threads(const Nest& n, const std::vector<int>& order) {
+  // Deals invocations to the axes of a nest, the fastest in memory first; axes already laid out keep theirs.
+  void deal_invocations(const Nest& n, const std::vector<int>& order) {
     for (auto it = order.rbegin(); it != order.rend(); ++it) {
       const int a = *it;
       AxisPlan& p = plan(a);
@@ -435,8 +435,8 @@ class Scheduler {
       while (stride < s_.group && (used & stride)) stride *= 2;
       int count = 1;
       while (stride * count < s_.group && count < want && !(used & (stride * count))) count *= 2;
-      p.tstride = stride;
-      p.tcount = count;
+      p.invocation_stride = stride;
+      p.invocations = count;
     }
   }
 
@@ -447,7 +447,7 @@ class Scheduler {
       if (!n.dot || s_.wide_dot == DotForm::reduce) {
         std::vector<int> order = n.order;
         if (n.dot) order.insert(order.end(), n.reduced.begin(), n.reduced.end());
-        deal_threads(n, order);
+        deal_invocations(n, order);
       }
     // Registers: reduced axes first, then kept ones that something in registers needs, within the budget of each nest.
     const int budget = cpu() ? std::max(128 >> smaller_, 1) : 32 >> smaller_;
@@ -458,14 +458,14 @@ class Scheduler {
         AxisPlan& p = plan(*it);
         if (!p.laid_out || p.reg > 1 || fixed_.count(*it)) continue;
         const int64_t room = std::max<int64_t>(budget / std::max<int64_t>(regs, 1), 1);
-        const int64_t need = cdiv(axis(*it).extent, int64_t{p.tcount});
+        const int64_t need = cdiv(axis(*it).extent, int64_t{p.invocations});
         const bool reduced = std::find(n.reduced.begin(), n.reduced.end(), *it) != n.reduced.end();
         int64_t reg = 1;
         if (need <= room) reg = need;
         else if (reduced || !homed_axis_.count(*it)) {
           // Strips that end where the axis ends need no masks.
           const int64_t most = reg = std::min<int64_t>(room, cpu() ? 8 : 4);
-          while (reg > most / 2 && axis(*it).extent % (reg * p.tcount) != 0) --reg;
+          while (reg > most / 2 && axis(*it).extent % (reg * p.invocations) != 0) --reg;
           if (reg == most / 2) reg = most;
         }
         if (axis(*it).splittable && !reduced)
@@ -507,10 +507,10 @@ class Scheduler {
   // Columns j over the group's invocations, each of which holds several of them and rows i in registers.
   void plan_shuffled_dot(int i, int j) {
     AxisPlan &pi = plan(i), &pj = plan(j);
-    pj.tstride = 1;
-    pj.tcount = s_.group;
-    pi.tcount = 1;
-    const int64_t want_j = cdiv(axis(j).extent, int64_t{pj.tcount});
+    pj.invocation_stride = 1;
+    pj.invocations = s_.group;
+    pi.invocations = 1;
+    const int64_t want_j = cdiv(axis(j).extent, int64_t{pj.invocations});
     // Eight columns, adjacent ones in pairs that one 64-bit load brings.
     pj.reg = static_cast<int>(axis(j).splittable ? std::min<int64_t>(want_j, 8) : (want_j <= 16 ? want_j : 8));
     if (pj.reg % 2 == 0 && !axis(j).contracted) pj.vec = 2;
@@ -528,10 +528,10 @@ class Scheduler {
     int tj = 1;
     while (tj * tj < s_.group) tj *= 2;
     const int ti = s_.group / tj;
-    pj.tstride = 1;
-    pj.tcount = tj;
-    pi.tstride = tj;
-    pi.tcount = ti;
+    pj.invocation_stride = 1;
+    pj.invocations = tj;
+    pi.invocation_stride = tj;
+    pi.invocations = ti;
     int ri = std::max(8 >> smaller_, 1), rj = ri;
     const auto whole = [&](int a, int invocations) {
       return (axis(a).reduced || axis(a).contracted) && !axis(a).splittable &&
@@ -648,12 +648,12 @@ bool Schedule::enumerable(const Axes& all, const std::vector<int>& dims) const {
     const AxisPlan& p = plans[static_cast<size_t>(a)];
     if (!p.laid_out || all.axes[static_cast<size_t>(a)].mixed || p.strips() > 1) return false;
   }
-  // Two axes that share thread bits cannot both be laid out in one value.
+  // Two axes that share invocation bits cannot both be laid out in one value.
   int bits = 0;
   for (int a : dims) {
     if (a == kNoAxis) continue;
     const AxisPlan& p = plans[static_cast<size_t>(a)];
-    const int mine = (p.tcount - 1) * p.tstride;
+    const int mine = (p.invocations - 1) * p.invocation_stride;
     if (bits & mine) return false;
     bits |= mine;
   }

@@ -12,16 +12,17 @@
 
 namespace tessera::lowering {
 
-/// Along one axis a unit of work handles elements base + [0, tile). Of those, one strip covers tcount * reg: register r
-/// of a thread is element strip * cover + local(r) + vec * ((thread / tstride) % tcount); `vec` registers in a row are
-/// adjacent in memory.
+/// Along one axis a unit of work handles elements base + [0, tile). Of those, one strip covers invocations * reg:
+/// register r of invocation i is element strip * cover + local(r) + vec * ((i / invocation_stride) % invocations);
+/// `vec` registers in a row are adjacent in memory.
 struct AxisPlan {
   int64_t tile = 1;
   bool split = false;
-  bool laid_out = false;                          // has a layout; otherwise nests walk the axis one element at a time
-  int reg = 1, tstride = 1, tcount = 1, vec = 1;  // vec divides reg
-  int64_t local(int r) const { return int64_t{r / vec} * vec * tcount + r % vec; }
-  int64_t cover() const { return int64_t{reg} * tcount; }
+  bool laid_out = false;  // has a layout; otherwise nests walk the axis one element at a time
+  int reg = 1, vec = 1;   // vec divides reg
+  int invocations = 1, invocation_stride = 1;
+  int64_t local(int r) const { return int64_t{r / vec} * vec * invocations + r % vec; }
+  int64_t cover() const { return int64_t{reg} * invocations; }
   int64_t strips() const { return tile == 0 ? 0 : cdiv(tile, cover()); }
 };
 

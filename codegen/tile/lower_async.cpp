@@ -103,7 +103,7 @@ class Expander {
     k_.region(k_.body).ops.clear();
     b_.set_region(k_.body);
     b_.set_loc(k_.loc);
-    for (const auto& [id, ahead] : ahead_) reset({ahead.pending});
+    for (const auto& [id, p] : prefetched_) reset({p.pending});
     for (const Value s : fresh_) reset(semaphores_.at(s.index).cells);
     if (!counters.empty()) at_first_program([&] { reset(counters); });
     list(ops);
@@ -130,7 +130,7 @@ class Expander {
     bool scalars = true;
   };
   /// A copy that is loaded where it starts and stored where it is waited for.
-  struct Ahead {
+  struct Prefetched {
     Value tile, pending;
     std::vector<Value> starts;       // of the target's index
     std::vector<Value> from_starts;  // of the source's, if what is outside there is left out of the target
@@ -143,7 +143,7 @@ class Expander {
   passes::Replacements replaced_;
   std::map<uint32_t, Semaphore> semaphores_;  // by Ref
   std::vector<Value> kept_, private_, fresh_;
-  std::map<uint32_t, Ahead> ahead_;  // by op
+  std::map<uint32_t, Prefetched> prefetched_;  // by op
 
   Value new_scratch(const Type& t, std::vector<Value>& list) {
     const Value v{static_cast<uint32_t>(k_.values.size())};
@@ -211,17 +211,17 @@ class Expander {
       case ir::Async::semaphore_read:
         return replaced_.replace(op.results[0], read(op, {op.operands[0], 0, op.index.size()}));
       case ir::Async::copy_start:
-        if (const auto it = ahead_.find(id.index); it != ahead_.end()) start_ahead(id, it->second);
+        if (const auto it = prefetched_.find(id.index); it != prefetched_.end()) start_prefetched(id, it->second);
         else copy(op);
         return count(op, ir::copy_places(k_, op)[2], b_.constant_int(DType::i32, bytes_of(k_, op)));
       case ir::Async::copy_wait:
-        for (const auto& [start, a] : ahead_)
+        for (const auto& [start, a] : prefetched_)
           if (a.semaphore == op.operands[2]) finish({start}, a);
         return wait(op, ir::copy_places(k_, op)[2], b_.constant_int(DType::i32, bytes_of(k_, op)));
     }
   }
 
-  /// Scratch for every run_scoped, and for every copy that is loaded ahead: what waits for it may stand before its
+  /// Scratch for every run_scoped, and for every copy that is prefetched: what waits for it may stand before its
   /// start, in a loop.
   void allocate(RegionId r) {
     const std::vector<OpId> ops = k_.region(r).ops;
@@ -239,11 +239,11 @@ class Expander {
       // Nothing is gained where the wait follows at once.
       if (k_.op(id).code == Opcode::copy_start &&
           !(k_.op(ops[n + 1]).code == Opcode::copy_wait && k_.op(ops[n + 1]).operands[2] == k_.op(id).operands[2]))
-        load_ahead(id);
+        prefetch_copy(id);
       for (RegionId inner : regions) allocate(inner);
     }
   }
-  void load_ahead(OpId id) {
+  void prefetch_copy(OpId id) {
     const Op op = k_.op(id);
     if (!prefetch_ || prefetch_->most_elements == 0) return;
     const std::array<ir::CopyPlace, 3> places = ir::copy_places(k_, op);
@@ -260,7 +260,7 @@ class Expander {
       prefetch_->refused[id.index] = "at most " + std::to_string(prefetch_->most_elements) + " elements are";
       return;
     }
-    Ahead a;
+    Prefetched a;
     a.tile = new_scratch(Type::ref(k_.type(places[0].ref).dtype, shape, MemorySpace::vmem), private_);
     const Type scalar = Type::ref(DType::i32, {}, MemorySpace::smem);
     a.pending = new_scratch(scalar, private_);
@@ -269,7 +269,7 @@ class Expander {
     for (size_t d = 0; d < places[0].rank && clips(op); ++d)
       if (!op.index[places[0].first + d].is_static()) a.from_starts.push_back(new_scratch(scalar, private_));
     a.semaphore = places[2].ref;
-    ahead_.emplace(id.index, std::move(a));
+    prefetched_.emplace(id.index, std::move(a));
     prefetch_->copies.push_back(id.index);
   }
   bool only_whole(Value ref) const {
@@ -296,8 +296,8 @@ class Expander {
     load.operands = {ref};
     for (int64_t n : k_.type(ref).shape) load.index.push_back(Index::all(n));
   }
-  /// What was loaded ahead, if anything, goes where it belongs.
-  void finish(OpId id, const Ahead& a) {
+  /// What was prefetched, if anything, goes where it belongs.
+  void finish(OpId id, const Prefetched& a) {
     const Op op = k_.op(id);
     const Value pending = b_.elementwise(Opcode::ne, {load(a.pending), b_.constant_int(DType::i32, 0)});
     b_.when(pending, [&] {
@@ -325,7 +325,7 @@ class Expander {
       store(a.pending, b_.constant_int(DType::i32, 0));
     });
   }
-  void start_ahead(OpId id, const Ahead& a) {
+  void start_prefetched(OpId id, const Prefetched& a) {
     finish(id, a);  // an earlier one
     const Op op = k_.op(id);
     const std::array<ir::CopyPlace, 3> places = ir::copy_places(k_, op);
@@ -571,10 +571,10 @@ std::string explain_copies(const ir::Kernel& source, const ir::Kernel& lowered, 
     out += "  copy from " + ref(op.operands[0]) + " to " + ref(op.operands[1]) + ", " +
            std::to_string(bytes_of(source, op)) + " B" + (op.loc ? ", at " + to_string(op.loc) : "") + ": " +
            (std::find(prefetch.copies.begin(), prefetch.copies.end(), i) != prefetch.copies.end()
-                ? "loaded ahead where it starts, stored where it is waited for"
+                ? "prefetched where it starts, stored where it is waited for"
                 : "done by loads and stores where it starts") +
            (op.attr_or(Attr::clip, 0) ? ", each element tested against the edges" : "") +
-           (prefetch.refused.count(i) ? ", not loaded ahead: " + prefetch.refused.at(i) : "") + "\n";
+           (prefetch.refused.count(i) ? ", not prefetched: " + prefetch.refused.at(i) : "") + "\n";
   }
   if (waits == 0) return out;
   const auto tested = static_cast<size_t>(std::count_if(lowered.ops.begin(), lowered.ops.end(), [](const Op& op) {

@@ -19,7 +19,7 @@
 
 namespace tessera::lowering {
 
-/// Copies of at most so many elements are loaded ahead; 0: none.
+/// Copies of at most so many elements are prefetched; 0: none.
 struct PrefetchedCopies {
   int64_t most_elements = 0;
   std::vector<uint32_t> copies = {};             // gets the ops that are

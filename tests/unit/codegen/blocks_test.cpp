@@ -91,7 +91,7 @@ TEST_CASE("blocks: what a Program says of its arguments") {
   CHECK((p.args[2].read && p.args[2].written));
   CHECK(p.explain.find("in_specs[1]: i32 (4,) whole; stored to: the call works on a copy; interior, no masks") !=
         std::string::npos);
-  CHECK(p.explain.find("; Buffered(3) asked for, no effect: nothing is loaded ahead on a CPU") != std::string::npos);
+  CHECK(p.explain.find("; Buffered(3) asked for, no effect: nothing is prefetched on a CPU") != std::string::npos);
 }
 
 TEST_CASE("blocks of an array whose size is near 2^63") {

@@ -179,7 +179,7 @@ TEST_CASE("scopes: a wait that is certain to fail is refused, others report") {
         "k: copy_wait: waits for 32 bytes in run_scoped[1], which holds 16\n  at k.tir:15" + note);
 }
 
-TEST_CASE("scopes: where loads take long, copies into a part of scratch are loaded ahead") {
+TEST_CASE("scopes: where loads take long, copies into a part of scratch are prefetched") {
   const std::string text = R"(kernel @ahead
 in f32[64] whole
 out f32[64] whole
@@ -210,7 +210,7 @@ body (%x, %o, %t) {
 })";
   Target gpu = lavapipe_target();
   gpu.kind = Target::Kind::gpu;
-  const std::string line = "at k.tir:21: loaded ahead where it starts, stored where it is waited for\n";
+  const std::string line = "at k.tir:21: prefetched where it starts, stored where it is waited for\n";
   CHECK(compile(parse(text), gpu, {}).explain.find(line) != std::string::npos);
   CHECK(compile(parse(text), lavapipe_target(), {}).explain.find(line) == std::string::npos);
   // What is computed stays the same.
@@ -226,7 +226,7 @@ body (%x, %o, %t) {
   for (int64_t i = 0; i < 64; ++i) CHECK(a.element_bits(i) == b.element_bits(i));
 }
 
-TEST_CASE("scopes: explain says what a pipeline loads ahead into registers") {
+TEST_CASE("scopes: explain says what a pipeline prefetches into registers") {
   std::ifstream file("tests/tir/pipeline_overhang.tir");
   const std::string text{std::istreambuf_iterator<char>(file), {}};
   REQUIRE_MESSAGE(!text.empty(), "run from the repository's root");

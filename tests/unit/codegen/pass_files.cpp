@@ -307,8 +307,8 @@ bool run_scopes(Kernel& k, const PassSettings& s, std::string& notes) {
   for (size_t i = 0; i < sites.size(); ++i)
     notes += "wait " + std::to_string(i) + ": " + sites[i].op + " of " + sites[i].semaphore +
              (sites[i].bytes ? ", bytes" : "") + "\n";
-  if (!prefetch.copies.empty()) notes += "loaded ahead: " + std::to_string(prefetch.copies.size()) + "\n";
-  for (const auto& [op, why] : prefetch.refused) notes += "not loaded ahead: " + why + "\n";
+  if (!prefetch.copies.empty()) notes += "prefetched: " + std::to_string(prefetch.copies.size()) + "\n";
+  for (const auto& [op, why] : prefetch.refused) notes += "not prefetched: " + why + "\n";
   return changed;
 }
 bool run_uniform(Kernel& k, const PassSettings&, std::string& notes) {

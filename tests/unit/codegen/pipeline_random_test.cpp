@@ -1,6 +1,6 @@
 // emit_pipeline over random grids, block dims of every kind, index maps and buffer counts, against a pallas_call with
 // the same grid and specs: on the interpreter, looking for races under random moments of copies, and compiled for a GPU
-// that loads ahead, in random orders of invocations.
+// that prefetches, in random orders of invocations.
 #include <doctest/doctest.h>
 
 #include "codegen/compile.h"

@@ -1,4 +1,4 @@
-// Loading ahead on GPUs: what explain says of each block, that the next step's loads stand before the arithmetic of
+// Prefetching on GPUs: what explain says of each block, that the next step's loads stand before the arithmetic of
 // this one, that Buffered(1) and CPUs do without, and that the results are the same in random orders of invocations.
 #include <doctest/doctest.h>
 
@@ -100,52 +100,52 @@ void agrees(const std::string& text) {
 }
 }  // namespace
 
-TEST_CASE("ahead: the blocks of a product move along a sequential axis") {
+TEST_CASE("prefetch: the blocks of a product move along a sequential axis") {
   const std::string text = file("ahead_matmul");
   const Compiled c = compiled(text);
   CAPTURE(c.explain);
   CHECK(says(c,
-             "in_specs[0]: f32 (30, 70) in blocks (16, 24); the next step's first chunk is loaded ahead into 1 "
+             "in_specs[0]: f32 (30, 70) in blocks (16, 24); the next step's first chunk is prefetched into 1 "
              "register per invocation; may hang over the edge, masked\n"));
   CHECK(says(c,
-             "in_specs[1]: f32 (70, 40) in blocks (24, 20); the next step's first chunk is loaded ahead into 2 "
+             "in_specs[1]: f32 (70, 40) in blocks (24, 20); the next step's first chunk is prefetched into 2 "
              "registers per invocation, one step ahead, as Buffered(2) asks: Buffered(3) has no more effect; may hang "
              "over the edge, masked\n"));
   CHECK(order(c.lanes, ir::Opcode::fma) == "Sl*");
   const Compiled one = compiled(replaced(text, "buffered 3", "buffered 1"));
-  CHECK(says(one, "in_specs[0]: f32 (30, 70) in blocks (16, 24); the next step's first chunk is loaded ahead into "));
+  CHECK(says(one, "in_specs[0]: f32 (30, 70) in blocks (16, 24); the next step's first chunk is prefetched into "));
   CHECK(says(one, "in_specs[1]: f32 (70, 40) in blocks (24, 20); Buffered(1): loaded where it is used; may"));
   CHECK(says(compiled(text, lavapipe_target()),
-             "; Buffered(3) asked for, no effect: nothing is loaded ahead on a CPU; may"));
+             "; Buffered(3) asked for, no effect: nothing is prefetched on a CPU; may"));
   CHECK(says(compiled(text, gpu(), true),
              "; Buffered(3) asked for, no effect: the general form loads where it stands; may"));
   agrees(text);
   agrees(replaced(text, "buffered 3", "buffered 1"));
 }
 
-TEST_CASE("ahead: one chunk per step is loaded before the arithmetic of the step before") {
+TEST_CASE("prefetch: one chunk per step is loaded before the arithmetic of the step before") {
   const std::string text = replaced(replaced(file("ahead_matmul"), "24", "8"), "k: 3", "k: 9");
   const Compiled c = compiled(text);
   CAPTURE(c.explain);
-  CHECK(says(c, "in_specs[0]: f32 (30, 70) in blocks (16, 8); the next step's first chunk is loaded ahead into "));
+  CHECK(says(c, "in_specs[0]: f32 (30, 70) in blocks (16, 8); the next step's first chunk is prefetched into "));
   // the first step's own, in its branch; the next one's behind the stores
   CHECK(order(c.lanes, ir::Opcode::fma).substr(0, 4) == "lSl*");
   const Compiled one =
       compiled(replaced(replaced(text, "buffered 3", "buffered 1"), "block (16, 8)", "block (16, 8) buffered 1"));
   CHECK(order(one.lanes, ir::Opcode::fma).substr(0, 3) == "lS*");
-  CHECK(!says(one, "loaded ahead"));
+  CHECK(!says(one, "is prefetched"));
   agrees(text);
 }
 
-TEST_CASE("ahead: blocks whose elements have registers") {
+TEST_CASE("prefetch: blocks whose elements have registers") {
   const std::string text = file("ahead_sums");
   const Compiled c = compiled(text);
   CAPTURE(c.explain);
   CHECK(says(c,
-             "in_specs[0]: f32 (5, 64) in blocks (squeezed, 64); the next step's block is loaded ahead into 1 register "
+             "in_specs[0]: f32 (5, 64) in blocks (squeezed, 64); the next step's block is prefetched into 1 register "
              "per invocation; interior, no masks\n"));
   CHECK(says(c,
-             "in_specs[1]: i32 (5, 64) in blocks (squeezed, 64); not loaded ahead: it is read inside of control flow "
+             "in_specs[1]: i32 (5, 64) in blocks (squeezed, 64); not prefetched: it is read inside of control flow "
              "only, or one element at a time; interior, no masks\n"));
   CHECK(says(c, "in_specs[2]: f32 (64,) in blocks (64); interior, no masks\n"));
   agrees(text);
@@ -154,12 +154,12 @@ TEST_CASE("ahead: blocks whose elements have registers") {
   CHECK(order(c.lanes, ir::Opcode::mul, false) == "lll*l");
   CHECK(order(one.lanes, ir::Opcode::mul, false) == "ll*l");
   CHECK(says(one, "in_specs[0]: f32 (5, 64) in blocks (squeezed, 64); Buffered(1): loaded where it is used; interior"));
-  CHECK(!says(one, "loaded ahead"));
+  CHECK(!says(one, "is prefetched"));
 }
 
 // A block that moves is read at a place that a scalar says: which scalars may be known a step early.
 TEST_CASE(
-    "ahead: where a block is read may hang on what is there before the step, not on what the step stores or reads "
+    "prefetch: where a block is read may hang on what is there before the step, not on what the step stores or reads "
     "elsewhere") {
   const auto text = [](const std::string& scalar) {
     return "tir 1\nkernel @where\ngrid (5)\nprefetch i32[5] whole\nin f32[5, 96] block (squeezed, 96) map (%i, %p: "
@@ -190,18 +190,18 @@ TEST_CASE(
     CAPTURE(std::string(x.scalar));
     const Compiled c = compiled(text(x.scalar));
     CAPTURE(c.explain);
-    CHECK(says(c, "in_specs[0]: f32 (5, 96) in blocks (squeezed, 96); the next step's block is loaded ahead into ") ==
+    CHECK(says(c, "in_specs[0]: f32 (5, 96) in blocks (squeezed, 96); the next step's block is prefetched into ") ==
           x.early);
     CHECK(says(c,
-               "in_specs[0]: f32 (5, 96) in blocks (squeezed, 96); not loaded ahead: where it is read depends on what "
+               "in_specs[0]: f32 (5, 96) in blocks (squeezed, 96); not prefetched: where it is read depends on what "
                "the step computes") == !x.early);
     agrees(text(x.scalar));
   }
 }
 
-TEST_CASE("ahead: copies that are started before others are waited for, by hand and by emit_pipeline") {
+TEST_CASE("prefetch: copies that are started before others are waited for, by hand and by emit_pipeline") {
   const std::string under_way = "; in registers; every program's own; its loads are under way until it is used\n",
-                    early = "loaded ahead where it starts, stored where it is waited for";
+                    early = "prefetched where it starts, stored where it is waited for";
   const auto count = [](const std::string& text, const std::string& what) {
     int n = 0;
     for (size_t at = text.find(what); at != std::string::npos; at = text.find(what, at + 1)) ++n;
@@ -224,7 +224,7 @@ TEST_CASE("ahead: copies that are started before others are waited for, by hand 
   }
 }
 
-TEST_CASE("ahead: what is too large for registers says so") {
+TEST_CASE("prefetch: what is too large for registers says so") {
   const Compiled c = compiled(R"(tir 1
 kernel @k
 in f32[300, 300] whole any
@@ -252,15 +252,15 @@ body (%x, %o) {
              "it does not fit registers\n"));
 }
 
-TEST_CASE("ahead: a product too narrow to be staged reads its blocks like any value") {
+TEST_CASE("prefetch: a product too narrow to be staged reads its blocks like any value") {
   const std::string text = file("ahead_rows");
   const Compiled c = compiled(text);
   CAPTURE(c.explain);
   CHECK(says(c,
-             "in_specs[1]: f32 (64, 1) in blocks (16, 1); the next step's block is loaded ahead into 16 registers per "
+             "in_specs[1]: f32 (64, 1) in blocks (16, 1); the next step's block is prefetched into 16 registers per "
              "invocation; interior, no masks\n"));
   CHECK(says(c,
-             "in_specs[0]: f32 (8, 64) in blocks (4, 16); not loaded ahead: it takes 64 registers per invocation, and "
+             "in_specs[0]: f32 (8, 64) in blocks (4, 16); not prefetched: it takes 64 registers per invocation, and "
              "32 are left for that; interior, no masks\n"));
   agrees(text);
 }
