@@ -13,8 +13,8 @@
 namespace tessera::lowering {
 
 /// Along one axis a unit of work handles elements base + [0, tile). Of those, one strip covers tcount * reg: register r
-/// of a thread is element strip * cover + local(r) + vec * ((thread / tstride) % tcount); `vec` registers in a row are
-/// adjacent in memory.
+/// of an invocation with index t is element strip * cover + local(r) + vec * ((t / tstride) % tcount); `vec` registers
+/// in a row are adjacent in memory.
 struct AxisPlan {
   int64_t tile = 1;
   bool split = false;
