@@ -1,6 +1,6 @@
-// Drivers that do not run all code: loops that end after so many iterations (Target::max_loop_iterations), compilers
-// that take minutes for large shaders. compile() asks here whether the lane-level kernel fits, makes it smaller, and
-// cuts loops into dispatches.
+// Fits a kernel to drivers that do not run all code: drivers whose loops end after a number of iterations
+// (Target::max_loop_iterations), and compilers that take minutes for large shaders. compile() checks here whether the
+// lane-level kernel fits, makes it smaller, and cuts loops into dispatches.
 #pragma once
 #include <cstdint>
 #include <functional>

@@ -1,5 +1,5 @@
-// make_bundle: kernels compiled for several targets, as a BundleFile; and what a program's code needs of a device.
-// Read next: bundle.h; runtime/cli/bundle.cpp, which reads the kernels' files and writes the bundle's.
+// make_bundle: compiles kernels for several targets into a BundleFile, and determines what a program's code needs of a
+// device. Read next: bundle.h; runtime/cli/bundle.cpp, which reads the kernels' files and writes the bundle's.
 #pragma once
 #include <functional>
 #include <span>

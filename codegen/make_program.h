@@ -1,4 +1,4 @@
-// The Program of a kernel: what a launch has to know, beside the code. The last step of compile().
+// The Program of a kernel: the data that a launch needs besides the code. The last step of compile().
 #pragma once
 #include "codegen/program/program.h"
 #include "engine/ir/kernel.h"

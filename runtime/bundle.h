@@ -1,7 +1,7 @@
 // Bundle: a file of kernels that `tessera bundle` compiled ahead of time (codegen/program/bundle.h), for programs that
-// have no compiler in them. For each kernel it finds the variant that suits a device best. The header that `tessera
-// bundle --header` writes has a typed function for each kernel, made from what is here. Any number of threads may use
-// one Bundle, and copies share it. Read next: compiled_kernel.h, launch.h.
+// contain no compiler. For each kernel it finds the variant that suits a device best. The header that `tessera bundle
+// --header` writes has a typed function for each kernel, based on this one. Any number of threads may use one Bundle,
+// and copies share it. Read next: compiled_kernel.h, launch.h.
 #pragma once
 #include <cstddef>
 #include <functional>

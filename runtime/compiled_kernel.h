@@ -1,5 +1,5 @@
-// CompiledKernel: a Program for one device, ready to be called. load() (call/call.h) compiles one, Bundle::kernel()
-// (bundle.h) has one that was compiled before. Read next: launch.h.
+// CompiledKernel: a Program for one device, ready to be called. load() (call/call.h) compiles one; Bundle::kernel()
+// (bundle.h) returns one that was compiled ahead of time. Read next: launch.h.
 #pragma once
 #include <memory>
 #include <vector>

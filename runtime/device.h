@@ -1,6 +1,6 @@
-// Device: a Vulkan device that runs Programs, as a handle that copies share. Choosing one, what it can do (a Target for
-// codegen), and waiting for it. No Vulkan header is needed to use it. Several calls may be in flight: nothing here
-// waits unless it says so. Any number of threads may use one Device. Read next: device_array.h, launch.h.
+// Device: a Vulkan device that runs Programs, as a handle that copies share. It can be chosen, describes itself (as a
+// Target for codegen), and can be waited for. No Vulkan header is needed to use it. Several calls may be in flight: no
+// function waits unless it says so. Any number of threads may use one Device. Read next: device_array.h, launch.h.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -89,7 +89,7 @@ class Device {
   const DeviceInfo& info() const;
   const Target& target() const { return info().target; }
   /// Waits until all calls and copies so far are done. Throws DeviceError if a call has reported that its results are
-  /// wrong (runtime/README.md), or KernelError if a check failed in one, and no download has said so; once per such
+  /// wrong (submit/README.md), or KernelError if a check failed in one, and no download has said so; once per such
   /// call.
   void wait() const;
   /// The driver has given it up: every later call and every use of its arrays throws a DeviceError, which says what it

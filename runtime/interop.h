@@ -1,8 +1,8 @@
-// Interop: Tessera inside a program that has Vulkan already. What to enable on its device, its device as a Device, its
-// buffers as DeviceArrays. This header includes Vulkan's own types and calls none of its functions: all go through the
-// vkGetInstanceProcAddr that the host gives. Nothing is used beyond what the host says is enabled: the Target follows
-// from that, and no function of an extension that is not listed is ever looked up. Read next: record.h, kernels in the
-// host's command buffers.
+// Interop: Tessera inside a program that already uses Vulkan: the features to enable on its device, its device as a
+// Device, its buffers as DeviceArrays. This header includes Vulkan's types and calls none of its functions directly:
+// all go through the vkGetInstanceProcAddr that the host gives. Only features that the host says are enabled are used:
+// the Target follows from them, and no function of an extension that is not listed is looked up. Read next: record.h,
+// kernels in the host's command buffers.
 #pragma once
 #include <vulkan/vulkan_core.h>
 

@@ -1,5 +1,6 @@
 // launch: one call of a Program on device arrays. It checks and binds the arguments, makes the outputs and records the
-// dispatch; it never waits for the device. What a Program is: codegen/program/program.h.
+// dispatch. It does not wait for the device, except for an open-ended Program (Program::open_ended).
+// codegen/program/program.h defines Program.
 #pragma once
 #include <array>
 #include <cstdint>

@@ -1,6 +1,6 @@
-// What Tessera has to say besides results and errors: validation messages, caches that are damaged or cannot be
-// written. Without a callback it goes to stderr. A Device's own messages go to DeviceOptions::log, if that is set; the
-// rest, of the whole process, to the callback given here.
+// Messages that are neither results nor errors: validation messages, caches that are damaged or cannot be written.
+// Without a callback they go to stderr. A Device's own messages go to DeviceOptions::log, if that is set; all others,
+// of the whole process, to the callback given here.
 #pragma once
 #include <functional>
 #include <string>

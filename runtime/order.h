@@ -1,6 +1,6 @@
-// What the recorder did, as plain data, and the proof that conflicting accesses were ordered. Validation layers see no
-// accesses through buffer addresses, so this is the only check that every barrier between calls is there. It knows
-// nothing of Vulkan and runs after the fact. Read next: submit/recorder.h, which writes the log when
+// The recorder's log as plain data, and the proof that conflicting accesses were ordered. Validation layers do not see
+// accesses through buffer addresses, so this is the only check that no barrier between calls is missing. It knows
+// nothing of Vulkan and runs afterwards. Read next: submit/recorder.h, which writes the log when
 // DeviceOptions::log_commands is set.
 #pragma once
 #include <cstdint>

@@ -1,14 +1,16 @@
-// Kernels in a command buffer of the host's. A PreparedKernel has everything that a call needs for as many frames as
+// Kernels in a host program's command buffer. A PreparedKernel has everything that a call needs for as many frames as
 // are in flight; a CommandStream records calls of such kernels into one VkCommandBuffer, between the host's own
 // commands:
 //   ts::PreparedKernel blur(device, program, {.frames_in_flight = 2});
 //   ts::CommandStream stream(device);
-//   every frame:  stream.begin(commands, frame);  stream.record(blur, {picture, blurred});  const ts::Scopes scopes =
-//   stream.end();
-// Recording allocates and creates nothing, waits for nothing, and changes of the command buffer's state only the
-// compute pipeline and its push constants (descriptor set 0 of the compute bind point too, where images are read or
-// written). Any number of threads may record at once, each into a stream of its own, of kernels of their own. Read
-// next: interop.h, arrays over the host's buffers.
+//   // every frame:
+//   stream.begin(commands, frame);
+//   stream.record(blur, {picture, blurred});
+//   const ts::Scopes scopes = stream.end();
+// Recording allocates and creates nothing and does not wait. Of the command buffer's state it changes only the compute
+// pipeline and its push constants (and descriptor set 0 of the compute bind point, if images are read or written). Any
+// number of threads may record at once, each into a stream of its own, with kernels of its own. Read next: interop.h,
+// arrays over the host's buffers.
 #pragma once
 #include <vulkan/vulkan_core.h>
 

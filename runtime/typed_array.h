@@ -1,5 +1,5 @@
 // TypedArray: a DeviceArray of one dtype and number of dims, so that arguments in the wrong order are an error of the
-// C++ compiler where dtype or rank tell them apart. What the headers of tessera bundle take and give.
+// C++ compiler if their dtype or rank differs. The headers of tessera bundle use it for arguments and results.
 #pragma once
 #include <string>
 #include <utility>

@@ -1,7 +1,7 @@
-// Loops of a lane-level kernel, counted: how many iterations one invocation runs at least and at most. For drivers that
-// leave all loops of an invocation after so many (Target::max_loop_iterations), and for the emitter, which packs
-// several rounds into one iteration. What a kernel whose loops are not proved short does about it: report_cut_loops.
-// Who reads the counts: compile.cpp, runtime/launch/launch.cpp.
+// Counts the loops of a lane-level kernel: how many iterations one invocation runs at least and at most. For drivers
+// that leave all loops of an invocation after a limit (Target::max_loop_iterations), and for the emitter, which packs
+// several iterations into one. report_cut_loops adds the run-time check to a kernel whose loops are not proved short.
+// compile.cpp and runtime/launch/launch.cpp read the counts.
 #pragma once
 #include <unordered_map>
 #include <vector>

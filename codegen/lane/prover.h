@@ -1,7 +1,7 @@
 // Prover: proofs that integers of the lane level are not negative, from the ops that make them alone: constants, sums
-// and products with constants, min, max, select, the bounds of loops, conditions that hold, and what sizes that arrive
-// with the call have to do with each other. It knows nothing of the tile level's analyses, so that no mistake there can
-// lead outside an array. Read next: RefWindows::address in lower/accesses.cpp.
+// and products with constants, min, max, select, the bounds of loops, conditions that hold, and relations between sizes
+// that arrive with the call. It does not use the tile level's analyses, so that no mistake there can lead outside an
+// array. Read next: RefWindows::address in lower/accesses.cpp.
 #pragma once
 #include <map>
 #include <optional>

@@ -1,5 +1,5 @@
 // The steps of a lane-level kernel whose loops are cut into dispatches: which loops, and which steps each part of the
-// kernel takes. Read next: cut.h, which makes the dispatches of it.
+// kernel takes. Read next: cut.h, which makes the dispatches from them.
 #pragma once
 #include <optional>
 #include <unordered_map>

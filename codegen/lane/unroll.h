@@ -1,6 +1,6 @@
-// Unrolling at lane level: innermost for loops with a constant trip count and a small body run several rounds per
-// iteration. Pays where an iteration is dear (lavapipe: as much as seven multiply-adds), and keeps a driver's limit on
-// iterations far away.
+// Unrolling at lane level: an innermost for loop with a constant trip count and a small body runs several iterations as
+// one. It pays where an iteration is expensive (lavapipe: as much as seven multiply-adds), and keeps loops far below a
+// driver's limit on iterations.
 #pragma once
 #include <cstdint>
 

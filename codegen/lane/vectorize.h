@@ -1,6 +1,6 @@
-// Vector loads: loads of adjacent 32-bit elements of one global Ref that no store or barrier separates become one load
-// of two or four, where the first element's position is proved a multiple of the width. Arguments are bound at 16-byte
-// aligned addresses (Program).
+// Vector loads: loads of adjacent 32-bit elements of one global Ref, without a store or barrier between them, become
+// one load of two or four, if the first element's position is proved a multiple of the width. Arguments are bound at
+// 16-byte aligned addresses (Program).
 #pragma once
 #include "engine/ir/kernel.h"
 

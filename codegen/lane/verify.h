@@ -1,6 +1,6 @@
-// The lane-level verifier: what a lowered kernel must be beyond what ir::verify checks of both levels. It reports
-// everything at once and runs nothing; what depends on the order of invocations (races, uninitialised reads) is
-// interpreter.h's. The rules are listed atop verify.cpp.
+// The lane-level verifier: checks the rules of a lowered kernel beyond those that ir::verify checks of both levels. It
+// reports all violations at once and runs nothing; interpreter.h finds errors that depend on the order of invocations
+// (races, uninitialised reads). The rules are listed at the top of verify.cpp.
 #pragma once
 #include <string>
 #include <string_view>

@@ -1,5 +1,6 @@
 // Arena: slots for the values that a workgroup shares, and the order of all accesses to memory that more than one
-// invocation touches. Before an access order() is told what it reads and writes; it puts a barrier where one is needed.
+// invocation touches. Before each access, order() gets the ranges that it reads and writes, and places a barrier where
+// one is needed.
 #pragma once
 #include "codegen/lower/part.h"
 

@@ -1,7 +1,7 @@
-// The arena: memory of one workgroup for values that do not live in registers. One budget with lifetimes; either shared
-// memory or, when the live set does not fit there, a slice of a global scratch buffer. And the barrier plan over it:
-// which accesses of other invocations may still be unordered, so that a workgroup barrier is placed exactly before the
-// first one that conflicts.
+// The arena: memory of one workgroup for values that do not live in registers. It is one budget with lifetimes, either
+// in shared memory or, if the live set does not fit there, in a slice of a global scratch buffer. Also the barrier plan
+// for it: which accesses of other invocations may still be unordered, so that a workgroup barrier is placed exactly
+// before the first access that conflicts.
 #pragma once
 #include <cstdint>
 #include <map>

@@ -1,5 +1,5 @@
-// AtomicEmitter: the atomic updates that expand_atomics.h leaves: of arrays by programs that run at once, and at index
-// arrays whose elements may meet.
+// AtomicEmitter: the atomic updates that expand_atomics.h leaves: updates of arrays by concurrent programs, and updates
+// at index arrays whose elements may coincide.
 #pragma once
 #include "codegen/lower/part.h"
 

@@ -1,4 +1,4 @@
-// DotEmitter: products, in the form that the schedule planned or, where a product is not of that form, as reductions.
+// DotEmitter: products, in the form that the schedule planned or, if a product does not have that form, as reductions.
 #pragma once
 #include "codegen/lower/part.h"
 

@@ -1,4 +1,4 @@
-// Elements: index functions, what computes one element of a lazy tile value; and scalars.
+// Elements: index functions, which compute one element of a lazy tile value; and scalars.
 #pragma once
 #include "codegen/lower/part.h"
 

@@ -1,7 +1,7 @@
-// One emission: what lowering reads and makes, and the parts that do it, each in the file of its name. The order in
-// which a kernel goes through them: units (grid to workgroups), refs (blocks and accesses), control (ops one after
-// another), then nests, elements and the parts for ops with code of their own; placement says where each value lives,
-// arena keeps those that invocations share.
+// One emission: the inputs and outputs of lowering, and its parts, each in the file of its name. A kernel goes through
+// them in this order: units (grid to workgroups), refs (blocks and accesses), control (ops one after another), then
+// nests, elements and the parts for ops with code of their own; placement says where each value lives, arena keeps the
+// values that invocations share.
 #pragma once
 #include <map>
 

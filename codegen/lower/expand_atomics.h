@@ -1,6 +1,6 @@
-// A rewrite before lowering: an atomic update of memory that no other program touches meanwhile is a load, the
-// arithmetic and a store. What is left are updates of arrays by programs that run at once, and those at index arrays
-// whose elements may meet. Read next: atomics.h, which emits those, and plan/parallel.h, which tells them apart.
+// A rewrite before lowering: an atomic update of memory that no other program touches meanwhile becomes a load, the
+// arithmetic and a store. What remains are updates of arrays by concurrent programs, and updates at index arrays whose
+// elements may coincide. Read next: atomics.h, which emits those, and plan/parallel.h, which tells them apart.
 #pragma once
 #include <optional>
 

@@ -1,6 +1,5 @@
-// LaneBuilder: ir::Builder for scalars of the lane level, folding constants as it goes and keeping all constants in one
-// region that ends up at the start of the kernel. Values made inside a region are remembered (memo) only while that
-// region is open.
+// LaneBuilder: ir::Builder for scalars of the lane level, which folds constants and keeps all constants in one region
+// at the start of the kernel. Values made inside a region are reused (memo) only while that region is open.
 #pragma once
 #include <map>
 #include <optional>

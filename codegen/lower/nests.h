@@ -1,5 +1,5 @@
-// LoopNests: the loops over the elements of one root (a store, a reduction's result, ...), by layout, which tags each
-// coordinate with its axis and register so that values in registers can be read, or flat, dealing elements to
+// LoopNests: the loops over the elements of one root (a store, a reduction's result, ...). By layout: each coordinate
+// is tagged with its axis and register, so that values in registers can be read. Or flat: elements are dealt to
 // invocations in turn.
 #pragma once
 #include <map>

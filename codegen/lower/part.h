@@ -1,13 +1,13 @@
-// The parts of lowering. Each emits one kind of thing, over one Emission that they share; what a part calls of another
-// is written with that part's name. Here are the words that all use, and Part, which gives each the others.
+// The parts of lowering. Each emits one kind of code, over one Emission that they share; a call between parts names the
+// part that is called. This file has the terms that all parts use, and Part, which gives each access to the others.
 //
-// Every tile value has a place. *Lazy* values (element-wise ops, broadcasts, transposes, slices, loads of memory that
-// nobody writes, ...) are index functions: elements_.of(v, coords) emits what computes one element, wherever it is
-// asked for; those that plan/keep.h chooses are evaluated once instead. *Scalars* live in one lane value, equal in all
-// invocations of the group. Results of reductions, products, scans and control flow, and loads of memory that is
-// written, are evaluated where they stand: into *registers*, spread over invocations by the schedule's layout, or into
-// the *arena*. In the general form everything but scalars, constants and iotas lives in the arena. Read next:
-// emission.h, which lists the parts.
+// Every tile value has a placement. *Lazy* values (element-wise ops, broadcasts, transposes, slices, loads of unwritten
+// memory, ...) are index functions: elements_.of(v, coords) emits the code for one element, wherever it is needed;
+// those that plan/keep.h chooses are evaluated once instead. *Scalars* live in one lane value, equal in all invocations
+// of the group. Results of reductions, products, scans and control flow, and loads of memory that is written, are
+// evaluated where they stand: into *registers*, spread over invocations by the schedule's layout, or into the *arena*.
+// In the general form everything but scalars, constants and iotas lives in the arena. Read next: emission.h, which
+// lists the parts.
 #pragma once
 #include <functional>
 #include <set>

@@ -1,5 +1,5 @@
-// Placement: where each tile value lives, and how long. place() decides before anything is emitted; what has a place of
-// its own is made and freed by the ops as they come.
+// Placement: where each tile value lives, and how long. place() decides before anything is emitted; values with storage
+// of their own get and free it as their ops are emitted.
 #pragma once
 #include <unordered_map>
 

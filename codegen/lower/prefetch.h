@@ -1,4 +1,4 @@
-// Prefetch: what the next step of the innermost sequential axis reads, loaded while this one computes.
+// Prefetch: loads the input blocks of the next step of the innermost sequential axis while the current step computes.
 #pragma once
 #include "codegen/lower/part.h"
 

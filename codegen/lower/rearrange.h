@@ -1,4 +1,4 @@
-// RearrangeEmitter: ops whose elements move to where data says: scatter, sort.
+// RearrangeEmitter: ops that move elements to positions given by data: scatter, sort.
 #pragma once
 #include "codegen/lower/part.h"
 

@@ -1,5 +1,5 @@
-// What is known about integer scalars of a tile-level kernel: affine in the program ids, plus a bounded rest. Every
-// proof of disjoint blocks, interior blocks and needless clamps starts here. Read next: parallel.h.
+// Facts about integer scalars of a tile-level kernel: affine in the program ids, plus a bounded rest. Every proof of
+// disjoint blocks, interior blocks and unneeded clamps starts here. Read next: parallel.h.
 #pragma once
 #include <algorithm>
 #include <optional>

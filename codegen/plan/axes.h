@@ -1,6 +1,6 @@
-// Axis variables: one per set of dims of tile values (and of Refs held in registers) that must run together.
+// Axis variables: one per set of dims of tile values (and of Refs held in registers) that must be iterated together.
 // Element-wise ops equate dims, broadcast all but the repeated ones, transpose permutes, dot has batch, free and
-// contracted dims, a reduction drops some, loop carries equate in and out. Whatever mixes dims (slice, concatenate, a
+// contracted dims, a reduction drops some, loop carries equate in and out. An op that mixes dims (slice, concatenate, a
 // mixing reshape, a scan) starts new axes and leaves its operand's axes `mixed`: values with a mixed axis live in the
 // arena. Dims of size 1 have no axis.
 #pragma once

@@ -1,5 +1,5 @@
-// What a kernel's CallInfo means for compilation: parameters that were written for other compilers, of which a few are
-// read as hints, and the lines of `tessera explain` about them, the cost and the metadata.
+// The effect of a kernel's CallInfo on compilation: parameters that were written for other compilers, a few of which
+// are read as hints, and the lines of `tessera explain` about them, the cost and the metadata.
 #pragma once
 #include <optional>
 #include <string>

@@ -1,4 +1,4 @@
-// What was decided and why, for `tessera explain`. The last line, on memory and registers, needs the finished
+// The decisions and their reasons, for `tessera explain`. The last line, on memory and registers, needs the finished
 // lane-level kernel.
 #pragma once
 #include <string>

@@ -1,5 +1,5 @@
-// Stores with index arrays: which of them may take their elements in any order. Those whose arrays provably hold no
-// position twice may, and those that say unordered; all others go one element after another (RefWindows::in_order).
+// Stores with index arrays: which of them may store their elements in any order. Those whose arrays provably hold no
+// position twice may, and those marked unordered; all others store one element after another (RefWindows::in_order).
 // Read next: lower/accesses.cpp.
 #pragma once
 #include "engine/ir/kernel.h"

@@ -1,8 +1,8 @@
 // Which lazy values are *kept*: computed once, where they stand, into registers or the arena, instead of wherever they
 // are used. An index function that is used at several positions (y and roll(y), a sum of shifted slices, a row that
-// many stores use) is evaluated for each of them, and so is what it reads: a chain of such values would grow
-// exponentially. Kept ones cut the chains, so that code is linear in the kernel's ops. Nothing about layouts or memory
-// is decided here. Read next: keep.cpp, Placement::place.
+// many stores use) is evaluated at each of them, and so are its operands: a chain of such values would grow
+// exponentially. Kept values cut the chains, so that the code is linear in the kernel's ops. Layouts and memory are
+// decided elsewhere. Read next: keep.cpp, Placement::place.
 #pragma once
 #include <functional>
 

@@ -1,6 +1,6 @@
-// The schedule: how programs meet workgroups, which invocation owns which element along each axis (the layout), what is
-// split over workgroups, what lives in registers. Every choice is legal by the analyses (parallel.h, axes.h); which one
-// is taken follows a small cost model over the Target. The general form is the schedule that chooses nothing.
+// The schedule: how programs map to workgroups, which invocation owns which element along each axis (the layout), what
+// is split over workgroups, what lives in registers. The analyses prove every choice legal (parallel.h, axes.h); a
+// small cost model over the Target chooses among them. The general form is the schedule that makes no choices.
 #pragma once
 #include <string>
 #include <vector>

@@ -1,6 +1,6 @@
 // A Program as bytes, for files that outlive the process: the cache on disk (runtime/call/disk_cache.h) and bundles
-// (bundle.h). There is no version in them, and a change of Program changes them: program_layout() tells. Read next:
-// program.h.
+// (bundle.h). The bytes have no version, and a change of the struct Program changes them: program_layout() identifies
+// it. Read next: program.h.
 #pragma once
 #include <cstdint>
 #include <optional>

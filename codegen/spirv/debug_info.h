@@ -1,6 +1,6 @@
-// NonSemantic.Shader.DebugInfo.100: which line of which file each instruction is from, with the files' text, for
-// RenderDoc and its like. Drivers ignore it. One function, the kernel; no types or variables of the user's. Private to
-// codegen/spirv. Read next: emitter.h, which says where it is.
+// NonSemantic.Shader.DebugInfo.100: the file and line of each instruction, with the files' text, for tools like
+// RenderDoc. Drivers ignore it. It describes one function, the kernel, and no types or variables of the user's. Private
+// to codegen/spirv. Read next: emitter.h, which sets the current line.
 #pragma once
 #include <functional>
 #include <map>

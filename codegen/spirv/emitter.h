@@ -1,6 +1,5 @@
-// The walk over one lane-level kernel that fills a Module. Private to codegen/spirv; emit.h is the way in.
-// emit.cpp: module set-up, built-ins and arguments. control.cpp: regions. memory.cpp: refs. subgroup.cpp: what lanes
-// share.
+// The walk over one lane-level kernel that fills a Module. Private to codegen/spirv; emit.h is the entry point.
+// emit.cpp: module set-up, built-ins and arguments. control.cpp: regions. memory.cpp: refs. subgroup.cpp: subgroup ops.
 #pragma once
 #include <map>
 #include <optional>

@@ -1,7 +1,7 @@
-// The transcendental rows of the op table as range-reduced polynomials in f32 and f64: Vulkan's own are too inaccurate,
-// undefined for large arguments, or missing for f64 (rules of the table: total on every input, infinities and NaN by
-// bits, never a driver's assumption). Each function takes and gives an f32 or f64 register; the coefficients' origin
-// stands at each table in expand_*.cpp.
+// The transcendental rows of the op table as range-reduced polynomials in f32 and f64, because Vulkan's own are too
+// inaccurate, undefined for large arguments, or missing for f64. The table's rules hold: total on every input,
+// infinities and NaN by bits, no reliance on a driver's assumptions. Each function takes and returns an f32 or f64
+// register; the origin of the coefficients stands at each table in expand_*.cpp.
 #pragma once
 #include "codegen/spirv/function.h"
 #include "engine/base/dtype.h"

@@ -1,8 +1,8 @@
-// Arithmetic in SPIR-V as C++ expressions: V is a value in a register, its operators append instructions to the
-// function. So of two operands, or arguments, no more than one may emit: the other has a name. Integers are always
-// SPIR-V's unsigned types (signed instructions take them as they are); floats' add, sub, mul and div are NoContraction,
-// so error-free sums and range reductions survive every driver. What the table's ops mean is elementwise.h's and
-// expand.h's business.
+// Arithmetic in SPIR-V as C++ expressions: V is a value in a register, and its operators append instructions to the
+// function. So of two operands, or arguments, at most one may emit instructions: the other gets a name first. Integers
+// are always SPIR-V's unsigned types (signed instructions take them as they are). Float add, sub, mul and div are
+// NoContraction, so error-free sums and range reductions survive every driver. The meaning of the table's ops is in
+// elementwise.h and expand.h.
 #pragma once
 #include <spirv/unified1/GLSL.std.450.h>
 

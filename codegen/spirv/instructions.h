@@ -1,6 +1,6 @@
-// The SPIR-V columns of engine/ir/ops.def as instructions: of an elementwise row, and of what a subgroup or an atomic
-// does by a combiner. Not how they are written down (function.h), nor what stands in for those that the table says to
-// EXPAND (elementwise.cpp). Read next: elementwise.h.
+// The SPIR-V columns of engine/ir/ops.def as instructions: of an elementwise row, and of a subgroup op or atomic by its
+// combiner. Not how instructions are written (function.h), nor the sequences for rows that say EXPAND
+// (elementwise.cpp). Read next: elementwise.h.
 #pragma once
 #include <array>
 

@@ -1,6 +1,6 @@
-// 64-bit integers of devices without shaderInt64: two 32-bit words in a uvec2, low word first, as memory has them.
-// Private to function.cpp, whose operators come here where Function::pairs() holds. Everything is total, no loop is
-// emitted, and shifts by constants are short.
+// 64-bit integers on devices without shaderInt64: two 32-bit words in a uvec2, low word first, as in memory. Private to
+// function.cpp, whose operators call it if Function::pairs() holds. Everything is total, no loop is emitted, and shifts
+// by constants are short.
 #pragma once
 #include "codegen/spirv/function.h"
 

@@ -1,4 +1,5 @@
-// A rewrite before lowering: products that take what they are added to. Read next: lower/dot.cpp.
+// A rewrite before lowering: a product becomes a dot that starts from the value it is added to. Read next:
+// lower/dot.cpp.
 #pragma once
 #include "engine/ir/kernel.h"
 

@@ -1,5 +1,5 @@
-// What is numbered in 32 bits has at most 2^31 - 1 of it: dims, elements of a value and of scratch, programs along an
-// axis.
+// Checks the sizes that are numbered in 32 bits against 2^31 - 1: dims, elements of a value and of scratch, programs
+// along an axis.
 #pragma once
 #include "engine/ir/kernel.h"
 

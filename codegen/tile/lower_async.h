@@ -1,14 +1,11 @@
-// run_scoped, semaphores and asynchronous copies as what the lowering knows: scratch, loads and stores. The first step
-// of compile().
-//   run_scoped  its Refs become private scratch, its body stands in its place
+// Rewrites run_scoped, semaphores and asynchronous copies into scratch, loads and stores. The first step of compile().
+//   run_scoped  its Refs become private scratch, its body replaces it
 //   semaphores  become counters, i32 scratch of their own, 0 at the start of their scope; each wait tests its counter
-//   and reports (op report)
-//               if nothing can ever raise it so far. Counters that are then not read are gone with all that counts in
-//               them
-//   copies      happen at their start, which no kernel without a race can tell from a later moment; or, from arrays to
-//   scratch where loads take
-//               long, they are loaded into a tile of private scratch there, for which registers are meant, and stored
-//               at the wait
+//               and reports (op report) if nothing can ever raise it so far. Counters that are not read after the
+//               passes are removed, with all code that counts in them
+//   copies      happen at their start, which a kernel without races cannot tell from a later moment. Or, from arrays to
+//               scratch on devices where loads take long, they are loaded at their start into a tile of private scratch
+//               (meant to become registers) and stored at the wait
 #pragma once
 #include <map>
 #include <string>

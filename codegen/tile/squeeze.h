@@ -1,6 +1,6 @@
-// Dims of one element that a kernel only ever indexes by 0 leave its Refs: blocks (1, 1, 128, 64) read as x[0, 0]
-// become blocks (squeezed, squeezed, 128, 64), and scratch likewise. What then is a whole access is one to the planner
-// as well. JAX's kernels are written like that.
+// Removes dims of one element from Refs if the kernel only ever indexes them by 0: blocks (1, 1, 128, 64) read as x[0,
+// 0] become blocks (squeezed, squeezed, 128, 64), and scratch likewise. An access to the whole block is then a whole
+// access for the planner too. JAX's kernels are written like that.
 #pragma once
 #include "engine/ir/kernel.h"
 

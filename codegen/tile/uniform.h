@@ -1,7 +1,7 @@
 // Values that are the same along a dim. Kernels written for TPUs keep a row's running maximum or sum in a block as wide
-// as the machine's lanes, every lane with the same number, because that machine has no narrower blocks. Elsewhere that
-// is the room and the work of a whole block for one column, and ties a dim that means nothing to the columns of what
-// the maximum is taken of.
+// as the machine's lanes, with the same number in every lane, because that machine has no narrower blocks. On other
+// devices this costs the memory and work of a whole block for one column, and ties this meaningless dim to the columns
+// of the block whose maximum is taken.
 #pragma once
 #include <string>
 #include <vector>

@@ -1,6 +1,6 @@
 // Binding the arguments of a call: run-time sizes are solved from the arguments' shapes, and every mismatch is a
-// SpecError that names the kernel, the argument and both sides. Shared by the interpreter (kernels) and the runtime
-// (compiled programs), so that both say the same.
+// SpecError that names the kernel, the argument and both sides. The interpreter (kernels) and the runtime (compiled
+// programs) share it, so that both give the same errors.
 #pragma once
 #include <string>
 #include <string_view>

@@ -1,7 +1,7 @@
-// CallInfo: what the caller of a kernel said about it beside what it computes: metadata, a cost, parameters for
-// compilers. It travels with the Kernel through vmap, passes and the text form to the Program and `explain`. Nothing
-// that a kernel computes hangs on it. Read next: passes/cost.h (a cost computed from the kernel),
-// front/compiler_params.h (how C++ programs give the parameters).
+// CallInfo: what a kernel's caller states besides the computation: metadata, a cost, parameters for compilers. It
+// travels with the Kernel through vmap, passes and the text form to the Program and `explain`. A kernel's results do
+// not depend on it. Read next: passes/cost.h (a cost computed from the kernel), front/compiler_params.h (how C++
+// programs give the parameters).
 #pragma once
 #include <cstdint>
 #include <map>

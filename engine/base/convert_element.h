@@ -1,6 +1,6 @@
-// One element of any dtype made one of any other, as op convert does it: truncating, saturating, rounding once. Header
-// only, for the typed loops of ir/reference.cpp and for number.cpp, which alone goes into programs that run kernels and
-// never interpret them.
+// Converts one element of any dtype to any other, as op convert does: truncating, saturating, rounding once. Header
+// only, for the typed loops of ir/reference.cpp and for number.cpp. Of the two, only number.cpp is linked into programs
+// that run kernels but never interpret them.
 #pragma once
 #include <bit>
 #include <limits>

@@ -1,8 +1,7 @@
 // Element types, and the bit-exact conversions from double to the floats narrower than f32 and back.
 // Every dtype is stored in memory with size_bytes() bytes per element: a bool is one byte, 0 or 1; an i4 or u4 is one
-// byte, whose upper four bits are written as zeros and never looked at (packing two to a byte is the kernel's to do,
-// with shifts of u8). Read next: engine/ir/kernel.h for the types of values, engine/ir/reference.h for arithmetic on
-// them.
+// byte, whose upper four bits are written as zeros and ignored on reads (a kernel packs two to a byte itself, with
+// shifts of u8). Read next: engine/ir/kernel.h for the types of values, engine/ir/reference.h for arithmetic on them.
 #pragma once
 #include <cstdint>
 #include <optional>

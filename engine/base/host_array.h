@@ -1,5 +1,5 @@
-// An array in the host's memory that somebody else owns (XLA, NumPy): what a call reads or writes in place. Nothing is
-// said of who frees it, or when; Array (array.h) is the one that owns its elements.
+// An array in the host's memory that another library owns (XLA, NumPy) and that a call reads or writes in place. It
+// does not manage the memory's lifetime; Array (array.h) owns its elements.
 #pragma once
 #include "engine/base/dtype.h"
 #include "engine/base/extent.h"

@@ -1,4 +1,4 @@
-// in_parallel: pieces of work on several threads, until one fails.
+// in_parallel: runs pieces of work on several threads, until one fails.
 #pragma once
 #include <cstddef>
 #include <functional>

@@ -1,6 +1,6 @@
-// .npy files, NumPy's format for one array (versions 1, 2 and 3): reading and writing Arrays of every dtype.
-// Not .npz archives, not structured, complex, string or object arrays: those are refused by name. Nothing is ever
-// misread: byte order and Fortran order are honoured, and sizes are checked against the file before memory is taken.
+// .npy files, NumPy's format for one array (versions 1, 2 and 3): reading and writing Arrays of every dtype. Not .npz
+// archives, not structured, complex, string or object arrays: those are refused by name. No file is misread: byte order
+// and Fortran order are honoured, and sizes are checked against the file before memory is allocated.
 #pragma once
 #include <cstdint>
 #include <optional>

@@ -1,6 +1,6 @@
-// What differs between operating systems: shared libraries, the process' number, files opened and put in place, file
-// descriptors, whether output goes to a person, a few functions of C's mathematics. All of it is here; nothing else in
-// engine/, codegen/ or runtime/ includes a system's own headers, but for threads (pthread.h, which mingw has).
+// The differences between operating systems: shared libraries, the process' number, opening and renaming files, file
+// descriptors, whether output goes to a terminal, a few functions of C's mathematics. Nothing else in engine/, codegen/
+// or runtime/ includes a system's own headers, except for threads (pthread.h, which mingw has).
 #pragma once
 #include <cmath>
 #include <cstdint>

@@ -1,6 +1,6 @@
-// The text of debug_print and check: a format with placeholders as Python's str.format has them, and arrays as NumPy 2
-// writes them (eight digits after the point, lines of 75 characters, "..." above 1000 elements). The interpreter and
-// the runtime both print by this, so they cannot disagree.
+// The text of debug_print and check: a format with placeholders as in Python's str.format, and arrays as NumPy 2 writes
+// them (eight digits after the point, lines of 75 characters, "..." above 1000 elements). The interpreter and the
+// runtime both use it, so they cannot disagree.
 #pragma once
 #include <functional>
 #include <string>

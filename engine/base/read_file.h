@@ -1,5 +1,5 @@
-// Files that are read whole: regular files and nothing else, so that no pipe is waited for and no device read without
-// end. write_file.h writes them.
+// Reads whole files. Only regular files are read, so that it never waits for a pipe or reads a device without end.
+// write_file.h writes them.
 #pragma once
 #include <cstdint>
 #include <cstdio>

@@ -1,4 +1,4 @@
-// write_file: a whole file at once.
+// write_file: writes a whole file at once.
 #pragma once
 #include <initializer_list>
 #include <string>

@@ -1,6 +1,6 @@
-// buffered_pallas_call: a pallas_call that says how many blocks of each input are in memory at once, and fetches them
-// ahead itself. It is a kernel over whole arrays: grid axes declared "parallel" are its grid, the others the grid of an
-// emit_pipeline inside, whose index maps and body see all axes as if they were one grid, scalar-prefetch operands too.
+// buffered_pallas_call: a pallas_call that says how many blocks of each input are in memory at once, and prefetches
+// them itself. It is a kernel over whole arrays: grid axes declared "parallel" are its grid, the others the grid of an
+// emit_pipeline inside, whose index maps and body see all axes, and scalar-prefetch operands, as if they were one grid.
 // Arrays need static extents.
 #pragma once
 #include <optional>

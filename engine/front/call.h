@@ -1,5 +1,5 @@
-// What a call returns, and the door to the runtime. engine declares the door; runtime/call/call.cpp defines it, so that
-// the front end, the interpreter and their tests need no Vulkan.
+// The result of a call, and the front end's interface to the runtime. engine declares the interface;
+// runtime/call/call.cpp defines it, so that the front end, the interpreter and their tests need no Vulkan.
 #pragma once
 #include <array>
 #include <string>

@@ -1,7 +1,7 @@
 // Parameters for compilers, as Pallas's dataclasses of the same names: ts::CompilerParams for Tessera itself, and one
-// struct for each of Pallas's backends, so that a kernel brings along what was written for them. What Tessera reads of
-// those: dimension_semantics (and the contract of Triton's and Mosaic GPU's calls, whose grid axes are parallel) and
-// num_warps. `tessera explain` lists the others as not used.
+// struct for each of Pallas's backends, so that a kernel keeps the parameters written for them. Of those, Tessera reads
+// dimension_semantics (and the rule that grid axes of Triton's and Mosaic GPU's calls are parallel) and num_warps.
+// `tessera explain` lists the others as not used.
 #pragma once
 #include <cstdint>
 #include <initializer_list>

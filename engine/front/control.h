@@ -1,9 +1,10 @@
-// Control flow in kernels: loops with carried values, and branches. The bodies are traced once each, whatever the data;
-// a C++ `for` or `if` on ordinary C++ values unrolls or selects while tracing.
-//   auto [acc, m] = fori_loop(0, n, std::tuple{acc0, m0}, [&](Value i, Value acc, Value m) { ...; return
-//   std::tuple{acc, m}; }); Value total = fori_loop(0, n, 0.0f, [&](Value i, Value t) { return t + x[i]; });
+// Control flow in kernels: loops with carried values, and branches. Each body is traced once, whatever the data; a C++
+// `for` or `if` on ordinary C++ values unrolls or selects while tracing.
+//   auto [acc, m] = fori_loop(0, n, std::tuple{acc0, m0},
+//                             [&](Value i, Value acc, Value m) { ...; return std::tuple{acc, m}; });
+//   Value total = fori_loop(0, n, 0.0f, [&](Value i, Value t) { return t + x[i]; });
 //   when(program_id(2) == 0, [&] { acc[all] = zeros({8, 8}); });
-// A carry keeps its shape and dtype through the loop (TraceError otherwise); numbers adopt.
+// A carry keeps its shape and dtype through the loop (TraceError otherwise); plain numbers take the carry's dtype.
 #pragma once
 #include <array>
 #include <functional>

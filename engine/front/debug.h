@@ -1,7 +1,8 @@
-// Messages from inside a kernel: ts::debug_print("x = {} of {n:d}", x, ts::named("n", n)) and ts::check(cond, "x is
-// {}", x). Formats are Python's: {} counts up, {0} says which, {name} wants ts::named, {:.3f} says how a scalar is
-// written, {{ is a brace. Arrays appear as NumPy writes them. Where the text goes: InterpretOptions::print,
-// DeviceOptions::print, else stdout.
+// Messages from inside a kernel:
+//   ts::debug_print("x = {} of {n:d}", x, ts::named("n", n));  ts::check(cond, "x is {}", x);
+// Formats are Python's: {} counts up, {0} selects an argument, {name} needs ts::named, {:.3f} formats a scalar, {{ is a
+// brace. Arrays appear as NumPy writes them. The text goes to InterpretOptions::print, DeviceOptions::print, else
+// stdout.
 #pragma once
 #include <string>
 #include <utility>

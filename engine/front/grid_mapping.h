@@ -2,8 +2,7 @@
 //   pallas_call gets  *dynamic_grid_sizes, *index, *inputs     (index: the scalar-prefetch operands)
 //   the kernel gets   *index, *inputs, *outputs, *scratch
 //   an index map gets *program_ids (i32 scalars, vmapped axes included), *index
-// Made from specs (by pallas_call) or from any tile-level kernel; to_kernel() turns it into a Kernel that lacks only
-// its body.
+// Made from specs (by pallas_call) or from any tile-level kernel. to_kernel() turns it into a Kernel without a body.
 #pragma once
 #include <functional>
 #include <iosfwd>

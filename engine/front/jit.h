@@ -1,12 +1,13 @@
 // jit: a C++ function of arrays, traced into a graph (engine/graph/graph.h) of kernels that compiles once and runs as
 // one.
 //   auto f = ts::jit([](ts::Tensor x, ts::Tensor w) { return ts::maximum(matmul(x, w) + 1.0f, 0.0f); });
-//   ts::Array y = f(x, w);             // on the best Vulkan device;  f(device_x, device_w) on that of DeviceArrays
-//   (runtime/call/jit.h) ts::Array r = ts::interpret(f, x, w);
-// Inside, arrays are Values as in a kernel, and everything that computes with Values works on them: ops.h, rearrange.h,
-// random.h, and control.h for loops and branches whose bodies may call kernels. A pallas_call called with Values is a
-// step of the graph, and so is a jit: it becomes part of the graph around it. A function is traced once per set of
-// argument shapes and dtypes. Read next: engine/graph/graph.h, jit_graph.cpp.
+//   ts::Array y = f(x, w);                      // on the best Vulkan device (runtime/call/jit.h)
+//   ts::DeviceArray z = f(device_x, device_w);  // on that of the DeviceArrays
+//   ts::Array r = ts::interpret(f, x, w);       // on the host
+// Inside, arrays are Values as in a kernel, and every function of Values works on them: ops.h, rearrange.h, random.h,
+// and control.h for loops and branches whose bodies may call kernels. A pallas_call called with Values is a step of the
+// graph; a jit called with Values becomes part of the graph around it. A function is traced once per set of argument
+// shapes and dtypes. Read next: engine/graph/graph.h, jit_graph.cpp.
 #pragma once
 #include <array>
 #include <memory>

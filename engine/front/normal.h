@@ -1,7 +1,6 @@
 // JAX's inverse error function, by which jax.random.normal turns uniform numbers into normal ones: the same polynomials
-// in the same order. It is not op erf_inv, which is within its row's bound of the exact value: this one is tens of
-// units away from it where 1 - x * x cancels (90 in f32), and a kernel that draws numbers is to draw JAX's. random.h is
-// what kernels call.
+// in the same order. It differs from op erf_inv, which is within its row's bound of the exact value: this one is off by
+// tens of units where 1 - x * x cancels (90 in f32), and random numbers must be JAX's. Kernels call random.h.
 #pragma once
 #include "engine/front/trace.h"
 

@@ -1,4 +1,4 @@
-// The ops that are no operators: one function per op of the table and few compositions. All take Operands (Values,
+// The ops that are not operators: one function per op of the table and a few compositions. All take Operands (Values,
 // x[all], numbers) and promote and broadcast as value.h says; ints and bools given to a function of floats become f32.
 // Shapes are static. Read next: ir/ops.def for the exact meaning of each op, control.h for loops.
 #pragma once

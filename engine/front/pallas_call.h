@@ -1,4 +1,4 @@
-// pallas_call: from a kernel over blocks to something that can be called with arrays.
+// pallas_call: makes a kernel over blocks callable with arrays.
 //   auto add = ts::pallas_call([](Ref x, Ref y, Ref o) { o[all] = x[all] + y[all]; }, {.out_shape = {{{n}, ts::f32}}});
 //   ts::Array z = add(x, y);                    // on the best Vulkan device (links the runtime)
 //   ts::Array r = ts::interpret(add, x, y);     // on the host

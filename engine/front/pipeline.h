@@ -1,18 +1,19 @@
-// emit_pipeline: a grid inside of a kernel, whose blocks come and go by asynchronous copies while others are worked on.
+// emit_pipeline: a grid inside a kernel, whose blocks are moved by asynchronous copies while other blocks are computed.
 //   emit_pipeline([](Ref x, Ref y, Ref o) { o[all] = x[all] + y[all]; },
-//                 {.grid = {4}, .in_specs = {{{8, 128}, [](Value i) { return Indices{i, 0}; }}, ...}, .out_specs =
-//                 {...}})(x_ref, y_ref, o_ref);
-// The specs cut Refs, mostly whole arrays in memory space any, as those of pallas_call cut arrays; the body sees
-// blocks, and program_id and num_programs there are the inner grid's. Of an input's n buffers (Buffered(n), else 2) one
-// is the block that the body sees; blocks on their way are in the others, and move over once they have arrived. Step
-// for step: the block of step s is waited for, if it is another than before; then that of step s + n - 1 is fetched;
-// the body runs; and a block of an output that no next step continues moves to its other buffer and begins its way
-// back. Nothing is copied twice in a row. A Ref that is in the blocks' memory space already, and is one block, is used
-// where it is. Blocks may hang over their Ref's edge: what lies there is unspecified, and what is stored there is
-// dropped. Every kind of block dim means what it means in a pallas_call; those with BoundedSlice dims are loaded and
-// stored under a mask where others are copied, with two buffers at most. It is traced as run_scoped, copies and a loop,
-// so whatever is said of those (scope.h) holds. Compiled, a buffer between array and block is registers where it fits:
-// the next block's loads are under way while the body computes.
+//                 {.grid = {4},
+//                  .in_specs = {{{8, 128}, [](Value i) { return Indices{i, 0}; }}, ...},
+//                  .out_specs = {...}})(x_ref, y_ref, o_ref);
+// The specs cut Refs (mostly whole arrays in memory space any) as those of pallas_call cut arrays. The body sees
+// blocks; its program_id and num_programs are the inner grid's. Of an input's n buffers (Buffered(n), else 2) one is
+// the block that the body sees; the others receive blocks, which move over once they have arrived. Each step s waits
+// for its block, if that differs from the last one; starts copying the block of step s + n - 1; runs the body; and
+// moves an output's block that the next step does not continue to its other buffer, from which it is copied back. The
+// same block is not copied twice in a row. A Ref that is in the blocks' memory space already, and is one block, is used
+// in place. Blocks may hang over their Ref's edge: reads there are unspecified, stores there are dropped. Every kind of
+// block dim means the same as in a pallas_call; blocks with BoundedSlice dims are loaded and stored under a mask
+// instead of copied, with at most two buffers. A pipeline is traced as run_scoped, copies and a loop, so the rules of
+// scope.h hold. In compiled code, a buffer between array and block is registers where it fits: the next block's loads
+// are under way while the body computes.
 #pragma once
 #include <optional>
 #include <string>

@@ -1,7 +1,7 @@
-// Random numbers inside kernels. jax.random's own: threefry2x32 keys and what is drawn from them, bit for bit as JAX
-// 0.10 draws it with its default settings (jax_threefry_partitionable); Philox 4x32-10; and the stateful generator of
-// TPU kernels. All are compositions of integer ops. A key is a Value u32[2]. Like jax.random's it is used once: split()
-// it, or fold_in() what tells two uses apart (the program's id, a step).
+// Random numbers inside kernels. jax.random's own: threefry2x32 keys and the numbers drawn from them, bit for bit as in
+// JAX 0.10 with its default settings (jax_threefry_partitionable); Philox 4x32-10; and the stateful generator of TPU
+// kernels. All are compositions of integer ops. A key is a Value u32[2]. As in jax.random it is used once: split() it,
+// or fold_in() a number that tells two uses apart (the program's id, a step).
 #pragma once
 #include <array>
 #include <optional>

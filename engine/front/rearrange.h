@@ -1,6 +1,6 @@
-// Values whose elements move to where other Values say: sorting, gathers, scatters and slices at computed positions. Of
-// a Value no index is ever out of range: what each function does with one that its dim does not have is stated there.
-// Read next: ops.h for moves that are known while tracing; ir/ops.def: gather, scatter, sort.
+// Functions that move elements to positions given by other Values: sorting, gathers, scatters and slices at computed
+// positions. No index into a Value is ever out of range: each function states what it does with an index beyond its
+// dim. Read next: ops.h for moves that are known while tracing; ir/ops.def: gather, scatter, sort.
 #pragma once
 #include "engine/front/ops.h"
 

@@ -3,14 +3,16 @@
 //   x[{ds(i * 8, 8), all}]      8 rows from a row computed at run time; dims not named are taken whole
 //   x[{i, all}], x[3], x[-1]    an integer (Value or number) drops its dim
 //   x[{range(0, 8, 2), all}]    Python's 0:8:2
-//   x[{idx, all}]               an array of integers takes those positions: row idx[0], row idx[1], ...; several arrays
-//   broadcast to one shape x[{0, ellipsis}]            ellipsis stands for all dims that nobody names x.at({0, all}) a
-//   view: another Ref to the same memory, indexed again; x.reshape, x.bitcast, x.transpose too
-// x[...] is a temporary that is read by using it as a Value or Operand and written by =, +=, ...; it cannot be kept:
-// `auto v = x[all]` leaves something useless, `Value v = x[all]` reads. Static indices are checked while tracing;
-// dynamic ones wrap once if negative, then are clamped so that the window fits (with a mask nothing moves, and elements
-// outside are masked out). Positions from an array wrap once; then loads take the nearest element and stores drop what
-// is outside. engine/README.md has all rules. Read next: view.h, which composes views.
+//   x[{idx, all}]               an array of integers takes those positions: row idx[0], row idx[1], ...;
+//                               several arrays broadcast to one shape
+//   x[{0, ellipsis}]            ellipsis stands for all dims that are not named
+//   x.at({0, all})              a view: another Ref to the same memory, indexed again;
+//                               x.reshape, x.bitcast, x.transpose too
+// x[...] is a temporary that is read by using it as a Value or Operand and written by =, +=, ... It cannot be kept:
+// `auto v = x[all]` is useless, `Value v = x[all]` reads. Static indices are checked while tracing; dynamic ones wrap
+// once if negative, then are clamped so that the window fits (with a mask nothing moves, and elements outside are
+// masked out). Positions from an array wrap once; then loads take the nearest element and stores drop elements outside.
+// engine/README.md has all rules. Read next: view.h, which composes views.
 #pragma once
 #include <concepts>
 #include <initializer_list>

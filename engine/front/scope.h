@@ -1,10 +1,10 @@
-// Memory of a kernel's own, semaphores and asynchronous copies.
+// Scoped memory, semaphores and asynchronous copies.
 //   run_scoped([&](Ref tile, Ref sem) { ... }, {VMEM({8, 128}, f32), SemaphoreType::DMA()});
 //   auto copy = make_async_copy(x[{ds(i * 8, 8), all}], tile, sem);
 //   copy.start();  ...  copy.wait();
-// A copy's source is read and its target written at some moment between start and wait: what touches them in between is
-// a race, which InterpretOptions::races reports. Semaphores count: signals and copies raise them, waits lower them;
-// they are 0 at first and must be 0 at the end of their scope. Out of scope: barrier semaphores, copies to other
+// A copy's source is read and its target written at some moment between start and wait. A conflicting access in between
+// is a race, which InterpretOptions::races reports. Semaphores count: signals and copies raise them, waits lower them;
+// they are 0 at first and must be 0 at the end of their scope. Not supported: barrier semaphores, copies to other
 // devices. Read next: pipeline.h.
 #pragma once
 #include <string_view>

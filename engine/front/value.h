@@ -1,5 +1,5 @@
-// Value: a tile value while a kernel is being traced, and the operators on it. A kernel lambda runs once; what it
-// computes with Values is recorded as IR. Operand is what every op takes: a Value, a read of a Ref (x[all]) or a
+// Value: a tile value while a kernel is being traced, and the operators on it. A kernel lambda runs once; its
+// computations with Values are recorded as IR. Operand is what every op takes: a Value, a read of a Ref (x[all]) or a
 // number, with the user's line. A Value is no array: it cannot be printed, compared in an `if` or kept after its
 // kernel's trace. Read next: ref.h (reading and writing memory), ops.h (the other ops), control.h (loops and branches).
 #pragma once

@@ -1,8 +1,8 @@
 // Views of Refs, composed while tracing: an access through x.at(...), x.reshape(...), x.transpose(...) and
 // x.bitcast(...) becomes accesses of the Ref that the body got. A Selection says which elements an access takes, as one
 // position per dim of a Ref in terms of the access's own dims; carrying it back through a view gives the positions in
-// the Ref that was viewed. What is no slice there becomes index arrays. ref.cpp makes the first Selection from an index
-// and emits the load or store that is left at the end.
+// the viewed Ref. Positions that are no slice there become index arrays. ref.cpp makes the first Selection from an
+// index and emits the final load or store.
 #pragma once
 #include <optional>
 #include <utility>

@@ -1,8 +1,8 @@
 // vmap: a pallas_call over a batch. The batch becomes a new leading grid axis that the kernel does not see: program_id
-// and num_programs do not count it, and each batched array's block gets a squeezed dim where the batch lies. Works on
-// traced kernels, so calls nest and mix. Elements of the batch share nothing that is written: an argument that an
-// output is aliased to is brought to where the output's batch lies, and one that the kernel stores to is batched; where
-// the caller's are not, the call copies them first (PallasCall::spreads).
+// and num_programs do not count it, and each batched array's block gets a squeezed dim at the batch's axis. Works on
+// traced kernels, so vmaps nest and combine. Elements of the batch share no memory that is written: an input aliased to
+// an output gets the output's batch axis, and an input that the kernel stores to is batched. If the caller's array has
+// no such axis, the call copies it first (PallasCall::spreads).
 #pragma once
 #include <initializer_list>
 #include <optional>

@@ -1,5 +1,5 @@
-// What nobody needs of a graph, left out: calls whose results no output hangs on, branches' results that nobody reads,
-// and what loops carry, slice or stack to no end. Calls that print or check stay, with all that they need. Read next:
+// Removes unused parts of a graph: calls whose results no output depends on, unused results of branches, and values
+// that loops carry, slice or stack without a use. Calls that print or check stay, with all that they need. Read next:
 // fuse.h and plan.h, which begin with it.
 #pragma once
 #include "engine/graph/graph.h"

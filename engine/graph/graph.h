@@ -1,7 +1,7 @@
-// Graph: calls of kernels, one after another, with loops and branches around them, that make up a function of arrays,
-// as tessera.export() writes it (runtime/python). A folder holds graph.txt, the kernels it names as .tir files, and
-// constants as .npy files. Every value is defined once and before it is used; what a body defines is seen in that body
-// alone. One line each:
+// Graph: a function of arrays as calls of kernels, one after another, with loops and branches around them, as
+// tessera.export() writes it (runtime/python). A folder holds graph.txt, the kernels it names as .tir files, and
+// constants as .npy files. Every value is defined once and before it is used; a value defined in a body is visible in
+// that body alone. One line each:
 //   tessera graph 1
 //   in %0 f32[8, 128]
 //   const %1 f32[128] "constant_1.npy"

@@ -1,6 +1,5 @@
-// The order of a plan's commands: levels of those that need nothing of one another stand together, so that one barrier
-// serves them all. What prints or checks keeps its order. Internal to plan.h, which decides whether that is worth the
-// memory.
+// The order of a plan's commands: levels of independent commands, so that one barrier serves a whole level. Commands
+// that print or check keep their order. Internal to plan.h, which decides whether the order is worth the memory.
 #pragma once
 #include <functional>
 #include <utility>

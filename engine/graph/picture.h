@@ -1,6 +1,6 @@
-// Pictures of a planned graph: what calls what, how large that is, and where and how long it lies in the arena. dot()
-// is for Graphviz; svg() lays the picture out itself, in layers: a call stands below all that it needs, next to what it
-// needs most. Read next: plan.h.
+// Pictures of a planned graph: which call uses which, how large values are, and where and how long they lie in the
+// arena. dot() is for Graphviz; svg() lays the picture out itself, in layers: a call stands below all its operands, and
+// near them. Read next: plan.h.
 #pragma once
 #include <string>
 

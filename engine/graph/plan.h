@@ -1,10 +1,10 @@
-// GraphPlan: a graph as commands in the order in which a device runs them, and where every value lies. Counted loops
-// are unrolled as far as that stays short. What a value decides is decided on the device by gates, commands that say
-// which of those behind them run: all branches of a switch stand there, and a while as often as it iterates at most, or
-// a few iterations at a time. The rest (the size of a grid, long loops in a branch) is left to whoever runs the plan.
-// Intermediate values share one arena: two whose lives do not overlap may lie in the same place, an output that is
-// aliased to an input that nobody needs any more takes its place, a row of a stacked result is written where it
-// belongs. What nobody needs is dropped (dce.h). Nothing here knows a device. Read next: runtime/call/graph.h.
+// GraphPlan: a graph as commands in the order in which a device runs them, and a place for every value. Counted loops
+// are unrolled if that stays short. Where a value decides, gates decide on the device: commands that say which of the
+// commands after them run. All branches of a switch are in the plan, and a while as often as it iterates at most, or a
+// few iterations at a time. Other decisions (the size of a grid, long loops in a branch) are left to the code that runs
+// the plan. Intermediate values share one arena: two whose lifetimes do not overlap may have the same place, an output
+// that is aliased to an input in its last use takes the input's place, a row of a stacked result is written in place.
+// Unused values are dropped (dce.h). Nothing here knows a device. Read next: runtime/call/graph.h.
 #pragma once
 #include <functional>
 #include <string>

@@ -1,4 +1,5 @@
-// Element-wise kernels of a graph, and their way into the loads and stores of kernels with blocks. Internal to fuse.h.
+// Element-wise kernels of a graph, and how they are merged into the loads and stores of kernels with blocks. Internal
+// to fuse.h.
 #pragma once
 #include <map>
 #include <optional>

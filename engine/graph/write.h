@@ -1,5 +1,5 @@
-// Graphs as files: what a function under jit has become, or any other Graph, in the folder that read_graph() (graph.h),
-// `tessera run FOLDER` and tessera.export()'s readers take.
+// Writes a traced function under jit, or any other Graph, to a folder that read_graph() (graph.h), `tessera run FOLDER`
+// and tessera.load() read.
 //   ts::write_graph(f.trace(ts::types_of({x, w})), "f");
 // Read next: graph.h.
 #pragma once

@@ -1,7 +1,7 @@
 // Memory of run_scoped, semaphores, and the asynchronous copies that are under way. A copy happens when a wait needs
-// it; with a seed at a moment of its own between its start and that wait. Until the wait, and as long as its semaphore
-// has not been waited for all that was started, its target must not be touched nor its source be stored to:
-// InterpretOptions::races reports who does.
+// it, or, with a seed, at a random moment between its start and that wait. Until the semaphore has been waited for
+// every copy started on it, no target may be accessed and no source be stored to: InterpretOptions::races reports
+// violations.
 #pragma once
 #include <cstddef>
 #include <cstdint>

@@ -1,7 +1,7 @@
-// c = a b for dense row-major matrices: where the time of a dot goes. There are several codes for it, and the best one
-// that this machine has is chosen at run time: OpenBLAS for floats if it is there and knows the CPU, else loops of our
-// own, compiled for several instruction sets. Each is the same from run to run; they differ in the rounding of float
-// sums. Permuting and converting operands is dot.h's.
+// c = a b for dense row-major matrices, where a dot spends its time. There are several implementations, and the best
+// one that this machine has is chosen at run time: OpenBLAS for floats if it is installed and knows the CPU, else loops
+// of our own, compiled for several instruction sets. Each gives the same result from run to run; they differ in the
+// rounding of float sums. dot.h permutes and converts operands.
 #pragma once
 #include <cstdint>
 #include <string_view>

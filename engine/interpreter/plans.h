@@ -1,5 +1,5 @@
-// Plans: what interpret() plans for a kernel before it runs, and the memory that its runs need, kept from call to call
-// by those who call one often. Read next: interpreter.h.
+// Plans: what interpret() plans for a kernel before it runs, and the memory that its runs need, kept between calls for
+// callers that call one kernel often. Read next: interpreter.h.
 #pragma once
 #include <memory>
 #include <mutex>

@@ -1,9 +1,9 @@
-// The race detector. Programs that differ in a coordinate of a parallel axis run in no order; the others run one after
-// another. Two accesses of one element, at least one of which writes, by programs in no order are a race. Scratch is
-// private to each coordinate of the parallel axes: there, loading what another coordinate stored is the mistake.
-// Atomics in no order are no race with each other, but with loads and stores. An aliased input and its output are one
-// memory; loading through the input what another program stored is worth a warning where there is an order. What is
-// kept is per element: a writer, and two readers and two atomics that are in no order.
+// The race detector. Programs that differ in a coordinate of a parallel axis are unordered; the others run one after
+// another. Two accesses of one element by unordered programs, at least one of which writes, are a race. Scratch is
+// private to each coordinate of the parallel axes: there, loading a value that another coordinate stored is the
+// mistake. Unordered atomics are no race with each other, but with loads and stores. An aliased input and its output
+// are one memory; if there is an order, loading through the input a value that another program stored gives a warning.
+// The detector keeps per element a writer, and two readers and two atomics that are unordered.
 #pragma once
 #include <cstdint>
 #include <functional>

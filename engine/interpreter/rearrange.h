@@ -1,4 +1,4 @@
-// gather, scatter and sort: elements that move to where data says.
+// gather, scatter and sort: move elements to positions given by data.
 #pragma once
 #include <cstddef>
 #include <vector>

@@ -1,4 +1,4 @@
-// Reductions, argmax and argmin, and running sums. An array is seen as [outer, n, inner] around the axis worked along.
+// Reductions, argmax and argmin, and running sums. An array is seen as [outer, n, inner] around the reduced axis.
 #pragma once
 #include <cstddef>
 #include <vector>

@@ -1,5 +1,5 @@
-// compact: drops what no region reaches. Passes take ops out of regions and leave them in the tables; whoever walks the
-// tables runs after this.
+// compact: drops ops that no region reaches. Passes take ops out of regions and leave them in the tables; code that
+// walks the tables runs after this.
 #pragma once
 #include "engine/ir/kernel.h"
 

@@ -1,5 +1,5 @@
-// Copier: regions and ops copied from one kernel into another, or into the same one. What a region sees of outside is
-// said by map() first. Attributes that refer to the kernel (texts of debug_print) stay as they are.
+// Copier: copies regions and ops from one kernel into another, or into the same one. Values from outside a region are
+// given by map() first. Attributes that refer to the kernel (texts of debug_print) stay as they are.
 #pragma once
 #include <map>
 

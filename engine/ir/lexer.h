@@ -1,5 +1,5 @@
 // The tokens of the text form, one at a time, and its error layout. Internal to parse.cpp.
-// Any bytes are tokens: what the form does not know becomes Token::other, so only a token that is read can be an error.
+// Any bytes are tokens: unknown ones become Token::other, so that only a token that is read can be an error.
 #pragma once
 #include <string>
 #include <string_view>

@@ -1,8 +1,8 @@
 // Transcendental functions of f32 and narrower floats, in double: without branches, tables or calls, so that loops over
 // arrays become vector code, and in IEEE arithmetic alone, so that one element gives the same bits as many, on every
-// machine. Relative errors are below 2^-45, so that a result that is rounded to f32 once is the nearest float but in
-// about one case of a million; the C library's functions, which f64 has, cost a call per element. Arguments are floats
-// (or narrower) made double: never subnormal.
+// machine. Relative errors are below 2^-45, so a result that is rounded to f32 once is the nearest float except in
+// about one case of a million. The C library's functions, which f64 uses, cost a call per element. Arguments are floats
+// (or narrower) converted to double: never subnormal.
 #pragma once
 #include <bit>
 #include <cstdint>

@@ -1,8 +1,7 @@
-// The op table in C++: an enumerator and an OpInfo per row of ops.def, and what ops have in common. A list of opcodes
-// that means one of these families is nowhere spelled out: code asks is_scan(op), or switches over a family's own enum
-// (`switch (Move(op.code))`), without a default, so that the compiler names every place that a new member concerns.
-// What only one pass knows of an op stands in that pass. Read next: ops.def (what each op means), kernel.h (what has an
-// opcode).
+// The op table in C++: an enumerator and an OpInfo per row of ops.def, and the properties that ops share. Code never
+// lists the opcodes of a family: it asks is_scan(op), or switches over a family's own enum (`switch (Move(op.code))`),
+// without a default, so that the compiler names every place that a new member affects. A property that only one pass
+// needs is kept in that pass. Read next: ops.def (what each op means), kernel.h (the structs that have an opcode).
 #pragma once
 #include <array>
 #include <cstdint>

@@ -1,8 +1,8 @@
 // The reference arithmetic: one total function per elementwise op, on the bits of elements. The interpreter, the
 // constant folder and the lane-level interpreter all call these, so they cannot disagree. Floats narrower than f32
-// compute in float and round once to nearest even; transcendental functions of these and of f32 compute in double and
-// round once (narrow_math.h has those that run over arrays as vector code); those of f64 are the C library's. Nothing
-// is flushed: subnormal operands and results are kept.
+// compute in float and round once to nearest even; their transcendental functions and those of f32 compute in double
+// and round once (narrow_math.h has vector code for arrays); those of f64 are the C library's. Nothing is flushed:
+// subnormal operands and results are kept.
 #pragma once
 #include <cstdint>
 

@@ -1,4 +1,5 @@
-// The verifier: what a well-formed kernel is, as a list atop verify.cpp. Reports everything wrong at once.
+// The verifier: checks the rules of a well-formed kernel, which are listed at the top of verify.cpp. Reports all
+// violations at once.
 #pragma once
 #include <string>
 #include <vector>

@@ -1,4 +1,4 @@
-// Walks over a kernel: the ops of a region, the values behind a value, and what control flow hands on.
+// Walks over a kernel: the ops of a region, the values behind a value, and the values that control flow passes on.
 #pragma once
 #include <set>
 #include <vector>

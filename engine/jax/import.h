@@ -1,7 +1,7 @@
 // Pallas kernels traced by JAX, read from the JSON that the Python package writes (README.md has the format). An import
-// is a trace: every equation calls the function of the C++ front end that means the same, so block specs, indices,
-// shapes and dtypes are checked as there, and errors name the kernel and the line of Python. No Python is needed, and
-// none is run. Read next: primitives.h (one row per primitive).
+// is a trace: every equation calls the equivalent function of the C++ front end, so block specs, indices, shapes and
+// dtypes are checked there, and errors name the kernel and the line of Python. No Python runs. Read next: primitives.h
+// (one row per primitive).
 #pragma once
 #include <cstdint>
 #include <string_view>

@@ -1,5 +1,5 @@
-// Node: a place in a JSON document that is expected to have a certain form. Every accessor checks, and what does not
-// fit is a SpecError with the path to it, so that no document can crash the importer. Internal to engine/jax.
+// Node: a place in a JSON document that is expected to have a certain form. Every accessor checks it and throws a
+// SpecError with the path to the place, so that no document can crash the importer. Internal to engine/jax.
 #pragma once
 #include <cstdint>
 #include <map>

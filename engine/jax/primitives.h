@@ -1,7 +1,7 @@
 // The primitives of JAX that kernels may contain: one row each, a function from an equation to the Values that it
-// computes. Internal to engine/jax: importer.cpp walks the equations, primitives.cpp has the rows of values,
-// indexed.cpp those that look elements up, memory.cpp those of Refs, effects.cpp prints and random numbers, control.cpp
-// those with jaxprs inside.
+// computes. Internal to engine/jax: importer.cpp walks the equations; primitives.cpp has the rows of values,
+// indexed.cpp those for elements at computed positions, memory.cpp those of Refs, effects.cpp prints and random
+// numbers, control.cpp those with jaxprs inside.
 #pragma once
 #include <functional>
 #include <string>

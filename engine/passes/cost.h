@@ -1,6 +1,6 @@
-// estimate_cost: what a call costs, counted from its tile-level kernel: the body's ops times the programs. An estimate
-// for people and schedulers, no measurement: see the paragraph below for what counts. JAX's pl.estimate_cost counts
-// elementwise ops and products alike.
+// estimate_cost: the cost of a call, counted from its tile-level kernel: the body's ops times the programs. It is an
+// estimate for people and schedulers, not a measurement; the paragraph below says what counts. JAX's pl.estimate_cost
+// counts elementwise ops and products in the same way.
 #pragma once
 #include "engine/ir/kernel.h"
 

@@ -1,5 +1,6 @@
 // Folder: the state of one run of fold(). fold.cpp walks the regions and rewrites control flow and shape ops;
-// identities.cpp the elementwise ops. Values that fold() makes are folded at once, so one walk does nearly everything.
+// identities.cpp rewrites the elementwise ops. Values that fold() makes are folded at once, so that one walk does
+// nearly everything.
 #pragma once
 #include <map>
 #include <optional>

@@ -1,5 +1,5 @@
-// Intervals: bounds on the integers and bools of a dtype, and what each elementwise op makes of them. Arithmetic wraps
-// in its dtype, and this is the one place that knows when: what may wrap has every value of the dtype. Read next:
+// Intervals: bounds on the integers and bools of a dtype, and the bounds of each elementwise op's result. Arithmetic
+// wraps in its dtype, and only this code decides when: a result that may wrap has the bounds of its dtype. Read next:
 // ranges.h.
 #pragma once
 #include <cstdint>

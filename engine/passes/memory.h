@@ -1,7 +1,7 @@
 // Which memory an access may touch, for the passes. Refs fall into classes: two Refs of different classes never share
 // memory. Tile level: every body argument (input, output, scratch) and every argument of a run_scoped is a class of its
-// own (index maps see the first of them), but that an input and the output aliased to it are one where
-// Kernel::shares_at_once. Otherwise a program sees the input as of its start. Lane level: the same, and one class for
+// own (index maps see the first of them), except that an input and the output aliased to it are one class if
+// Kernel::shares_at_once; otherwise a program sees the input as of its start. Lane level: the same, plus one class for
 // all of the shared arena and one for all of the scratch arena, since allocations there may overlap; a view has its
 // base's class.
 #pragma once

@@ -1,5 +1,5 @@
 // Bounds on the elements of integer and bool values, from constants, grid and workgroup sizes, loop bounds and
-// arithmetic (interval.h). The one answer for passes, affine forms (codegen/plan/affine.h) and the SPIR-V emitter.
+// arithmetic (interval.h). Passes, affine forms (codegen/plan/affine.h) and the SPIR-V emitter all use this analysis.
 #pragma once
 #include <functional>
 #include <vector>

@@ -1,5 +1,5 @@
-// Replacements: which values stand for others now. A pass walks ops in order, rewrites their operands through it, and
-// adds to it.
+// Replacements: which value replaces which. A pass walks ops in order, rewrites their operands through it, and adds to
+// it.
 #pragma once
 #include <vector>
 

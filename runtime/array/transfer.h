@@ -1,4 +1,4 @@
-// Bytes between the host and a Buffer: through its mapping where the device is done with it, else through staging
+// Copies bytes between the host and a Buffer: through its mapping if the device is done with it, else through staging
 // memory in the queue's order. Internal to runtime/. Read next: device_array.cpp.
 #pragma once
 #include <cstddef>

@@ -1,5 +1,5 @@
-// What is behind the handles of tessera.h, and how exceptions become results: nothing is thrown across the C interface.
-// Internal to runtime/c.
+// The structs behind the handles of tessera.h, and the conversion of exceptions to results: nothing is thrown across
+// the C interface. Internal to runtime/c.
 #pragma once
 #include <tessera/tessera.h>
 

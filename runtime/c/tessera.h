@@ -1,14 +1,15 @@
 // tessera.h: kernels that `tessera bundle` compiled ahead of time, run on Vulkan devices, from C11 (and C++). The
-// library behind it, tessera_c, has no compiler in it. It is not how kernels are written: C++ programs do that with
-// tessera/tessera.hpp, and run bundles with tessera/runtime.hpp. samples/ahead/normalise.c is a whole program.
+// library behind it, tessera_c, contains no compiler. Kernels are not written with it: C++ programs do that with
+// tessera/tessera.hpp, and run bundles with tessera/runtime.hpp. samples/ahead/normalise.c is a complete program.
 //
-// Handles are opaque; each is made by one function and ended by its tessera_..._destroy(), which takes NULL too, in any
-// order: what a handle needs of others it keeps. Functions give TESSERA_OK or an error; then tessera_last_error() has a
-// sentence, and nothing has been changed or made. Nothing waits for the device but what says so, writes of more than 32
-// MiB, and arrays for which memory is short until calls in flight have ended. Any number of threads may call with
-// different handles, and with one device, bundle or kernel; one array is used by one thread at a time, and while
-// tessera_device_recover() runs no other thread uses its handle. Graphs are for C++ only so far (runtime/call/graph.h).
-// Callbacks are called on whichever thread something happens, and throw nothing. Strings are UTF-8 and end with 0.
+// Handles are opaque. Each is made by one function and destroyed by its tessera_..._destroy(), which accepts NULL, in
+// any order: a handle keeps the other objects that it needs. Functions return TESSERA_OK or an error; after an error
+// tessera_last_error() has a sentence, and nothing has been changed or made. No function waits for the device, except
+// those that say so, writes of more than 32 MiB, and making arrays while memory is short until calls in flight have
+// ended. Any number of threads may call with different handles, and with one device, bundle or kernel; one array is
+// used by one thread at a time, and while tessera_device_recover() runs no other thread uses its handle. Graphs are
+// available from C++ only (runtime/call/graph.h). Callbacks are called on the thread where the event happens, and must
+// not throw. Strings are UTF-8 and end with 0.
 #pragma once
 #include <stddef.h>
 #include <stdint.h>

@@ -1,7 +1,7 @@
-// tessera_vulkan.h: bundles' kernels inside a C program that has Vulkan already: its device, its buffers as arrays, its
-// images, its semaphores, calls in its command buffers. What holds for handles and errors in tessera.h holds here. It
-// includes Vulkan's types and calls none of its functions but through the vkGetInstanceProcAddr that the program gives.
-// runtime/README.md says what recording does to the command buffer.
+// tessera_vulkan.h: a bundle's kernels inside a C program that already uses Vulkan: its device, its buffers as arrays,
+// its images, its semaphores, calls in its command buffers. The rules of tessera.h for handles and errors hold here.
+// This header includes Vulkan's types and calls its functions only through the vkGetInstanceProcAddr that the program
+// gives. runtime/record.h says what recording does to the command buffer.
 #pragma once
 #include <tessera/tessera.h>
 #include <vulkan/vulkan_core.h>

@@ -1,4 +1,4 @@
-// What is behind the handles of tessera_vulkan.h. Internal to runtime/c.
+// The structs behind the handles of tessera_vulkan.h. Internal to runtime/c.
 #pragma once
 #include <tessera/tessera_vulkan.h>
 

@@ -1,6 +1,6 @@
-// Gates of a GraphPlan as kernels: one sets the gate's state, and writes for every dispatch that is guarded by it the
-// numbers of workgroups that vkCmdDispatchIndirect reads: those that were planned (and checked against the device's
-// limits) where its body runs, else zeros. So a value chooses between sizes, and never is one. Internal to
+// Gates of a GraphPlan as kernels. A gate sets its state, and writes for every dispatch that it guards the workgroup
+// counts that vkCmdDispatchIndirect reads: the planned ones (checked against the device's limits) if its body runs,
+// else zeros. So a value selects one of the planned sizes, and is never used as a size itself. Internal to
 // runtime/call. Read next: recording.h.
 #pragma once
 #include <array>

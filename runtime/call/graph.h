@@ -1,10 +1,11 @@
-// A graph of kernels (engine/graph/graph.h) on a device: what tessera.export() wrote, run from C++ without Python.
+// A graph of kernels (engine/graph/graph.h) on a device, for example one that tessera.export() wrote, run from C++
+// without Python.
 //   const ts::CompiledGraph f = ts::load(ts::default_device(), ts::read_graph("exported"));
 //   const std::vector<ts::Array> y = f.run({x});
-// Memory is planned before (engine/graph/plan.h), and commands are recorded once, with a barrier only between those of
-// which one needs what the other has made. A call replays them in one submission, whatever arrays it is given, and does
-// not wait: the device itself ends loops and chooses branches (gate.h). Only the size of a grid that a value gives,
-// and now and then a loop that nothing bounds, are waited for (the README next door has the exceptions). Read next:
+// Memory is planned in advance (engine/graph/plan.h), and commands are recorded once, with a barrier only between
+// commands of which one needs the other's result. A call replays them in one submission, with any arrays, and does not
+// wait: the device itself ends loops and chooses branches (gate.h). The host waits only for a value that is the size of
+// a grid and, every few iterations, in a loop without a bound (README.md in this folder has the exceptions). Read next:
 // recording.h.
 #pragma once
 #include <memory>

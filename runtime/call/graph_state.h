@@ -1,6 +1,6 @@
-// What a CompiledGraph keeps for one call at a time: the plan bound to a device, the table of all argument blocks, and
-// its commands recorded ahead. Internal to runtime/call. Read next: graph_state.cpp, which makes it; graph.cpp, which
-// replays it.
+// The state that a CompiledGraph keeps for one call at a time: the plan bound to a device, the table of all argument
+// blocks, and its prerecorded commands. Internal to runtime/call. Read next: graph_state.cpp, which makes it;
+// graph.cpp, which replays it.
 #pragma once
 #include <map>
 #include <memory>

@@ -1,6 +1,6 @@
-// A compiled kernel, or a graph of them, on arrays that somebody else owns (XLA's, NumPy's): used in place where the
-// device shares the host's memory, copied elsewhere. It returns when the call is done, and nothing of ours refers to
-// the arrays then. Read next: call.h, device_array.h (import_host).
+// A compiled kernel, or a graph of kernels, on arrays that another library owns (XLA's, NumPy's): used in place if the
+// device shares the host's memory, copied otherwise. It returns when the call is done, and keeps no reference to the
+// arrays. Read next: call.h, device_array.h (import_host).
 #pragma once
 #include <cstdint>
 #include <span>

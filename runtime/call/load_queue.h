@@ -1,10 +1,9 @@
-// LoadQueue: kernels compiled on threads of their own, each with a future.
+// LoadQueue: compiles kernels on threads of its own and returns a future for each.
 //   ts::LoadQueue queue;
 //   std::shared_future<ts::CompiledKernel> blur = queue.load(device, kernel);   // returns at once
 //   ...
-//   blur.get()(inputs);                                                         // waits if need be; throws what load()
-//   would have thrown
-// prewarm.h is for many kernels that are all needed before one goes on. Read next: call.h.
+//   blur.get()(inputs);                     // waits if necessary; throws the errors of load()
+// prewarm.h is for many kernels that are all needed before the program goes on. Read next: call.h.
 #pragma once
 #include <future>
 #include <memory>

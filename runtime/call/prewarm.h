@@ -1,5 +1,5 @@
-// prewarm: many kernels compiled before they are needed, on several threads, down to the driver's pipelines; with
-// TESSERA_CACHE, from disk or to it.
+// prewarm: compiles many kernels in advance, on several threads, down to the driver's pipelines. With TESSERA_CACHE it
+// reads them from disk or stores them there.
 //   ts::prewarm(device, kernels, {.progress = [](const ts::Prewarmed& p) { show(p.done, p.total, p.kernel); }});
 // Read next: call.h.
 #pragma once

@@ -1,9 +1,11 @@
-// Graphs in a command buffer of the host's: runtime/record.h for a whole graph, or a function under jit.
+// Graphs in a host program's command buffer: runtime/record.h for a whole graph, or a function under jit.
 //   ts::PreparedGraph solver(device, f.trace(types), {.frames_in_flight = 2});
-//   every frame:  stream.begin(commands, frame);  solver.record(stream, {velocity, dye}, {velocity_after, dye_after});
+//   // every frame:
+//   stream.begin(commands, frame);
+//   solver.record(stream, {velocity, dye}, {velocity_after, dye_after});
 //   stream.end();
-// Only graphs whose commands are known before they run: all branches of a switch, and as many iterations of a while as
-// there can be, are recorded, and the device says which of them run. A while that nothing bounds, the size of a grid
+// Only graphs whose commands are known in advance: all branches of a switch, and the largest possible number of
+// iterations of a while, are recorded, and the device decides which of them run. A while without a bound, a grid's size
 // that is a value, and loops too long to be unrolled, are CompileErrors. Read next: runtime/record.h.
 #pragma once
 #include <map>

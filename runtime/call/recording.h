@@ -1,7 +1,7 @@
 // Recording: commands of a GraphPlan in a command buffer that is recorded once and replayed with other arguments:
-// kernels find their addresses in a table, which the replay brings up to date before. Inputs and outputs of the graph
-// lie elsewhere in every replay, so a copy from or to one is no part of a recording. A loop that is turned on the
-// device has its commands there several times. Internal to runtime/call. Read next: graph.cpp.
+// kernels read their addresses from a table, which is updated before the replay. Inputs and outputs of the graph lie
+// elsewhere in every replay, so a copy from or to one is not part of a recording. A loop that the device iterates is
+// recorded as several copies of its commands. Internal to runtime/call. Read next: graph.cpp.
 #pragma once
 #include <memory>
 #include <vector>

@@ -1,4 +1,4 @@
-// The C++ header of a bundle: a struct per kernel whose call takes and gives named, typed arrays. Read next:
+// The C++ header of a bundle: a struct per kernel whose call takes and returns named, typed arrays. Read next:
 // bundle.cpp.
 #pragma once
 #include <string>

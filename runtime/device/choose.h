@@ -1,4 +1,4 @@
-// Which of the devices that Vulkan shows is taken: the one that DeviceOptions or TESSERA_DEVICE name, else the best.
+// Chooses one of the devices that Vulkan lists: the one that DeviceOptions or TESSERA_DEVICE names, else the best.
 // Internal to runtime/. Read next: open_device.h.
 #pragma once
 #include <cstddef>

@@ -1,6 +1,6 @@
-// Faults: for tests. While one lives, the function tables of every Device that is made lead through it: it counts the
-// calls, makes any one of them return any VkResult instead of being made, and knows which objects were created and not
-// destroyed. Without one, the tables hold the driver's own functions. The allocator's calls go through the same tables.
+// Faults: for tests. While one exists, the function tables of every Device that is made go through it: it counts the
+// calls, can make any call return any VkResult instead of executing it, and knows which objects were created and not
+// destroyed. Otherwise the tables hold the driver's own functions. The allocator's calls go through the same tables.
 // Internal to runtime/ and its tests. Read next: vulkan.h, the tables.
 #pragma once
 #include <cstdint>

@@ -1,5 +1,5 @@
-// Features: the features of a device that Tessera knows, as Vulkan's structures and as one table (interop.h shows it to
-// hosts). Internal to runtime/. Read next: probe.h.
+// Features: the device features that Tessera knows, as Vulkan's structures and as one table (interop.h shows it to host
+// programs). Internal to runtime/. Read next: probe.h.
 #pragma once
 #include "runtime/device/vulkan.h"
 #include "runtime/interop.h"

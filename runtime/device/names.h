@@ -1,6 +1,6 @@
-// Names for Vulkan's objects and labels around ranges of commands, by VK_EXT_debug_utils: RenderDoc and the validation
-// layers show them. Where the extension is not enabled its functions are null, and a test of that is all that is done:
-// ask has_names() before making a text. Internal to runtime/. Read next: submit/recorder.h.
+// Names for Vulkan's objects and labels around ranges of commands, by VK_EXT_debug_utils, for RenderDoc and the
+// validation layers. If the extension is not enabled, its functions are null, and the only cost is a test for that:
+// check has_names() before building a string. Internal to runtime/. Read next: submit/recorder.h.
 #pragma once
 #include <string>
 

@@ -1,5 +1,5 @@
-// OpenDevice: a VkDevice with its function table, its queue and the facts about it, opened here or taken from its host.
-// What memory and submission stand on. Internal to runtime/. Read next: memory/device_heap.h.
+// OpenDevice: a VkDevice with its function table, its queue and its properties, opened here or taken from a host
+// program. Memory and submission depend on it. Internal to runtime/. Read next: memory/device_heap.h.
 #pragma once
 #include <cstdint>
 #include <functional>

@@ -1,5 +1,5 @@
-// Facts about a VkPhysicalDevice: the DeviceInfo and Target that the rest of Tessera sees, and the features to enable.
-// Internal to runtime/. Read next: open_device.h.
+// Properties of a VkPhysicalDevice: the DeviceInfo and Target that the rest of Tessera sees, and the features to
+// enable. Internal to runtime/. Read next: open_device.h.
 #pragma once
 #include <cstdint>
 #include <memory>

@@ -1,6 +1,6 @@
 // Vulkan's functions through tables of pointers, taken from vkGetInstanceProcAddr of a library that is opened at run
-// time: a program that links Tessera starts on a machine without Vulkan, and no table is shared with the application's
-// own. Internal to runtime/. Read next: instance.h.
+// time: a program that links Tessera starts on a machine without Vulkan, and shares no table with Tessera. Internal to
+// runtime/. Read next: instance.h.
 #pragma once
 #define VK_NO_PROTOTYPES
 #include <vulkan/vulkan_core.h>

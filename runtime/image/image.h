@@ -1,6 +1,7 @@
-// Images inside: formats, the pipelines that turn texels into arrays and back (shaders/image_read.comp,
-// image_write.comp), and what a DeviceImage shares. Kernels reach memory by addresses, so an image is read into an
-// array before a kernel and stored from one after it. Internal to runtime/. Read next: image.cpp, record/host_stream.h.
+// The implementation of images: formats, the pipelines that turn texels into arrays and back (shaders/image_read.comp,
+// image_write.comp), and the state of a DeviceImage. Kernels access memory by addresses, so an image is read into an
+// array before a kernel and written from one after it. Internal to runtime/. Read next: image.cpp,
+// record/host_stream.h.
 #pragma once
 #include <map>
 #include <memory>

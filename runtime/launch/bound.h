@@ -1,6 +1,6 @@
-// What a call of a Program is once its sizes are known: how many workgroups, in which slices, what it pushes, what may
-// go wrong. The one answer for launch.h, which records it for one submission, record.h, for each frame of a host, and
-// call/graph.h, once for many. Internal to runtime/.
+// A call of a Program whose sizes are known: the number of workgroups, its slices, the pushed values, the possible
+// errors. launch.h (which records it for one submission), record.h (for each frame of a host program) and call/graph.h
+// (once for many calls) all use it. Internal to runtime/.
 #pragma once
 #include <array>
 #include <cstddef>

@@ -1,5 +1,5 @@
-// Buffer: a piece of memory with a device address, and what the queue has been told to do with it. Internal to
-// runtime/. Read next: device_heap.h, where it comes from and goes to.
+// Buffer: a piece of memory with a device address, and the accesses that the queue has been given for it. Internal to
+// runtime/. Read next: device_heap.h, which allocates and frees it.
 #pragma once
 #include <cstddef>
 #include <cstdint>

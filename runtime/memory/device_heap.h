@@ -1,6 +1,6 @@
-// DeviceHeap: the memory of a device: the allocator, or its host's own pool, and the memory whose owner is gone but
-// which the device still uses. When it has been used is not known here; the queue's side (submit/context.h) says so.
-// Internal to runtime/. Read next: buffer.h.
+// DeviceHeap: the memory of a device: the allocator, or the host program's own pool, and memory without an owner that
+// the device still uses. It does not know when memory was used; the queue's side (submit/context.h) says so. Internal
+// to runtime/. Read next: buffer.h.
 #pragma once
 #include <atomic>
 #include <cstdint>

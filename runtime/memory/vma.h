@@ -1,5 +1,5 @@
-// Vulkan Memory Allocator as runtime/ uses it: functions from our tables, neither linked nor looked up. Its code is
-// compiled in vma.cpp alone. Internal to runtime/.
+// Vulkan Memory Allocator as runtime/ uses it: with functions from our tables, neither linked nor looked up. Only
+// vma.cpp compiles its code. Internal to runtime/.
 #pragma once
 #include "runtime/device/vulkan.h"
 

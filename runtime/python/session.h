@@ -1,6 +1,6 @@
-// What the Python package runs: kernels exported from JAX, or .tir text, on the interpreter or a Vulkan device,
-// imported and compiled once per process however often and from however many threads they are called. Knows neither
-// Python nor XLA: ffi.cpp gives it XLA's buffers, c_api.cpp Python's.
+// The kernels that the Python package runs: exported from JAX, or .tir text, on the interpreter or a Vulkan device.
+// Each is imported and compiled once per process, however often and from however many threads it is called. Knows
+// neither Python nor XLA: ffi.cpp passes it XLA's buffers, c_api.cpp Python's.
 #pragma once
 #include <cstdint>
 #include <span>

@@ -1,5 +1,5 @@
-// HostCall and HostStream: what PreparedKernel and CommandStream (record.h) are inside. Internal to runtime/. Read
-// next: host_call.cpp, host_stream.cpp.
+// HostCall and HostStream: the implementation of PreparedKernel and CommandStream (record.h). Internal to runtime/.
+// Read next: host_call.cpp, host_stream.cpp.
 #pragma once
 #include <algorithm>
 #include <cstring>

@@ -1,8 +1,8 @@
 // Files of the folder TESSERA_CACHE: a kind, a checksum, the whole key, and bytes. They are put in place by rename, so
-// any number of processes may share a folder; what is broken or foreign is ignored and written anew, with a line in the
-// log (log.h), and so are links and what another user than root may have written: a driver runs what it is given. A
-// folder that cannot be written is said once. Nothing is ever deleted. What is kept: pipeline_file.h,
-// call/disk_cache.h. Internal to runtime/.
+// any number of processes may share a folder. Damaged or foreign files are ignored and rewritten, with a line in the
+// log (log.h). So are links, and files that a user other than this one or root may have written, because a driver
+// executes what it gets. A folder that cannot be written is reported once. Nothing is ever deleted. The contents:
+// pipeline_file.h, call/disk_cache.h. Internal to runtime/.
 #pragma once
 #include <optional>
 #include <string>

@@ -1,6 +1,6 @@
-// Context: what a Device handle shares: its memory (memory/device_heap.h) with what has been submitted to its queue:
-// the recorder of commands, pipelines, and calls whose report is still to be read. Internal to runtime/. Read next:
-// recorder.h.
+// Context: the state that the handles of one Device share: its memory (memory/device_heap.h), the submissions to its
+// queue, the recorder of commands, pipelines, and calls whose report is still to be read. Internal to runtime/. Read
+// next: recorder.h.
 #pragma once
 #include <atomic>
 #include <deque>

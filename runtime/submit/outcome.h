@@ -1,7 +1,7 @@
-// Outcome: whether what a call wrote is right. Some calls can tell only when they are done, in the report that their
-// code writes (Program::report_bytes); until then, and for ever if it is bad news, the arrays that they wrote, and all
-// that is computed from those, point at it. Whoever waits for such an array gets the error. Internal to runtime/. Read
-// next: context.h, which settles outcomes in order.
+// Outcome: whether the result of a call is right. Some calls can tell only when they are done, in the report that their
+// code writes (Program::report_bytes). Until then, and forever if the result is wrong, the arrays that they wrote, and
+// all arrays computed from those, point at the outcome. A wait for such an array throws the error. Internal to
+// runtime/. Read next: context.h, which settles outcomes in order.
 #pragma once
 #include <cstdint>
 #include <memory>

@@ -1,5 +1,5 @@
-// Pace: how long a call may take, from its estimated cost (engine/passes/cost.h) and what this device has been seen to
-// do in a second. Internal to runtime/. Read next: slices.h, how a call that takes too long is cut.
+// Pace: how long a call may take, from its estimated cost (engine/passes/cost.h) and the measured rate of the device.
+// Internal to runtime/. Read next: slices.h, which cuts calls that take too long.
 #pragma once
 #include <cstdint>
 #include <deque>

@@ -1,4 +1,4 @@
-// Pipeline: a Program's code made ready for one device. Made once per code and kept as long as the device; see
+// Pipeline: a Program's code as a Vulkan pipeline of one device. Made once per code and kept as long as the device; see
 // Context::pipeline. Internal to runtime/. Read next: launch.h.
 #pragma once
 #include <cstdint>

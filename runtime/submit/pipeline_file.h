@@ -1,5 +1,5 @@
-// What the driver has made of a pipeline's code, kept on disk (cache_file.h): one file per pipeline and driver. The key
-// is the device, its driver's version and UUIDs and all that the pipeline is made of; the bytes are VkPipelineCache's
+// The driver's data for a pipeline, kept on disk (cache_file.h): one file per pipeline and driver. The key is the
+// device, its driver's version and UUIDs, and everything that the pipeline is made of; the bytes are VkPipelineCache's
 // data, whose header must name this device before the driver gets it. Internal to runtime/. Read next: pipeline.h.
 #pragma once
 #include <cstdint>

@@ -1,6 +1,6 @@
-// The end of the process: objects of static storage (a function under jit with what it has compiled, an array) may go
-// after the driver and the layers, which were opened later than they were made. So whatever Contexts are left when
-// those begin to go are awaited, and call nothing from then on. Internal to runtime/.
+// The end of the process: objects of static storage (a function under jit with its compiled code, an array) may be
+// destroyed after the driver and the layers, which were opened later. So the remaining Contexts are waited for before
+// the driver is unloaded, and make no Vulkan calls from then on. Internal to runtime/.
 #pragma once
 #include <memory>
 

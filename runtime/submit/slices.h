@@ -1,6 +1,6 @@
 // Long calls: a call's workgroups cut into slices, each a submission of its own, so that no driver's watchdog takes the
-// device away. Which programs can be cut: codegen/program/program.h. Internal to runtime/. Read next: pace.h, how long
-// a call may take.
+// device away. codegen/program/program.h says which programs can be cut. Internal to runtime/. Read next: pace.h, which
+// estimates how long a call takes.
 #pragma once
 #include <array>
 #include <cstddef>

@@ -1,5 +1,5 @@
-// Markdown to HTML, as much of it as this repository's pages use: headings, paragraphs, lists, tables, fenced code,
-// inline code, emphasis, links and images. And the fenced code alone, for tests that run it.
+// Markdown to HTML, for the subset that this repository's pages use: headings, paragraphs, lists, tables, fenced code,
+// inline code, emphasis, links and images. It also extracts the fenced code, for tests that run it.
 #pragma once
 #include <functional>
 #include <string>
