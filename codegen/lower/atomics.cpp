@@ -1,7 +1,7 @@
 #include "codegen/lower/atomics.h"
 
 #include "codegen/lower/emission.h"
-#include "codegen/lower/expand_atomics.h"
+#include "codegen/plan/expand_atomics.h"
 #include "codegen/plan/indexed.h"
 #include "engine/ir/reference.h"
 

@@ -1,5 +1,5 @@
-// AtomicEmitter: the atomic updates that expand_atomics.h leaves: updates of arrays by concurrent programs, and updates
-// at index arrays whose elements may coincide.
+// AtomicEmitter: the atomic updates that plan/expand_atomics.h leaves: updates of arrays by concurrent programs, and
+// updates at index arrays whose elements may coincide.
 #pragma once
 #include "codegen/lower/part.h"
 

@@ -16,8 +16,8 @@
 #include "codegen/lower/print.h"
 #include "codegen/lower/rearrange.h"
 #include "codegen/lower/reduce.h"
-#include "codegen/lower/refs.h"
 #include "codegen/lower/units.h"
+#include "codegen/lower/windows.h"
 
 namespace tessera::lowering {
 

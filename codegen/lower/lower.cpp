@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "codegen/lower/emission.h"
-#include "codegen/lower/expand_atomics.h"
+#include "codegen/plan/expand_atomics.h"
 #include "codegen/plan/explain.h"
 #include "codegen/plan/indexed.h"
 #include "codegen/plan/plan.h"

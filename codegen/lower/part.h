@@ -15,8 +15,8 @@
 #include <utility>
 #include <vector>
 
-#include "codegen/lower/arena_allocator.h"
-#include "codegen/lower/lane_builder.h"
+#include "codegen/lane/arena_allocator.h"
+#include "codegen/lane/lane_builder.h"
 #include "codegen/plan/plan.h"
 
 namespace tessera::lowering {

@@ -2,7 +2,7 @@
 #include <algorithm>
 
 #include "codegen/lower/emission.h"
-#include "codegen/lower/expand_atomics.h"
+#include "codegen/plan/expand_atomics.h"
 #include "codegen/plan/indexed.h"
 #include "engine/ir/walk.h"
 

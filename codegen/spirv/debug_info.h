@@ -7,7 +7,7 @@
 #include <optional>
 #include <string>
 
-#include "codegen/spirv/module.h"
+#include "codegen/spirv/builder/module.h"
 #include "engine/base/error.h"
 
 namespace tessera::spirv {

@@ -4,7 +4,7 @@
 #include <functional>
 #include <string>
 
-#include "codegen/spirv/expand.h"
+#include "codegen/spirv/expand/expand.h"
 #include "codegen/spirv/instructions.h"
 #include "engine/base/error.h"
 

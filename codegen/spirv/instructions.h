@@ -1,10 +1,10 @@
 // The SPIR-V columns of engine/ir/ops.def as instructions: of an elementwise row, and of a subgroup op or atomic by its
-// combiner. Not how instructions are written (function.h), nor the sequences for rows that say EXPAND
-// (elementwise.cpp). Read next: elementwise.h.
+// combiner. Not how instructions are written (builder/function.h), nor the sequences for rows that say
+// EXPAND (elementwise.cpp). Read next: elementwise.h.
 #pragma once
 #include <array>
 
-#include "codegen/spirv/module.h"
+#include "codegen/spirv/builder/module.h"
 #include "engine/ir/opcode.h"
 
 namespace tessera::spirv {

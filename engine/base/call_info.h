@@ -1,6 +1,6 @@
 // CallInfo: what a kernel's caller states besides the computation: metadata, a cost, parameters for compilers. It
 // travels with the Kernel through vmap, passes and the text form to the Program and `explain`. A kernel's results do
-// not depend on it. Read next: passes/cost.h (a cost computed from the kernel), front/compiler_params.h (how C++
+// not depend on it. Read next: passes/cost.h (a cost computed from the kernel), call/compiler_params.h (how C++
 // programs give the parameters).
 #pragma once
 #include <cstdint>

@@ -1,6 +1,7 @@
 // The parameters around a kernel: the grid, how each array is cut into blocks, scratch memory. Plain structs in
 // Pallas's words; checked when pallas_call is made or first called, with errors that name the place (in_specs[1]) and
-// the line. Read next: pallas_call.h (which takes these), grid_mapping.h (their canonical form).
+// the line. Read next: engine/call/pallas_call.h (which takes these), engine/call/grid_mapping.h (their canonical
+// form).
 #pragma once
 #include <concepts>
 #include <functional>

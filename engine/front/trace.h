@@ -1,5 +1,5 @@
 // Trace: the recording of one kernel, on a thread-local stack while its lambdas run; and Emit: one op being recorded,
-// which checks operands, promotes and broadcasts them and words its errors. Internal to engine/front: kernels use
+// which checks operands, promotes and broadcasts them and words its errors. Internal to engine: kernels use
 // value.h, ops.h, ref.h, control.h.
 #pragma once
 #include <map>
@@ -16,8 +16,8 @@ namespace tessera {
 
 class Ref;
 
-/// What the trace of a jit (jit.h) holds beside its ops: those here stand for calls of kernels and for arrays of the
-/// host, whatever their opcode is.
+/// What the trace of a jit (engine/call/jit.h) holds beside its ops: those here stand for calls of kernels and for
+/// arrays of the host, whatever their opcode is.
 struct CallRecord {
   struct Call {
     std::shared_ptr<const ir::Kernel> kernel;

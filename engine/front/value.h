@@ -98,8 +98,8 @@ class Operand {
   Loc loc_;
 };
 
-/// What a call inside of jit has made (jit.h). A single result is a Value: `Value y = matmul(a, b);`, `matmul(a, b) +
-/// 1`.
+/// What a call inside of jit has made (engine/call/jit.h). A single result is a Value: `Value y = matmul(a, b);`,
+/// `matmul(a, b) + 1`.
 class Results {
  public:
   Results(std::vector<Value> values, std::string name) : values_(std::move(values)), name_(std::move(name)) {}

@@ -9,7 +9,7 @@
 #include <variant>
 #include <vector>
 
-#include "engine/front/front.h"
+#include "engine/front.h"
 #include "engine/jax/node.h"
 
 namespace tessera::jax {

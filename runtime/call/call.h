@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "codegen/compile.h"
-#include "engine/front/pallas_call.h"
+#include "engine/call/pallas_call.h"
 #include "runtime/compiled_kernel.h"
 #include "runtime/device_array.h"
 

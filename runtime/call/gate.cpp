@@ -1,8 +1,8 @@
 #include "runtime/call/gate.h"
 
+#include "engine/call/pallas_call.h"
 #include "engine/front/control.h"
 #include "engine/front/ops.h"
-#include "engine/front/pallas_call.h"
 
 namespace tessera {
 

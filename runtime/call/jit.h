@@ -1,9 +1,9 @@
-// Functions under jit (engine/front/jit.h) on devices: their graphs are compiled at the first call with given shapes,
+// Functions under jit (engine/call/jit.h) on devices: their graphs are compiled at the first call with given shapes,
 // kept by the function, and replayed. Read next: graph.h.
 #pragma once
 #include <vector>
 
-#include "engine/front/jit.h"
+#include "engine/call/jit.h"
 #include "runtime/call/graph.h"
 
 namespace tessera {

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "engine/base/plural.h"
-#include "engine/front/pallas_call.h"
+#include "engine/call/pallas_call.h"
 #include "engine/graph/fuse.h"
 #include "engine/interpreter/interpreter.h"
 #include "engine/ir/text.h"

@@ -180,7 +180,7 @@ def narrow():
         save("narrow", f"f16_to_{d}", np.asarray(lax.convert_element_type(jnp.asarray(f16), DTYPES[d])))
 
 
-# -- functions of the front end (tests/unit/engine/front_answers_test.cpp says by NAME what to call)
+# -- functions of the front end (tests/unit/engine/front/front_answers_test.cpp says by NAME what to call)
 def front():
     def case(name, f, *inputs):
         outputs = f(*[jnp.asarray(x) for x in inputs])

@@ -4,7 +4,7 @@
 #include <fstream>
 #include <iterator>
 
-#include "engine/front/front.h"
+#include "engine/front.h"
 #include "engine/ir/text.h"
 
 namespace limits_test {

@@ -63,7 +63,7 @@ TEST_CASE("reference: whole, closed and linked") {
                   "no example: ", row);
   }
   for (const char* header :
-       {"engine/front/pallas_call.h", "engine/front/ops.h", "runtime/device_array.h", "codegen/compile.h"}) {
+       {"engine/call/pallas_call.h", "engine/front/ops.h", "runtime/device_array.h", "codegen/compile.h"}) {
     CAPTURE(header);
     CHECK(pages["api.html"].find("<h2 id=\"" + reference::anchor(header) + "\">") != std::string::npos);
   }

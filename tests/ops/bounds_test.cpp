@@ -7,7 +7,7 @@
 #include <random>
 
 #include "codegen/compile.h"
-#include "engine/front/front.h"
+#include "engine/front.h"
 #include "runtime/call/call.h"
 #include "tests/support/answers.h"
 #include "tests/support/device.h"

@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/front/front.h"
+#include "engine/front.h"
 #include "tests/support/answers.h"
 
 namespace tessera::test {

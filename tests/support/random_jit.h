@@ -4,7 +4,7 @@
 #include <random>
 #include <vector>
 
-#include "engine/front/front.h"
+#include "engine/front.h"
 
 namespace tessera::test {
 

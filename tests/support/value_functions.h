@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "engine/base/npy.h"
-#include "engine/front/front.h"
+#include "engine/front.h"
 
 namespace tessera::test {
 

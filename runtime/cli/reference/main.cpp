@@ -181,6 +181,7 @@ const std::vector<std::string> kPages{"README.md",
                                       "engine/passes/README.md",
                                       "engine/graph/README.md",
                                       "engine/front/README.md",
+                                      "engine/call/README.md",
                                       "engine/interpreter/README.md",
                                       "engine/jax/README.md",
                                       "codegen/README.md",
@@ -190,6 +191,8 @@ const std::vector<std::string> kPages{"README.md",
                                       "codegen/lower/README.md",
                                       "codegen/lane/README.md",
                                       "codegen/spirv/README.md",
+                                      "codegen/spirv/builder/README.md",
+                                      "codegen/spirv/expand/README.md",
                                       "runtime/README.md",
                                       "runtime/device/README.md",
                                       "runtime/memory/README.md",
@@ -240,10 +243,10 @@ void write_headers(const fs::path& root, const fs::path& out) {
       if (e.path().extension() == ".h" && e.path().generic_string().find("/cli/") == std::string::npos)
         headers.push_back(fs::relative(e.path(), root).generic_string());
   const auto rank = [](const std::string& path) {
-    return path.starts_with("engine/front/") ? 0
-           : path.starts_with("engine/")     ? 1
-           : path.starts_with("codegen/")    ? 3
-                                             : 2;
+    return path.starts_with("engine/front") || path.starts_with("engine/call/") ? 0
+           : path.starts_with("engine/")                                        ? 1
+           : path.starts_with("codegen/")                                       ? 3
+                                                                                : 2;
   };
   std::sort(headers.begin(), headers.end(),
             [&](const std::string& a, const std::string& b) { return std::pair{rank(a), a} < std::pair{rank(b), b}; });

@@ -10,7 +10,7 @@
 #include <cstring>
 #include <functional>
 
-#include "engine/front/front.h"
+#include "engine/front.h"
 #include "runtime/call/graph.h"
 #include "runtime/call/jit.h"
 #include "runtime/launch/bound.h"

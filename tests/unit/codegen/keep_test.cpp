@@ -6,7 +6,7 @@
 
 #include "codegen/compile.h"
 #include "codegen/lane/interpreter.h"
-#include "engine/front/front.h"
+#include "engine/front.h"
 #include "engine/ir/reference.h"
 #include "tests/support/sanitizer.h"
 

@@ -5,7 +5,7 @@
 
 #include "codegen/compile.h"
 #include "codegen/lane/interpreter.h"
-#include "engine/front/front.h"
+#include "engine/front.h"
 #include "engine/ir/text.h"
 
 namespace pipeline_random_test {

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "codegen/compile.h"
-#include "codegen/lower/lane_builder.h"
+#include "codegen/lane/lane_builder.h"
 #include "engine/ir/text.h"
 
 namespace sizes_test {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <optional>
 
-#include "codegen/spirv/module.h"
+#include "codegen/spirv/builder/module.h"
 #include "engine/base/error.h"
 #include "tests/unit/codegen/spirv_support.h"
 

@@ -1,0 +1,13 @@
+// Turns the trace of a jit into a Graph: a call is a step with its kernel, any other op becomes a kernel on whole
+// arrays, a loop or branch that calls kernels, or whose arrays are large, becomes a step with bodies. Constants, and
+// values computed from constants alone, are copied into the kernels that use them. Internal to engine/call. Merging
+// kernels is left to graph/fuse.h.
+#pragma once
+#include "engine/front/trace.h"
+#include "engine/graph/graph.h"
+
+namespace tessera {
+
+Graph graph_of(const ir::Kernel& traced, const CallRecord& record);
+
+}  // namespace tessera

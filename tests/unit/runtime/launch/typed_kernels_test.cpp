@@ -1,0 +1,50 @@
+// Kernels through the header that tessera bundle has written for them, compiled while the tests are built.
+#if __has_include(<runtime_kernels.hpp>)  // not where the command line cannot run: cross-compiled without an emulator
+#include <runtime_kernels.hpp>
+
+#include "tests/unit/runtime/support.h"
+
+namespace typed_kernels_test {
+using namespace tessera;
+using namespace tessera::test;
+
+namespace {
+DeviceArray integers(std::vector<int32_t> v) {
+  const auto n = static_cast<int64_t>(v.size());
+  return DeviceArray(device(), Array({n}, std::move(v)));
+}
+std::vector<int32_t> values(const DeviceArray& a) {
+  const Array host = a.download();
+  const std::span<const int32_t> v = host.data<int32_t>();
+  return {v.begin(), v.end()};
+}
+}  // namespace
+
+TEST_CASE("a generated header: an output that begins as a donated input is in_place, beside arrays of the caller's") {
+  const runtime_kernels::in_place in_place_kernel(runtime_kernels::bundle(), device());
+  const runtime_kernels::saxpy saxpy(runtime_kernels::bundle(), device());
+  const DeviceArray x = integers({1, 2, 3}), y = integers({0, 0, 0});
+  CHECK(values(*in_place_kernel({.x = x}).o) == std::vector<int32_t>{2, 4, 6});
+  const runtime_kernels::in_place::Outputs copied = in_place_kernel({.x = x}, {.o = y});
+  CHECK(values(y) == std::vector<int32_t>{2, 4, 6});
+  CHECK(values(*copied.o) == std::vector<int32_t>{2, 4, 6});
+  CHECK(values(x) == std::vector<int32_t>{1, 2, 3});
+  CHECK(error_of<SpecError>([&] { in_place_kernel({.x = donate(x)}, {.o = y}); }) ==
+        "in_place: out_specs[0]: an array is given for it, but it takes the memory of argument 0, which is donated\n  "
+        "at tests/c/in_place.tir:2\n"
+        "  note: give no array for it, or do not donate the argument");
+  const runtime_kernels::in_place::Outputs made = in_place_kernel({.x = donate(x)}, {.o = in_place});
+  CHECK(values(*made.o) == std::vector<int32_t>{2, 4, 6});
+  CHECK(error_of<SpecError>([&] { x.download(); }) == "download: the device array i32[3] has been donated to in_place");
+  CHECK(error_of<SpecError>([&] { in_place_kernel({.x = y}, {.o = in_place}); }) ==
+        "in_place: out_specs[0]: no array is given for it, and it takes the memory of no donated argument\n  at "
+        "tests/c/in_place.tir:2");
+  CHECK(error_of<SpecError>([&] { in_place_kernel({.x = in_place}); }) ==
+        "in_place: argument 0: this DeviceArray holds no array: it was never given one, or has been moved from");
+  const DeviceArray a(device(), Array({1}, std::vector<float>{3})), v(device(), ramp(4)), z(device(), {4}, f32);
+  CHECK(floats(*saxpy({.a = a, .x = v, .y = v}, {.z = z}).z) == std::vector<float>{0, 4, 8, 12});
+  check_clean(device());
+}
+
+}  // namespace typed_kernels_test
+#endif

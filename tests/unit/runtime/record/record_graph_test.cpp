@@ -1,0 +1,223 @@
+// Graphs in a host's command buffers.
+#include "runtime/call/record_graph.h"
+
+#include <memory>
+
+#include "engine/front.h"
+#include "runtime/interop.h"
+#include "tests/support/random_jit.h"
+#include "tests/unit/runtime/support.h"
+#include "tests/unit/runtime/vulkan_host.h"
+
+namespace record_graph_test {
+using namespace tessera;
+using namespace tessera::test;
+
+namespace {
+DeviceOptions logged() {
+  DeviceOptions o;
+  o.log_commands = true;
+  return o;
+}
+void check_sound(const Device& d) {
+  for (const std::string& r : find_unordered(d.command_log())) FAIL_CHECK(r);
+}
+bool equal(const Array& a, const Array& b) {
+  if (a.dtype() != b.dtype() || a.shape() != b.shape()) return false;
+  for (int64_t i = 0; i < a.size(); ++i)
+    if (a.at(i) != b.at(i)) return false;
+  return true;
+}
+const auto next = pallas_call([](Ref, Ref o) { o[all] = o[all] + 1; },
+                              {.out_shape = {{{64}, f32}}, .input_output_aliases = {{0, 0}}, .name = "next"});
+const auto mean = pallas_call([](Ref x, Ref y, Ref o) { o[all] = (x[all] + y[all]) / 2; },
+                              {.out_shape = {{{64}, f32}}, .name = "mean"});
+}  // namespace
+
+TEST_CASE("a graph is recorded into a host's command buffers, frame after frame") {
+  auto host = std::make_unique<VulkanHost>();
+  {
+    const Device d = Device::import(host->imported(), logged());
+    const int line = __LINE__ + 1;
+    const auto f = jit(
+        [](Tensor x, Tensor y) {
+          const Tensor a = mean(x, y);
+          return std::tuple{fori_loop(0, 3, a, [&](Value, Value v) { return Value(next(mean(v, y))); }), a, x, a};
+        },
+        {.name = "solver"});
+    const Graph& g = f.trace({{{64}, f32}, {{64}, f32}});
+    PreparedGraph graph(d, g, {.frames_in_flight = 2});
+    CommandStream stream(d);
+    const VkCommandBuffer c = host->commands();
+    Array x = ramp(64);
+    const Array y = ramp(64, 3);
+    const DeviceArray there_y(d, y);
+    for (uint64_t frame = 0; frame < 4; ++frame) {
+      const DeviceArray there_x(d, x);
+      std::vector<DeviceArray> out;
+      for (int i = 0; i < 4; ++i) out.emplace_back(d, Shape{64}, f32);
+      host->begin(c);
+      stream.begin(c, frame);
+      const Scopes s = graph.record(stream, {there_x, there_y}, {out[0], out[1], out[2], out[3]});
+      CHECK((s.wait_stages & VK_PIPELINE_STAGE_2_COMPUTE_SHADER_BIT) != 0);
+      stream.end();
+      host->run(c);
+      const std::vector<Array> wanted = interpret(g, {x, y});
+      for (size_t i = 0; i < 4; ++i) CHECK(equal(out[i].download(), wanted[i]));
+      x = wanted[0];
+    }
+    check_sound(d);
+    const DeviceArray four(d, {4}, f32);
+    const std::string at = "\n  at " + to_string(f.loc());
+    CHECK(f.loc().line >= static_cast<uint32_t>(line));
+    CHECK(error_of<SpecError>([&] { graph.record(stream, {there_y, there_y}, {there_y}); }) ==
+          "solver gives 4 outputs but 1 array is given for them" + at);
+    CHECK(error_of<SpecError>([&] { graph.record(stream, {there_y, there_y}, {four, four, four, four}); }) ==
+          "solver: output 0 is f32[64] but its array is f32[4]" + at);
+    // Before anything is recorded.
+    std::vector<DeviceArray> o;
+    for (int i = 0; i < 4; ++i) o.emplace_back(d, Shape{64}, f32);
+    DeviceArray freed(d, {64}, f32);
+    freed.free();
+    const Device other;
+    const DeviceArray elsewhere(other, {64}, f32);
+    const std::string own = at + "\n  note: give it an array of its own";
+    host->begin(c);
+    stream.begin(c, 4);
+    const size_t before = d.command_log().size();
+    const auto error = [&](const DeviceArray& x0, const std::vector<DeviceArray>& out) {
+      return error_of<SpecError>([&] { graph.record(stream, std::vector{x0, there_y}, out); });
+    };
+    CHECK(error_of<SpecError>([&] { graph.record(stream, {there_y}, {o[0], o[1], o[2], o[3]}); }) ==
+          "solver takes 2 arguments but 1 is given" + at);
+    CHECK(error(four, o) == "solver: argument 0 is f32[4] but f32[64] is expected" + at);
+    CHECK(error(elsewhere, o) == "solver: argument 0: the array is on another Device than the graph" + at);
+    CHECK(error(DeviceArray(), o) ==
+          "solver: argument 0: this DeviceArray holds no array: it was never given one, or has been moved from");
+    CHECK(error(there_y, {o[0], o[1], o[2], elsewhere}) ==
+          "solver: output 3: the array is on another Device than the graph" + at);
+    CHECK(error(there_y, {o[0], o[1], o[2], DeviceArray()}) ==
+          "solver: output 3: this DeviceArray holds no array: it was never given one, or has been moved from");
+    CHECK(error(o[2], o) == "solver: output 2 is to go where argument 0 is" + own);
+    CHECK(error(there_y, {o[0], o[1], o[2], o[1]}) == "solver: output 1 and output 3 are one array" + own);
+    CHECK(error(freed, o) == "solver: argument 0: the device array f32[64] has been freed");
+    CHECK(d.command_log().size() == before);
+    graph.record(stream, {there_y, there_y}, {o[0], o[1], o[2], o[3]});
+    stream.end();
+    host->run(c);
+    CHECK(equal(o[1].download(), y));
+  }
+  check_silent(std::move(host));
+}
+
+TEST_CASE("random graphs in a host's command buffers, or why not") {
+  auto host = std::make_unique<VulkanHost>();
+  {
+    const Device d = Device::import(host->imported(), logged());
+    const VkCommandBuffer c = host->commands();
+    CommandStream stream(d);
+    size_t recorded = 0;
+    for (uint64_t seed = 2000; seed < 2030; ++seed) {
+      CAPTURE(seed);
+      const auto f = random_jit(seed);
+      const Graph& g = f.trace(random_jit_arguments());
+      const std::vector<Array> inputs = random_jit_inputs(seed), wanted = interpret(g, inputs);
+      std::vector<DeviceArray> in, out;
+      for (const Array& a : inputs) in.emplace_back(d, a);
+      for (const Array& a : wanted) out.emplace_back(d, a.shape(), a.dtype());
+      try {
+        PreparedGraph graph(d, g);
+        host->begin(c);
+        stream.begin(c, 0);
+        graph.record(stream, in, out);
+        stream.end();
+        host->run(c);
+        ++recorded;
+        for (size_t i = 0; i < out.size(); ++i) CHECK(equal(out[i].download(), wanted[i]));
+      } catch (const CompileError& e) {
+        const std::string text = e.what();
+        CHECK(text.substr(0, text.find('\n')) ==
+              "random: nothing bounds how often a while loop iterates, and what is recorded into a host's command "
+              "buffer "
+              "is known before");
+      }
+    }
+    CHECK(recorded > 15);
+    check_sound(d);
+  }
+  check_silent(std::move(host));
+}
+
+TEST_CASE("a graph in a host's command buffers decides on the device what is run") {
+  auto host = std::make_unique<VulkanHost>();
+  {
+    const Device d = Device::import(host->imported(), logged());
+    const auto f = jit([](Tensor x, Tensor n) {
+      const auto turned = while_loop(
+          std::tuple{0, x}, [&](Value k, Value y) { return k < minimum(n, 6) && max(y) < 90.0f; },
+          [&](Value k, Value y) { return std::tuple{k + 1, Value(next(y))}; });
+      const Value i = std::get<0>(turned), v = std::get<1>(turned);
+      return std::tuple{
+          i,
+          switch_(
+              n, [&] { return v; }, [&] { return Value(mean(v, x)); },
+              [&] { return fori_loop(0, minimum(n, 4), v, [&](Value, Value y) { return Value(next(mean(y, x))); }); })};
+    });
+    const Graph& g = f.trace({{{64}, f32}, {{}, i32}});
+    PreparedGraph graph(d, g, {.frames_in_flight = 2});
+    CommandStream stream(d);
+    const VkCommandBuffer c = host->commands();
+    uint64_t frame = 0;
+    for (const int n : {0, 1, 2, 3, 5, 50, -7})
+      for (const float from : {0.0f, 25.0f, 60.0f}) {
+        Array x = ramp(64);
+        for (float& v : x.data<float>()) v += from;
+        const Array count({}, std::vector<int32_t>{n});
+        const DeviceArray there_x(d, x), there_n(d, count), i(d, {}, i32), v(d, {64}, f32);
+        host->begin(c);
+        stream.begin(c, frame++);
+        const Scopes s = graph.record(stream, {there_x, there_n}, {i, v});
+        CHECK((s.wait_stages & VK_PIPELINE_STAGE_2_DRAW_INDIRECT_BIT) != 0);
+        CHECK((s.wait_accesses & VK_ACCESS_2_INDIRECT_COMMAND_READ_BIT) != 0);
+        stream.end();
+        host->run(c);
+        const std::vector<Array> wanted = interpret(g, {x, count});
+        CHECK(equal(i.download(), wanted[0]));
+        CHECK(equal(v.download(), wanted[1]));
+      }
+    check_sound(d);
+    CommandLog blind = d.command_log();
+    for (LogEntry& e : blind)
+      if (e.kind == LogEntry::Kind::barrier) e.to &= static_cast<StageMask>(~mask(Stage::indirect));
+    CHECK(!find_unordered(blind).empty());
+
+    const std::string known = ", and what is recorded into a host's command buffer is known before\n  at ",
+                      replay = "replay it as a CompiledGraph",
+                      bound =
+                          "\n  note: let a count end it too: test i < 100 && ..., where i starts from a constant and "
+                          "each iteration adds one, or loop to minimum(n, 100); or " +
+                          replay;
+    const auto line = [](int before) { return to_string({__FILE__, static_cast<uint32_t>(before)}); };
+    const auto refused = [&](const auto& function) {
+      return error_of<CompileError>([&] { PreparedGraph(d, function.trace({{{64}, f32}, {{}, i32}})); });
+    };
+    const int unbounded = __LINE__ + 2;  // of its loop
+    const auto to =
+        jit([](Tensor x, Tensor n) { return fori_loop(0, n, x, [](Value, Value y) { return Value(next(y)); }); });
+    CHECK(refused(to) == "jit: nothing bounds how often a while loop iterates" + known + line(unbounded) + bound);
+    const int large = __LINE__ + 2;  // of its loop
+    const auto often = jit([](Tensor x, Tensor n) {
+      return fori_loop(0, minimum(n, 5000), x, [](Value, Value y) { return Value(next(y)); });
+    });
+    CHECK(refused(often) == "jit: a loop of at most 5000 iterations becomes more than 1024 commands" + known +
+                                line(large) + "\n  note: " + replay);
+    const int counted = __LINE__ + 2;  // of its loop
+    const auto long_loop =
+        jit([](Tensor x, Tensor) { return fori_loop(0, 5000, x, [](Value, Value y) { return Value(next(y)); }); });
+    CHECK(refused(long_loop) == "jit: a loop of 5000 iterations becomes more than 1024 commands" + known +
+                                    line(counted) + "\n  note: " + replay);
+  }
+  check_silent(std::move(host));
+}
+
+}  // namespace record_graph_test

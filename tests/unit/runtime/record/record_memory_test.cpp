@@ -1,0 +1,77 @@
+// The host's memory while kernels are recorded: none is asked for. This file replaces operator new for the whole
+// executable, with one that counts.
+#include <cstdlib>
+#include <mutex>
+#include <new>
+
+#include "engine/front.h"
+#include "runtime/call/record_graph.h"
+#include "runtime/record.h"
+#include "runtime/submit/context.h"
+#include "tests/unit/runtime/support.h"
+
+namespace {
+thread_local uint64_t asked = 0;
+void* take(std::size_t n) noexcept {
+  ++asked;
+  return std::malloc(n ? n : 1);
+}
+void* take_or_throw(std::size_t n) {
+  if (void* p = take(n)) return p;
+  throw std::bad_alloc();
+}
+}  // namespace
+
+void* operator new(std::size_t n) { return take_or_throw(n); }
+void* operator new[](std::size_t n) { return take_or_throw(n); }
+void* operator new(std::size_t n, const std::nothrow_t&) noexcept { return take(n); }
+void* operator new[](std::size_t n, const std::nothrow_t&) noexcept { return take(n); }
+void operator delete(void* p) noexcept { std::free(p); }
+void operator delete[](void* p) noexcept { std::free(p); }
+void operator delete(void* p, std::size_t) noexcept { std::free(p); }
+void operator delete[](void* p, std::size_t) noexcept { std::free(p); }
+
+namespace record_memory_test {
+using namespace tessera;
+using namespace tessera::test;
+
+TEST_CASE("recording asks for no memory of the host's") {
+  const Device d;  // without the validation layers, which ask for much
+  const DeviceArray x(d, ramp(200)), y(d, {200}, f32), z(d, {200}, f32);
+  Program stores = scale();
+  stores.args[0].written = true;
+  const auto prepared = [&](Program p) {
+    return PreparedKernel(d, std::move(p), {.frames_in_flight = 2, .calls_per_frame = 1, .dims = {{"n", 200}}});
+  };
+  const auto twice =
+      pallas_call([](Ref a, Ref o) { o[all] = a[all] * 2; }, {.out_shape = {{{200}, f32}}, .name = "twice"});
+  const auto onto = pallas_call([](Ref, Ref o) { o[all] = o[all] + 1; },
+                                {.out_shape = {{{200}, f32}}, .input_output_aliases = {{0, 0}}, .name = "onto"});
+  const auto f = jit([&](Tensor a, Tensor b) { return std::tuple{Value(onto(onto(twice(a)))), b}; });
+  PreparedGraph graph(d, f.trace({{{200}, f32}, {{200}, f32}}), {.frames_in_flight = 2});
+  const DeviceArray u(d, {200}, f32), v(d, {200}, f32);
+  PreparedKernel arenas = prepared(scratch()), tables = prepared(table()), copies = prepared(stores);
+  CommandStream stream(d);
+  vulkan::Context& context = *d.context();
+  for (uint64_t frame = 0; frame < 4; ++frame) {
+    VkCommandBuffer c;
+    {
+      const std::lock_guard lock(context.mutex());
+      c = context.recorder().begin_replayable();
+    }
+    const uint64_t before = asked;
+    stream.begin(c, frame);
+    stream.record(arenas, {x, y});
+    stream.record(tables, {x, y, z});
+    stream.record(copies, {z, y});
+    graph.record(stream, {x, y}, {u, v});
+    stream.end();
+    const uint64_t more = asked - before;  // before doctest asks for some
+    CHECK((frame == 0 || more == 0));
+    const std::lock_guard lock(context.mutex());
+    context.recorder().end_replayable(c);
+    context.recorder().retire(c);
+  }
+}
+
+}  // namespace record_memory_test
