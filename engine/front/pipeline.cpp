@@ -269,7 +269,10 @@ class Emitter {
         fail(p.origin, what + " is a slice with a step", "a BoundedSlice takes adjacent elements", x.stepped);
       const Value i = e_.wrap(e_.index_scalar(x.start.at(loc_), p.origin + ": " + what));
       const int64_t last = *ir::last_index(dim, Extent(p.source.shape()[d])).value();
-      const auto wrapped = [&] { return where(at(i) < 0, at(i) + (last + dim.wrap()), at(i)); };
+      const auto wrapped = [&] {
+        const Value behind = at(i) + (last + dim.wrap());
+        return where(at(i) < 0, at(behind), at(i));
+      };
       result.push_back(clamp(Operand(0, loc_), dim.wrap() ? at(wrapped()) : at(i), Operand(last, loc_)));
       if (bounded)
         result.push_back(clamp(Operand(0, loc_), at(e_.wrap(e_.index_scalar(x.size.at(loc_), p.origin + ": " + what))),
@@ -434,7 +437,8 @@ class Emitter {
     for (Port& p : ports_) {
       if (!fetches_ahead(p)) continue;
       const Value later = at(step) + Operand(p.slots(), loc_);
-      const Value needed = at(at(later) < at(steps)) & at(differ(p, later, at(later) - Operand(1, loc_)));
+      const Value moves = differ(p, later, at(later) - Operand(1, loc_)),
+                  needed = at(at(later) < at(steps)) & at(moves);
       when_(needed, [&] { begin_ahead(p, later, fetch_slot(p)); });
       if (p.slots() > 1) fetch_slot(p) = next(p, fetch_slot(p), needed);
     }

@@ -78,7 +78,8 @@ Value outer(Equation& e, DType t) {
   rows.insert(rows.end(), s.size(), 1);
   columns.insert(columns.end(), s.begin(), s.end());
   const Value a = cast(e.x(0), t), b = cast(e.x(1), t);
-  return Operand(reshape(Operand(a, e.loc), rows), e.loc) * Operand(reshape(Operand(b, e.loc), columns), e.loc);
+  const Operand right(reshape(Operand(b, e.loc), columns), e.loc);
+  return Operand(reshape(Operand(a, e.loc), rows), e.loc) * right;
 }
 Values dot_general(Equation& e) {
   const Node dims = e.params.at("dimension_numbers");
