@@ -110,11 +110,14 @@ void Emitter::emit(const ir::Op& op) {
       switch (ir::Group(op.code)) {
         case ir::Group::barrier: return emit_barrier();
         case ir::Group::subgroup_reduce: return emit_reduce(op);
-        case ir::Group::subgroup_shuffle:
-          return result(shuffle_any(op, get(op.operands.at(0)), spv::OpGroupNonUniformShuffle, get(op.operands.at(1))));
-        case ir::Group::subgroup_shuffle_xor:
-          return result(shuffle_any(op, get(op.operands.at(0)), spv::OpGroupNonUniformShuffleXor,
-                                    f_.make(Reg::u32, static_cast<uint32_t>(op.attr(ir::Attr::mask)))));
+        case ir::Group::subgroup_shuffle: {
+          const V from = get(op.operands.at(1));
+          return result(shuffle_any(op, get(op.operands.at(0)), spv::OpGroupNonUniformShuffle, from));
+        }
+        case ir::Group::subgroup_shuffle_xor: {
+          const V mask = f_.make(Reg::u32, static_cast<uint32_t>(op.attr(ir::Attr::mask)));
+          return result(shuffle_any(op, get(op.operands.at(0)), spv::OpGroupNonUniformShuffleXor, mask));
+        }
       }
       break;
     case Family::report: return op.code == Opcode::report ? emit_report(op) : result(loops_cut());
