@@ -385,8 +385,8 @@ class RefAccess {
           ir::Op one{.code = op.code, .operands = {op.operands[0]}, .attrs = op.attrs};
           for (ir::Value v : operands) one.operands.push_back(element_of(v, is_it));
           if (ref_.dtype() != dtype_at(0)) one.set(Attr::bits, 1);
-          const ir::Value other = inside ? element_of(held, is_it) : ir::Value{};
-          add_index(one, {}, inside ? element_of(inside, is_it) : ir::Value{}, other);
+          const ir::Value instead = inside ? element_of(held, is_it) : ir::Value{};
+          add_index(one, {}, inside ? element_of(inside, is_it) : ir::Value{}, instead);
           const ir::Value old = b.broadcast(b.one(std::move(one)), {n}, {});
           return control::Operands{Operand(e_.wrap(b.elementwise(Opcode::select, {is_it, old, held})), e_.loc())};
         },
