@@ -314,8 +314,8 @@ class Cutter {
     }
     return o.code == Opcode::yield || ir::info(o.code).effect == ir::Effect::pure;
   }
-  /// Made from ids, sizes, loops' counters and what nobody writes: right at every time. Else what it is before its step
-  /// may be anything.
+  /// Made from ids, sizes, loops' counters and memory that nothing writes: right at every step. Any other op may have
+  /// any value before its own step.
   bool stable(const Op& o) const {
     for (const Value v : o.operands)
       if (unstable_.contains(v.index)) return false;
@@ -446,8 +446,8 @@ class Cutter {
     return region_end;
   }
 
-  /// What is `done` at step `at` of op `id` leaves the op's other steps to nobody: the dispatch ends so much later.
-  /// Before the op's first step nothing is done.
+  /// Where `done` holds at step `at` of op `id`, the op's remaining steps are skipped: the dispatch ends that much
+  /// later. Before the op's first step nothing is done.
   Value skip(OpId id, Value first, Value end, Value done, Value at) {
     const Extent span = steps_.span.at(id.index);
     const Value rest = two(Opcode::add, end, two(Opcode::sub, number(span - steps_.passing.at(id.index)), at));

@@ -215,9 +215,9 @@ void Emitter::emit_while(const ir::Op& op) {
   for (size_t i = 0; i < op.results.size(); ++i) set(op.results[i], out[i]);
 }
 
-// A driver that has cut a loop leaves every later one after its first iteration: so one that must run twice tells.
-// Nothing in it is a constant, lest a compiler know its result: the report's address is a multiple of 64, and only we
-// know that.
+// A driver that has cut a loop leaves every later loop after its first iteration, so a loop that must run twice shows
+// it. No number in it is a constant, or the driver's compiler could compute its result: they are taken from the
+// report's address, of which only we know that it is a multiple of 64.
 V Emitter::loops_cut() {
   const V low = to_uint(report_, Reg::u32), rounds = (low & 31) + 2, wanted = ((low >> 1) & 31) + 2;
   const std::vector<V> done = f_.while_loop(
