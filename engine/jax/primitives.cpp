@@ -26,10 +26,6 @@ Values op_of(Equation& e) {
   if (e.size() == 1) return {unary(code, e.x(0), e.name)};
   return {binary(code, e.x(0), e.x(1), e.name)};
 }
-template <Opcode code, Opcode for_bool>
-Values op_or_bool(Equation& e) {
-  return {binary(code, e.x(0), e.x(1), e.name, for_bool)};
-}
 Values same(Equation& e) {
   Values all;
   for (size_t i = 0; i < e.size(); ++i) all.push_back(e.value(i));
