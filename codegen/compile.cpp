@@ -40,7 +40,7 @@ class Compilation {
     describe_call(program_, source_, k_);
     Lowered lowered = fit(to_lanes(0));
     program_.explain =
-        lowered.explain + uniform_notes_ + lowering::explain_copies(source_, k_, program_.waits.size(), prefetch_);
+        lowered.explain + uniform_remarks_ + lowering::explain_copies(source_, k_, program_.waits.size(), prefetch_);
     finish_lanes(lowered.lanes);
     describe_dispatch(program_, lowered.lanes);
     explain_program(lowered.lanes);
@@ -49,8 +49,8 @@ class Compilation {
   }
 
  private:
-  // A copy prefetched lives in registers: worth it where loads take long and there are many invocations to hold it.
-  static constexpr int64_t kMostAhead = 4096;
+  // A prefetched copy lives in registers: worth it where loads take long and there are many invocations to hold it.
+  static constexpr int64_t kMostPrefetched = 4096;
 
   bool gpu() const { return target_.kind == Target::Kind::gpu; }
   void dump(const std::string& step, const ir::Kernel& kernel, bool changed) const {
@@ -78,7 +78,7 @@ class Compilation {
   void simplify_tiles() {
     const bool squeezed = lowering::squeeze_refs(k_);
     dump("tile/squeeze", k_, squeezed);
-    const bool narrowed = !options_.general && lowering::narrow_uniform(k_, uniform_notes_);
+    const bool narrowed = !options_.general && lowering::narrow_uniform(k_, uniform_remarks_);
     dump("tile/uniform", k_, narrowed);
     if (narrowed) {
       ir::compact(k_);
@@ -161,8 +161,8 @@ class Compilation {
   const Target& target_;
   const CompileOptions& options_;
   ir::Kernel k_;  // the tile level, as far as it has come
-  lowering::PrefetchedCopies prefetch_{gpu() && !options_.general ? kMostAhead : 0};
-  std::string uniform_notes_;
+  lowering::PrefetchedCopies prefetch_{gpu() && !options_.general ? kMostPrefetched : 0};
+  std::string uniform_remarks_;
   Program program_;
 };
 

@@ -43,8 +43,8 @@ class Bundle {
   std::vector<std::string> kernels() const;
   /// Inputs, then outputs. Throws SpecError with the names there are if there is no such kernel.
   std::vector<BundleArgument> arguments(std::string_view kernel) const;
-  /// The kernel for the device. Throws SpecError with the names there are if there is none such, CompileError with what
-  /// each variant needs and the device lacks, BundleError if its code is damaged.
+  /// The kernel for the device. Throws SpecError with the names there are if there is no such kernel, CompileError with
+  /// what each variant needs and the device lacks, BundleError if its code is damaged.
   CompiledKernel kernel(const Device& device, std::string_view name) const;
   /// The name of the target whose variant kernel() takes.
   std::string variant(const Device& device, std::string_view kernel) const;

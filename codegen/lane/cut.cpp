@@ -93,7 +93,7 @@ class Cutter {
 
   /// Emits what belongs to no place of the kernel, at its start.
   template <class F>
-  Value ahead(F f) {
+  Value at_start(F f) {
     const RegionId at = b_.region();
     b_.set_region(prologue_);
     const Value v = f();
@@ -101,7 +101,7 @@ class Cutter {
     return v;
   }
   Value pushed(int32_t i) {
-    return ahead([&] {
+    return at_start([&] {
       Op o{.code = Opcode::extent};
       o.set(ir::Attr::index, i);
       return b_.one(std::move(o), Type::array(step_));
@@ -111,14 +111,14 @@ class Cutter {
   Value number(const Extent& e) {
     const auto [it, fresh] = numbers_.try_emplace(to_string(e));
     if (!fresh) return it->second;
-    if (const auto n = e.value()) return it->second = ahead([&] { return b_.constant_int(step_, *n); });
+    if (const auto n = e.value()) return it->second = at_start([&] { return b_.constant_int(step_, *n); });
     k_.lane.extents.push_back(e);
     k_.lane.extent_is_64.push_back(step_ == DType::i64);
     return it->second = pushed(static_cast<int32_t>(k_.lane.extents.size()) - 1);
   }
   Value i32(int64_t n) {
     const auto [it, fresh] = words_.try_emplace(n);
-    if (fresh) it->second = ahead([&] { return b_.constant_int(DType::i32, n); });
+    if (fresh) it->second = at_start([&] { return b_.constant_int(DType::i32, n); });
     return it->second;
   }
   Value one_invocation() {
@@ -127,7 +127,7 @@ class Cutter {
   }
   Value none() { return number(Extent(0)); }
   Value local() {
-    if (!local_) local_ = ahead([&] { return b_.one({.code = Opcode::local_index}, Type::array(DType::i32)); });
+    if (!local_) local_ = at_start([&] { return b_.one({.code = Opcode::local_index}, Type::array(DType::i32)); });
     return local_;
   }
   // Of calls in the same expression only one may make an op: compilers differ in which of two arguments they make
@@ -137,7 +137,7 @@ class Cutter {
   Value less(Value a, Value b) { return two(Opcode::lt, a, b); }
   Value zero(DType t) {
     const auto [it, fresh] = zeros_.try_emplace(t);
-    if (fresh) it->second = ahead([&] { return b_.constant(t, 0); });
+    if (fresh) it->second = at_start([&] { return b_.constant(t, 0); });
     return it->second;
   }
 
@@ -155,7 +155,7 @@ class Cutter {
     const DType as = held(s.dtype);
     const int64_t n = s.shared ? 1 : k_.lane.workgroup_size, size = size_bytes(as);
     bytes_ = (bytes_ + size - 1) / size * size;
-    s.ref = ahead([&] {
+    s.ref = at_start([&] {
       Op o{.code = Opcode::alloc_scratch};
       o.set(ir::Attr::offset, bytes_);
       return b_.one(std::move(o), Type::ref(as, {n}, ir::MemorySpace::global));
@@ -211,8 +211,8 @@ class Cutter {
   void begin_open() {
     how_ = first_;
     place_ = room(step_, true);
-    first_ = ahead([&] { return load(place_, told(1)); });
-    end_ = ahead([&] { return two(Opcode::add, first_, end_); });
+    first_ = at_start([&] { return load(place_, told(1)); });
+    end_ = at_start([&] { return two(Opcode::add, first_, end_); });
   }
   void end_open(const Extent& total) {
     const OpId last = k_.region(k_.body).ops.back();
@@ -244,7 +244,7 @@ class Cutter {
     k_.lane.shared_bytes = 4 * words;
     bytes_ = (bytes_ + 3) / 4 * 4;
     const auto words_of = [&](Opcode c, int64_t offset, ir::MemorySpace space) {
-      return ahead([&] {
+      return at_start([&] {
         Op o{.code = c};
         o.set(ir::Attr::offset, offset);
         return b_.one(std::move(o), Type::ref(DType::i32, {words}, space));
@@ -314,8 +314,8 @@ class Cutter {
     }
     return o.code == Opcode::yield || ir::info(o.code).effect == ir::Effect::pure;
   }
-  /// Made from ids, sizes, loops' counters and what nobody writes: right at every time. Else what it is before its step
-  /// may be anything.
+  /// Made from ids, sizes, loops' counters and memory that nothing writes: right at every step. Any other op may have
+  /// any value before its own step.
   bool stable(const Op& o) const {
     for (const Value v : o.operands)
       if (unstable_.contains(v.index)) return false;
@@ -446,8 +446,8 @@ class Cutter {
     return region_end;
   }
 
-  /// What is `done` at step `at` of op `id` leaves the op's other steps to nobody: the dispatch ends so much later.
-  /// Before the op's first step nothing is done.
+  /// Where `done` holds at step `at` of op `id`, the op's remaining steps are skipped: the dispatch ends that much
+  /// later. Before the op's first step nothing is done.
   Value skip(OpId id, Value first, Value end, Value done, Value at) {
     const Extent span = steps_.span.at(id.index);
     const Value rest = two(Opcode::add, end, two(Opcode::sub, number(span - steps_.passing.at(id.index)), at));
@@ -659,7 +659,7 @@ class Cutter {
       at.insert(at.end(), ops.begin(), ops.end());
       return k_.op(last).operands;
     };
-    const auto yes = [&] { return std::vector<Value>{ahead([&] { return b_.constant(DType::boolean, 1); })}; };
+    const auto yes = [&] { return std::vector<Value>{at_start([&] { return b_.constant(DType::boolean, 1); })}; };
     // A round that an earlier dispatch began has been asked for.
     b_.yield(b_.if_else(
         here, [&] { return w.whole ? asked() : b_.if_else(less(start, w.first), yes, asked); },

@@ -164,8 +164,8 @@ class Counter {
         !few || may_vanish
             ? Extent(0)
             : product(fewest, copies > 1 ? Extent::make(Extent::Op::floordiv, *few, Extent(copies)) : *few);
-    // The iteration whose test fails runs the body, too, for nobody. A loop of several copies is followed by one for
-    // what is left.
+    // Drivers run the body for the iteration whose test fails too, with no invocation in it. A loop of several copies
+    // is followed by one for what is left.
     const Count iterations = !many        ? Count{}
                              : copies > 1 ? cdiv(*many, Extent(copies)) + Extent(copies + 1)
                                           : *many + Extent(1);

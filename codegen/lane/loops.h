@@ -23,7 +23,7 @@ int copies_per_iteration(const ir::Kernel& k, const ir::Op& loop, const Target& 
 bool atomic_by_loop(const ir::Kernel& k, const ir::Op& o);
 
 /// One entry per loop, counted as a driver does that runs whole subgroups under masks: an iteration for the test that
-/// ends a loop, and one for each loop in a branch that nobody takes. `at_least` holds of the first invocation;
+/// ends a loop, and one for each loop in a branch that no invocation takes. `at_least` holds of the first invocation;
 /// `at_most` is missing where data decides. The loop over units (LaneInfo::max_workgroups) counts as one iteration: all
 /// is per unit of work. Not for kernels whose loops are cut: cut.h.
 std::vector<ProgramLoop> count_loops(const ir::Kernel& k, const Target& target);

@@ -60,7 +60,7 @@ class Planner {
     return sum;
   }
   /// Iterations of one execution at most; none where data decides. A loop has one for its last test, which runs the
-  /// body for nobody, and one more if there are copies of the body.
+  /// body with no invocation in it, and one more if there are copies of the body.
   std::optional<Extent> cost(const Op& o) const {
     if (o.code == Opcode::while_ || atomic_by_loop(k_, o) ||
         (!o.regions.empty() && out_.in_data.contains(o.regions[0].index)))
@@ -182,7 +182,7 @@ class Planner {
     }
     return out_.time[r.index] = t;
   }
-  /// What goes round, and the last test, which runs the loops in the body for nobody.
+  /// The iterations, and the last test, which runs the loops in the body with no invocation in them.
   Extent plan_rounds(const Op& o, int64_t depth) {
     const RegionId body = body_of(o);
     const Extent test = o.code == Opcode::while_ ? plus(known(cost(o.regions[0])), Extent(1)) : Extent(1);

@@ -211,7 +211,8 @@ void RefWindows::store(const ir::Op& o) {
   bool layout = false;
   for (Value x : roots) layout = layout || placement_.reads_registers(x);
   if (shape(v).empty()) {
-    store_element(o, {}, elements_.scalar(v), nests_.first_invocation(0));
+    const Value one = nests_.first_invocation(0);
+    store_element(o, {}, elements_.scalar(v), one);
     return;
   }
   nests_.each(shape(v), axes_.of(v), layout, true, [&](const NestPoint& p) {

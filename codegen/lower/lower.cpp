@@ -38,22 +38,22 @@ ir::Kernel lower(const ir::Kernel& source, const Target& target, bool general, i
   const std::optional<lowering::ParallelPlan> with_atomics = lowering::expand_atomics(k, target);
   if (with_atomics) ir::compact(k);
   lowering::Plan plan(k, target, general, smaller, with_atomics);
-  std::vector<std::string>& notes = plan.schedule.remarks;
+  std::vector<std::string>& lines = plan.schedule.remarks;
   Remarks remarks;
   ir::Kernel out = emit_lanes(k, target, plan, remarks);
   // What does not fit shared memory lives in a global arena instead, all of it: one budget, one decision.
   if (out.lane.shared_bytes > target.shared_bytes) {
     plan.schedule.scratch_arena = true;
-    notes.push_back("the arena needs " + std::to_string(out.lane.shared_bytes) +
+    lines.push_back("the arena needs " + std::to_string(out.lane.shared_bytes) +
                     " B of shared memory but the target has " + std::to_string(target.shared_bytes) +
                     ": it lies in global memory");
     out = emit_lanes(k, target, plan, remarks);
   }
   if (remarks.spills > 0)
-    notes.push_back(std::to_string(remarks.spills) +
+    lines.push_back(std::to_string(remarks.spills) +
                     " values with a layout live in the arena: a nest that reads them finds two of its axes on the same "
                     "invocations, or one without a layout");
-  notes.insert(notes.end(), remarks.kept.begin(), remarks.kept.end());
+  lines.insert(lines.end(), remarks.kept.begin(), remarks.kept.end());
   if (explain) *explain = lowering::explain(k, target, plan, out);
   return out;
 }

@@ -45,7 +45,7 @@ void Placement::place() {
   prefetch_.settle();
 }
 
-void Placement::explain_kept(std::vector<std::string>& notes) const {
+void Placement::explain_kept(std::vector<std::string>& remarks) const {
   constexpr size_t kMost = 8;  // lines
   std::vector<std::string> lines;
   for (const ir::Op& o : k_.ops) {
@@ -60,9 +60,9 @@ void Placement::explain_kept(std::vector<std::string>& notes) const {
     lines.push_back(std::move(line));
   }
   const size_t shown = lines.size() > kMost ? kMost - 1 : lines.size();
-  notes.insert(notes.end(), lines.begin(), lines.begin() + static_cast<std::ptrdiff_t>(shown));
+  remarks.insert(remarks.end(), lines.begin(), lines.begin() + static_cast<std::ptrdiff_t>(shown));
   if (shown < lines.size())
-    notes.push_back("and " + std::to_string(lines.size() - shown) + " more values are kept likewise");
+    remarks.push_back("and " + std::to_string(lines.size() - shown) + " more values are kept likewise");
 }
 
 std::vector<MemoryRange> Placement::arena_reads(const std::vector<Value>& roots) {

@@ -14,7 +14,7 @@ class Placement : public Part {
   void place();           ///< kinds, with what is loaded a step early
   void plan_lifetimes();  ///< of values in the arena
   int spills() const { return spills_; }
-  void explain_kept(std::vector<std::string>& notes) const;
+  void explain_kept(std::vector<std::string>& remarks) const;
 
   Kind kind(Value v) const { return kinds_[v.index]; }
   bool used(Value v) const { return used_[v.index]; }  ///< some op has it as an operand

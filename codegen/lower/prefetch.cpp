@@ -58,20 +58,20 @@ void Prefetch::choose() {
     const ir::Op& o = k_.op(id);
     if (o.code != Opcode::load || !moving_.count(ref_position(k_, o.operands[0]))) continue;
     const Value v = o.results[0];
-    std::string& note = remarks_[static_cast<size_t>(ref_position(k_, o.operands[0]))];
+    std::string& remark = remarks_[static_cast<size_t>(ref_position(k_, o.operands[0]))];
     std::set<int> refs;
     Load a{id.index, 0, s_.registers(axes_.of(v)), k_.type(v).dtype, {}, {}, {}};
     if (placement_.kind(v) != Kind::lazy || !placement_.used(v) || in_dots.count(v.index)) continue;
     const bool early = readable_early(v, refs, a.scalars);
     for (int r : refs)
       if (moves(r)) a.refs.push_back(r);
-    if (!early) note = "not prefetched: where it is read depends on what the step computes";
+    if (!early) remark = "not prefetched: where it is read depends on what the step computes";
     else if (!std::all_of(a.refs.begin(), a.refs.end(), [&](int r) { return moving_.count(r) > 0; }))
-      note = "not prefetched: it is read together with a block that is not";
-    else if (!s_.enumerable(axes_, axes_.of(v))) note = "not prefetched: not all of its elements have registers";
+      remark = "not prefetched: it is read together with a block that is not";
+    else if (!s_.enumerable(axes_, axes_.of(v))) remark = "not prefetched: not all of its elements have registers";
     else if (registers + a.count > kMostRegisters)
-      note = "not prefetched: it takes " + std::to_string(a.count) + " registers per invocation, and " +
-             std::to_string(kMostRegisters - registers) + " are left for that";
+      remark = "not prefetched: it takes " + std::to_string(a.count) + " registers per invocation, and " +
+               std::to_string(kMostRegisters - registers) + " are left for that";
     else {
       registers += a.count;
       placement_.put_in_registers(v);
@@ -105,7 +105,7 @@ void Prefetch::choose_staged(ir::OpId id) {
                                             : "not prefetched: where it is read depends on what the step computes";
     for (int r : a.refs)
       // or a load of its own says why
-      if (std::string& note = remarks_[static_cast<size_t>(r)]; note.empty()) note = reason;
+      if (std::string& remark = remarks_[static_cast<size_t>(r)]; remark.empty()) remark = reason;
   }
 }
 
@@ -126,20 +126,20 @@ void Prefetch::settle() {
     const ir::Op& o = k_.ops[a.op];
     for (int r : a.refs) {
       const int64_t buffers = k_.blocks[static_cast<size_t>(r)].buffering.count;
-      std::string& note = remarks_[static_cast<size_t>(r)];
-      note = o.code == Opcode::dot ? "the next step's first chunk is prefetched into "
-                                   : "the next step's block is prefetched into ";
-      note += std::to_string(a.count) + (a.count == 1 ? " register" : " registers") + " per invocation";
+      std::string& remark = remarks_[static_cast<size_t>(r)];
+      remark = o.code == Opcode::dot ? "the next step's first chunk is prefetched into "
+                                     : "the next step's block is prefetched into ";
+      remark += std::to_string(a.count) + (a.count == 1 ? " register" : " registers") + " per invocation";
       if (buffers > 2)
-        note += ", one step ahead, as Buffered(2) asks: Buffered(" + std::to_string(buffers) + ") has no more effect";
+        remark += ", one step early, as Buffered(2) asks: Buffered(" + std::to_string(buffers) + ") has no more effect";
     }
   }
   std::set<int> read;
   for (const ir::Op& o : k_.ops)
     if (ir::reads_ref(o.code)) read.insert(ref_position(k_, o.operands[0]));
   for (int i : moving_)
-    if (std::string& note = remarks_[static_cast<size_t>(i)]; note.empty() && read.count(i))
-      note = "not prefetched: it is read inside of control flow only, or one element at a time";
+    if (std::string& remark = remarks_[static_cast<size_t>(i)]; remark.empty() && read.count(i))
+      remark = "not prefetched: it is read inside of control flow only, or one element at a time";
 }
 
 Prefetch::Load* Prefetch::of(ir::OpId id, int operand) {

@@ -315,7 +315,7 @@ std::vector<bool> lazy_values(const ir::Kernel& k) {
     bool yes = ir::is_index_function(o.code);
     if (o.code == Opcode::load) {
       const auto ref = static_cast<size_t>(ref_position(k, o.operands[0]));
-      yes = !stored[ref] && ref < k.blocks.size();  // scratch that nobody stores to has its home all the same
+      yes = !stored[ref] && ref < k.blocks.size();  // scratch has a place of its own even if nothing stores to it
     }
     lazy[o.results[0].index] = yes;
   }

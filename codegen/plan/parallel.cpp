@@ -93,7 +93,7 @@ class ScratchCheck {
   }
 
   // The bits of an integer or bool scalar when every sequential program id is 0, if that decides it: as the interpreter
-  // computes them. Floats are nobody's proof: devices round some of their functions otherwise.
+  // computes them. Floats prove nothing: devices round some functions differently.
   std::optional<uint64_t> known(ir::Value v) {
     const ir::Type& t = k_.type(v);
     if (!t.is_scalar() || is_float(t.dtype)) return std::nullopt;

@@ -46,13 +46,13 @@ LoopTotal total_iterations(const std::vector<ProgramLoop>& loops, int64_t units,
     t.at_most = many && t.at_most ? std::optional(capped(static_cast<__int128>(*t.at_most) + *many)) : std::nullopt;
   }
   t.at_least = capped(static_cast<__int128>(t.at_least) * std::max<int64_t>(units, 1));
-  // the last test runs the body for nobody
+  // the last test runs the body with no invocation in it
   if (t.at_most) t.at_most = capped(static_cast<__int128>(*t.at_most) * (static_cast<__int128>(units) + 1));
   return t;
 }
 
 int64_t steps_at_once(const Program& p, int64_t total, const DimValues* dims) {
-  constexpr int64_t kDispatches = 1024;  // where nobody knows how long a step is
+  constexpr int64_t kDispatches = 1024;  // where the time of a step is unknown
   const LoopTotal beyond = total_iterations(p.loops, 0, dims);
   const int64_t steps = beyond.at_most ? p.max_loop_iterations - *beyond.at_most
                         : p.open_ended ? p.max_loop_iterations / 4

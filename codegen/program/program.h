@@ -107,14 +107,14 @@ struct Program {
   std::vector<Extent> extents;      // pushed values
   std::vector<bool> extent_is_64;
   /// max_workgroups > 0: the pushed value at which the workgroups' loops over units end, which nothing else reads; -1:
-  /// there is none such. With less, with workgroups numbered from a base and with the arena's address that many slices
-  /// lower, a dispatch runs the units from the base to there.
+  /// no pushed value. A dispatch runs the units from a base up to a smaller end if its workgroups are numbered from the
+  /// base, this value is that end, and the arena's address is lowered by as many slices as the base says.
   int32_t units_extent = -1;
-  /// Where loops are cut into dispatches: the pushed value that is a dispatch's first step, 0, and behind it the one
-  /// where it ends, the number of all steps, which nothing else reads; -1: they are not. Dispatches one after another
-  /// that go on where the last one ended do the same, with the same arena, and max_loop_iterations says how many steps
-  /// each may have (`loops`). There is a workgroup for each unit. With the arena's address that many slices lower, a
-  /// dispatch may begin at any workgroup.
+  /// Where loops are cut into dispatches: the pushed value that is a dispatch's first step (0); the next pushed value
+  /// is the step where it ends (the number of all steps). Nothing else reads them. -1: loops are not cut. Successive
+  /// dispatches that each begin where the last one ended compute the same, with the same arena; max_loop_iterations
+  /// limits the steps of each (`loops`). There is a workgroup for each unit. A dispatch may begin at any workgroup if
+  /// the arena's address is lowered by that many slices.
   int32_t steps_extent = -1;
   /// Data decides how many steps there are, and each workgroup keeps in its arena where it goes on. Then a dispatch is
   /// given kGoesOn unless it is the first, kTells if it is to report kUnfinished, and how many steps it runs

@@ -41,8 +41,8 @@ struct Target {
   // 8 and 16-bit loads and stores through buffer addresses; else by the words around them
   bool storage8 = false, storage16 = false;
   bool vulkan_memory_model_device_scope = false;
-  /// What no invocation takes is not run for nobody. Lavapipe from Mesa 25 on runs it, and loads from addresses that
-  /// are the same for all invocations there (seen on 26.1).
+  /// The driver jumps over a branch that no invocation takes. Lavapipe from Mesa 25 on runs it, and loads there from
+  /// addresses that are the same for all invocations (seen on 26.1).
   bool skips_branches = false;
 
   // float controls, per width: where false, conversions go through integer bits

@@ -110,11 +110,14 @@ void Emitter::emit(const ir::Op& op) {
       switch (ir::Group(op.code)) {
         case ir::Group::barrier: return emit_barrier();
         case ir::Group::subgroup_reduce: return emit_reduce(op);
-        case ir::Group::subgroup_shuffle:
-          return result(shuffle_any(op, get(op.operands.at(0)), spv::OpGroupNonUniformShuffle, get(op.operands.at(1))));
-        case ir::Group::subgroup_shuffle_xor:
-          return result(shuffle_any(op, get(op.operands.at(0)), spv::OpGroupNonUniformShuffleXor,
-                                    f_.make(Reg::u32, static_cast<uint32_t>(op.attr(ir::Attr::mask)))));
+        case ir::Group::subgroup_shuffle: {
+          const V from = get(op.operands.at(1));
+          return result(shuffle_any(op, get(op.operands.at(0)), spv::OpGroupNonUniformShuffle, from));
+        }
+        case ir::Group::subgroup_shuffle_xor: {
+          const V mask = f_.make(Reg::u32, static_cast<uint32_t>(op.attr(ir::Attr::mask)));
+          return result(shuffle_any(op, get(op.operands.at(0)), spv::OpGroupNonUniformShuffleXor, mask));
+        }
       }
       break;
     case Family::report: return op.code == Opcode::report ? emit_report(op) : result(loops_cut());
@@ -212,9 +215,9 @@ void Emitter::emit_while(const ir::Op& op) {
   for (size_t i = 0; i < op.results.size(); ++i) set(op.results[i], out[i]);
 }
 
-// A driver that has cut a loop leaves every later one after its first iteration: so one that must run twice tells.
-// Nothing in it is a constant, lest a compiler know its result: the report's address is a multiple of 64, and only we
-// know that.
+// A driver that has cut a loop leaves every later loop after its first iteration, so a loop that must run twice shows
+// it. No number in it is a constant, or the driver's compiler could compute its result: they are taken from the
+// report's address, of which only we know that it is a multiple of 64.
 V Emitter::loops_cut() {
   const V low = to_uint(report_, Reg::u32), rounds = (low & 31) + 2, wanted = ((low >> 1) & 31) + 2;
   const std::vector<V> done = f_.while_loop(

@@ -42,7 +42,6 @@ class Emitter {
   void arguments();
   void built_ins();
   V built_in(spv::BuiltIn b, const char* name);
-  V built_in_component(spv::BuiltIn b, uint32_t component);
   V subgroup_size();
   void bases_of_empty_arrays();
   void float_controls();

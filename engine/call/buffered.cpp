@@ -123,8 +123,8 @@ class BufferedCall {
           };
           body.call = [&](const std::vector<Ref>& blocks, const std::vector<Value>&) -> control::Operands {
             Trace& t = *Trace::innermost();
-            const Trace::InnerGrid whole(t, all_axes(ids, t.inner_grid()->ids),
-                                         all_axes(sizes, t.inner_grid()->num_programs));
+            const std::vector<Value> all_ids = all_axes(ids, t.inner_grid()->ids);
+            const Trace::InnerGrid whole(t, all_ids, all_axes(sizes, t.inner_grid()->num_programs));
             std::vector<Ref> all = operands;
             all.insert(all.end(), blocks.begin(), blocks.end());
             kernel.call(all);

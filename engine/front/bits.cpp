@@ -138,9 +138,10 @@ Value stochastic_round(Operand x, Operand random_bits, DType dtype) {
     e.fail("the random bits have shape " + to_string(e.shape(random_bits)) + " but the operand has " +
            to_string(e.shape(x)));
   const Value v = e.wrap(e.as_is(x)), random = e.wrap(e.as_is(random_bits));
-  const Value sum = same_width(e, v, u32) + (random & 0xffff);
+  const Value noise = random & 0xffff, sum = same_width(e, v, u32) + noise;
   const Value up_or_down = same_width(e, cast(shift_right_logical(sum, 16), u16), bf16);
-  return where(is_finite(v), up_or_down, cast(v, bf16));
+  const Value special = cast(v, bf16);
+  return where(is_finite(v), up_or_down, special);
 }
 
 std::pair<Value, Value> iota_2x32(Shape shape, Loc loc) {

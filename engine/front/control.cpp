@@ -72,7 +72,8 @@ Values for_loop(const Operand& lower, const Operand& upper, const Operands& init
   const ir::RegionId r = b.new_region(args);
   {
     const Trace::Region scope(t, r);
-    yield_carries(e, carries, body(t.argument(r, 0), arguments(t, r, 1)));
+    const Value i = t.argument(r, 0);
+    yield_carries(e, carries, body(i, arguments(t, r, 1)));
   }
   op.regions = {r};
   b.set_loc(loc);

@@ -111,8 +111,8 @@ Value is_inf(Operand x) {
 Value logaddexp(Operand a, Operand b) {
   const Value larger = maximum(a, b),
               apart = unary_float(Opcode::abs, binary(Opcode::sub, a, b, "logaddexp"), "logaddexp");
-  // Equal infinities have no difference, and NaN stays.
-  return where(is_nan(apart), binary(Opcode::add, a, b, "logaddexp"), larger + log1p(exp(-apart)));
+  const Value ordinary = larger + log1p(exp(-apart)), sum = binary(Opcode::add, a, b, "logaddexp");
+  return where(is_nan(apart), sum, ordinary);  // equal infinities have no difference, and NaN stays
 }
 
 Value abs(Operand x) {
@@ -169,8 +169,8 @@ Value reduce_precision(Operand x, int exponent_bits, int mantissa_bits) {
   if (const int dropped = mantissa - mantissa_bits; dropped > 0) {
     // To nearest even: half of the last kept bit less one, plus that bit itself, then cut.
     const uint64_t last = uint64_t{1} << dropped;
-    const ir::Value odd =
-        op(Opcode::and_, op(Opcode::shift_right_logical, r, number(static_cast<uint64_t>(dropped))), number(1));
+    const ir::Value one = number(1), by = number(static_cast<uint64_t>(dropped));
+    const ir::Value odd = op(Opcode::and_, op(Opcode::shift_right_logical, r, by), one);
     r = op(Opcode::add, r, op(Opcode::add, odd, number(last / 2 - 1)));
     r = op(Opcode::and_, r, number(((uint64_t{1} << (bits(t) - 1)) * 2 - 1) & ~(last - 1)));
   }

@@ -50,7 +50,10 @@ Value constant(Emit& e, const Value& like, double v) {
 }
 Value polynomial(Emit& e, const Value& x, const Coefficients& of) {
   Value sum = constant(e, x, of[0]);
-  for (size_t i = 1; i < of.size(); ++i) sum = sum * x + constant(e, x, of[i]);
+  for (size_t i = 1; i < of.size(); ++i) {
+    const Value next = constant(e, x, of[i]);
+    sum = sum * x + next;
+  }
   return sum;
 }
 }  // namespace
@@ -59,12 +62,15 @@ Value erf_inv_of_jax(Emit& e, const Value& x) {
   const Value y = -(x * x);
   if (x.dtype() == f32) {
     const Value w = -log1p(y);
-    return x * where(w < 5, polynomial(e, w - 2.5, kSingleNear), polynomial(e, sqrt(w) - 3, kSingleFar));
+    const Value far = polynomial(e, sqrt(w) - 3, kSingleFar), near = polynomial(e, w - 2.5, kSingleNear);
+    return x * where(w < 5, near, far);
   }
-  const Value square = y * y, tail = square * y * (polynomial(e, y, kP) / polynomial(e, y, kQ));
-  const Value w = -where(y > -0x1.a827999fcef32p-2, y + (square * -0.5 + tail), log(y + 1)), root = sqrt(w);
-  const Value far = where(w < 16, polynomial(e, root - 3.25, kDoubleFar), polynomial(e, root - 5, kDoubleFarther));
-  return x * where(w < 6.25, polynomial(e, w - 3.125, kDoubleNear), far);
+  const Value square = y * y, q = polynomial(e, y, kQ), ratio = polynomial(e, y, kP) / q, tail = square * y * ratio;
+  const Value general = log(y + 1), small = y + (square * -0.5 + tail);
+  const Value w = -where(y > -0x1.a827999fcef32p-2, small, general), root = sqrt(w);
+  const Value farther = polynomial(e, root - 5, kDoubleFarther), far = polynomial(e, root - 3.25, kDoubleFar);
+  const Value beyond = where(w < 16, far, farther), near = polynomial(e, w - 3.125, kDoubleNear);
+  return x * where(w < 6.25, near, beyond);
 }
 
 }  // namespace tessera::random

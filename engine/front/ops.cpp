@@ -109,12 +109,13 @@ Value dot(Operand a, Operand b, DotParams p) {
       e.fail("of " + std::string(name(l)) + " and " + std::string(name(r)) + " there is no product in " +
                  (to ? std::string(name(*to)) : "either"),
              "set preferred_element_type to f16, bf16, f32 or f64");
-    return dot(cast(a, DType::f16), cast(b, DType::f16), p);
+    const Value right = cast(b, DType::f16);
+    return dot(cast(a, DType::f16), right, p);
   }
   DType t = e.common_dtype({&a, &b});
   if (t == DType::boolean) {  // or of ands; a number of them where one is asked for
     const auto to = std::exchange(p.preferred_element_type, std::nullopt);
-    const Value count = dot(cast(a, DType::i32), cast(b, DType::i32), p);
+    const Value right = cast(b, DType::i32), count = dot(cast(a, DType::i32), right, p);
     return cast(count, to.value_or(DType::boolean));
   }
   const DType asked = p.preferred_element_type.value_or(t);

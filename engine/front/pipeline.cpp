@@ -269,7 +269,10 @@ class Emitter {
         fail(p.origin, what + " is a slice with a step", "a BoundedSlice takes adjacent elements", x.stepped);
       const Value i = e_.wrap(e_.index_scalar(x.start.at(loc_), p.origin + ": " + what));
       const int64_t last = *ir::last_index(dim, Extent(p.source.shape()[d])).value();
-      const auto wrapped = [&] { return where(at(i) < 0, at(i) + (last + dim.wrap()), at(i)); };
+      const auto wrapped = [&] {
+        const Value behind = at(i) + (last + dim.wrap());
+        return where(at(i) < 0, at(behind), at(i));
+      };
       result.push_back(clamp(Operand(0, loc_), dim.wrap() ? at(wrapped()) : at(i), Operand(last, loc_)));
       if (bounded)
         result.push_back(clamp(Operand(0, loc_), at(e_.wrap(e_.index_scalar(x.size.at(loc_), p.origin + ": " + what))),
@@ -334,10 +337,10 @@ class Emitter {
                            : make_async_copy(std::move(array), std::move(buffer), std::move(semaphore));
     return p.clip ? std::move(c).clipped() : c;
   }
-  void begin_ahead(const Port& p, const Value& step, const Value& slot) {
+  void begin_prefetch(const Port& p, const Value& step, const Value& slot) {
     begin(p, step, slot_of(p.between, p, slot), slot_of(p.semaphore, p, slot));
   }
-  void finish_ahead(const Port& p, const Value& step, const Value& slot) {
+  void finish_prefetch(const Port& p, const Value& step, const Value& slot) {
     finish(p, step, slot_of(p.between, p, slot), slot_of(p.semaphore, p, slot));
   }
   void sync(const Port& p, const Value& step) {
@@ -358,7 +361,7 @@ class Emitter {
   void when_(const Value& predicate, const std::function<void()>& f) {
     when(at(predicate), [&] { f(); }, loc_);
   }
-  static bool fetches_ahead(const Port& p) { return !p.output && p.count > 1; }
+  static bool prefetches(const Port& p) { return !p.output && p.count > 1; }
   Value& fetch_slot(Port& p) { return p.carried[0]; }
   Value& use_slot(Port& p) { return p.carried[1]; }
 
@@ -370,14 +373,14 @@ class Emitter {
     // What comes first is fetched in the order of the steps.
     int64_t most = 0;
     for (const Port& p : ports_)
-      if (fetches_ahead(p)) most = std::max(most, p.slots());
+      if (prefetches(p)) most = std::max(most, p.slots());
     for (int64_t s = 0; s < most; ++s)
       for (Port& p : ports_) {
-        if (!fetches_ahead(p) || s >= p.slots()) continue;
+        if (!prefetches(p) || s >= p.slots()) continue;
         const Value step = number(s);
         Value needed = at(step) < at(steps);
         if (s > 0) needed = at(needed) & at(differ(p, step, number(s - 1)));
-        when_(needed, [&] { begin_ahead(p, step, fetch_slot(p)); });
+        when_(needed, [&] { begin_prefetch(p, step, fetch_slot(p)); });
         if (p.slots() > 1) fetch_slot(p) = next(p, fetch_slot(p), needed);
       }
     const auto carried = [&] {
@@ -408,7 +411,7 @@ class Emitter {
     take(last);
     for (Port& p : ports_)
       if (p.output && p.count > 1)
-        when_(at(p.carried[0]) != Operand(0, loc_), [&] { finish_ahead(p, at(steps) - Operand(1, loc_), zero); });
+        when_(at(p.carried[0]) != Operand(0, loc_), [&] { finish_prefetch(p, at(steps) - Operand(1, loc_), zero); });
     control::Operands results;
     for (size_t i = own; i < last.size(); ++i) results.push_back(at(last[i]));
     return results;
@@ -426,16 +429,17 @@ class Emitter {
         continue;
       }
       when_(arrives, [&] {
-        finish_ahead(p, step, use_slot(p));
+        finish_prefetch(p, step, use_slot(p));
         move(slot_of(p.between, p, use_slot(p)), Place(refs_[p.block_at], loc_));
       });
       if (p.slots() > 1) use_slot(p) = next(p, use_slot(p), arrives);
     }
     for (Port& p : ports_) {
-      if (!fetches_ahead(p)) continue;
+      if (!prefetches(p)) continue;
       const Value later = at(step) + Operand(p.slots(), loc_);
-      const Value needed = at(at(later) < at(steps)) & at(differ(p, later, at(later) - Operand(1, loc_)));
-      when_(needed, [&] { begin_ahead(p, later, fetch_slot(p)); });
+      const Value moves = differ(p, later, at(later) - Operand(1, loc_)),
+                  needed = at(at(later) < at(steps)) & at(moves);
+      when_(needed, [&] { begin_prefetch(p, later, fetch_slot(p)); });
       if (p.slots() > 1) fetch_slot(p) = next(p, fetch_slot(p), needed);
     }
     std::vector<Ref> blocks;
@@ -456,9 +460,9 @@ class Emitter {
       }
       when_(leaves, [&] {
         // the one before has left the buffer
-        when_(at(p.carried[0]) != Operand(0, loc_), [&] { finish_ahead(p, step, zero); });
+        when_(at(p.carried[0]) != Operand(0, loc_), [&] { finish_prefetch(p, step, zero); });
         move(Place(refs_[p.block_at], loc_), Place(refs_[p.between], loc_));
-        begin_ahead(p, step, zero);
+        begin_prefetch(p, step, zero);
       });
       p.carried[0] = where(at(leaves), Operand(1, loc_), at(p.carried[0]));
     }

@@ -29,7 +29,10 @@ Value scalar_word(Emit& e, const Operand& o, const char* what) {
   if (!v.shape().empty()) e.fail(std::string(what) + " must be a scalar but has shape " + to_string(v.shape()));
   return v;
 }
-Value rotated(const Value& x, int by) { return (x << by) | shift_right_logical(x, 32 - by); }
+Value rotated(const Value& x, int by) {
+  const Value low = shift_right_logical(x, 32 - by);
+  return (x << by) | low;
+}
 
 array<Value, 2> words(Emit& e, const Operand& key) {
   const DType t = e.dtype(key);
@@ -62,13 +65,15 @@ std::pair<Value, Value> hash(const array<Value, 2>& key, Value x0, Value x1) {
 Value drawn(Emit& e, const array<Value, 2>& key, const Shape& shape, DType t) {
   const auto [high, low] = iota_2x32(shape, e.loc());
   const auto [a, b] = hash(key, high, low);
-  if (t == u64) return (cast(a, u64) << 32) | cast(b, u64);
-  return cast(a ^ b, t);
+  if (t != u64) return cast(a ^ b, t);
+  const Value lower = cast(b, u64);
+  return (cast(a, u64) << 32) | lower;
 }
 
 array<array<Value, 2>, 2> two_keys(Emit& e, const array<Value, 2>& key) {
   const auto child = [&](uint64_t i) {
-    const auto [a, b] = hash(key, word(e, 0), word(e, i));
+    const Value count = word(e, i);
+    const auto [a, b] = hash(key, word(e, 0), count);
     return array<Value, 2>{a, b};
   };
   return {child(0), child(1)};
@@ -83,7 +88,10 @@ void check_float(Emit& e, DType t) {
 Value scaled(const Value& x, const Value& y, const Value& z) {
   const DType t = x.dtype();
   if (t == bf16) return x * y + z;
-  if (t == f16) return cast(cast(x, f32) * cast(y, f32) + cast(z, f32), t);
+  if (t == f16) {
+    const Value wide_z = cast(z, f32), wide_y = cast(y, f32);
+    return cast(cast(x, f32) * wide_y + wide_z, t);
+  }
   const auto halves = [&](const Value& v) {
     const Value far = v * (t == f32 ? 4097.0 : 134217729.0), upper = far - (far - v);
     return array<Value, 2>{upper, v - upper};
@@ -91,8 +99,9 @@ Value scaled(const Value& x, const Value& y, const Value& z) {
   const Value product = x * y, sum = product + z;
   const auto [xu, xl] = halves(x);
   const auto [yu, yl] = halves(y);
-  const Value lost = ((xu * yu - product) + xu * yl + xl * yu) + xl * yl;
-  const Value part = sum - product, lost_too = (product - (sum - part)) + (z - part);
+  const Value lower = xl * yl, right = xl * yu, left = xu * yl;
+  const Value lost = ((xu * yu - product) + left + right) + lower;
+  const Value part = sum - product, of_z = z - part, lost_too = (product - (sum - part)) + of_z;
   const Value r = sum + (lost_too + lost);
   return where(is_finite(r), r, sum);
 }
@@ -108,7 +117,8 @@ Value uniform_in(Emit& e, const array<Value, 2>& key, const Shape& shape, DType 
   const DType u = unsigned_of(n);
   const Value one = e.wrap(e.builder().constant_int(t, 1));
   const Value raw = cast(drawn(e, key, shape, unsigned_of(random_bits)), u);
-  const Value between = bitcast(shift_right_logical(raw, random_bits - mantissa) | bitcast(one, u), t) - one;
+  const Value exponent = bitcast(one, u);
+  const Value between = bitcast(shift_right_logical(raw, random_bits - mantissa) | exponent, t) - one;
   return maximum(low, scaled(between, high - low, low));
 }
 }  // namespace
@@ -117,7 +127,8 @@ std::pair<Value, Value> threefry2x32(Operand key0, Operand key1, Operand count0,
   Emit e("threefry2x32", key0);
   const Shape shape = e.common_shape({&key0, &key1, &count0, &count1});
   const auto spread = [&](const Operand& o) { return broadcast_to(as_word(e, o), shape); };
-  return hash({as_word(e, key0), as_word(e, key1)}, spread(count0), spread(count1));
+  const Value x1 = spread(count1), x0 = spread(count0);
+  return hash({as_word(e, key0), as_word(e, key1)}, x0, x1);
 }
 
 Value key(Operand seed) {
@@ -125,14 +136,17 @@ Value key(Operand seed) {
   const DType t = e.dtype(seed);
   if (seed.value() && is_int(t) && width(t) == 64 && e.shape(seed).empty()) {
     const Value v = e.wrap(e.as_is(seed));
-    return joined(cast(shift_right_logical(v, 32), u32), cast(v, u32));
+    const Value low = cast(v, u32);
+    return joined(cast(shift_right_logical(v, 32), u32), low);
   }
-  return joined(word(e, 0), scalar_word(e, seed, "the seed"));
+  const Value low = scalar_word(e, seed, "the seed");
+  return joined(word(e, 0), low);
 }
 
 Value fold_in(Operand key, Operand data) {
   Emit e("fold_in", key);
-  const auto [a, b] = hash(words(e, key), word(e, 0), scalar_word(e, data, "the data"));
+  const Value x1 = scalar_word(e, data, "the data"), x0 = word(e, 0);
+  const auto [a, b] = hash(words(e, key), x0, x1);
   return joined(a, b);
 }
 
@@ -226,20 +240,26 @@ Value randint(Operand key, Shape shape, Operand low, Operand high, DType dtype) 
   const int n = width(dtype);
   const DType u = unsigned_of(n);
   const auto keys = two_keys(e, words(e, key));
-  Value span = where(to.v <= from.v, e.wrap(e.builder().constant_int(u, 1)), cast(to.v - from.v, u));
-  if (to.beyond) span = where(*to.beyond & (to.v > from.v), span + 1, span);
+  const Value apart = cast(to.v - from.v, u), one = e.wrap(e.builder().constant_int(u, 1));
+  Value span = where(to.v <= from.v, one, apart);
+  if (to.beyond) {
+    const Value wider = span + 1;
+    span = where(*to.beyond & (to.v > from.v), wider, span);
+  }
   const Value half = e.wrap(e.builder().constant(u, uint64_t{1} << (n / 2)));
   Value multiplier = half % span;
   multiplier = multiplier * multiplier % span;
   // Twice the bits, so that a span which is no power of two favours none of its numbers by much.
-  const Value offset = (drawn(e, keys[0], shape, u) % span * multiplier + drawn(e, keys[1], shape, u) % span) % span;
+  const Value lower = drawn(e, keys[1], shape, u) % span;
+  const Value offset = (drawn(e, keys[0], shape, u) % span * multiplier + lower) % span;
   return broadcast_to(from.v + cast(offset, dtype), shape);
 }
 
 Value bernoulli(Operand key, Operand p, Shape shape) {
   Emit e("bernoulli", key);
   const DType t = is_float(e.dtype(p)) ? e.dtype(p) : f32;
-  return uniform(key, shape, t) < broadcast_to(e.wrap(e.as(p, t)), shape);
+  const Value chance = broadcast_to(e.wrap(e.as(p, t)), shape);
+  return uniform(key, shape, t) < chance;
 }
 
 array<Value, 4> philox4x32(Operand key0, Operand key1, const array<Operand, 4>& counter) {

@@ -28,7 +28,10 @@ ir::Value at_least_rank(Emit& e, const Operand& x) {
 }
 
 /// Adds the size once to negative indices.
-Value wrapped(const Value& i, int64_t n) { return where(i < 0, i + n, i); }
+Value wrapped(const Value& i, int64_t n) {
+  const Value behind = i + n;
+  return where(i < 0, behind, i);
+}
 
 Value filler(Emit& e, DType t, const Shape& shape) {
   ir::Builder& b = e.builder();
@@ -103,7 +106,10 @@ Prepared prepare(const Value& i, int64_t n, IndexMode mode) {
       if (n == 0) break;
       return {wrapped(i % n, n), std::nullopt};
     }
-    case IndexMode::fill: return {i, (i >= -n) & (i < n)};
+    case IndexMode::fill: {
+      const Value below = i < n;
+      return {i, (i >= -n) & below};
+    }
   }
   return {i, std::nullopt};
 }
@@ -134,7 +140,9 @@ Value gathered(Emit& e, const Operand& x, const std::vector<Operand>& indices, c
   // Nothing to read: every index is out of range.
   if (inside && num_elements(v.shape()) == 0 && num_elements(l.shape) != 0) return filler(e, v.dtype(), l.shape);
   const Value r = gather_op(e, v, l.dims, axes, list);
-  return inside ? where(placed(*inside, l), r, filler(e, r.dtype(), r.shape())) : r;
+  if (!inside) return r;
+  const Value other = filler(e, r.dtype(), r.shape());
+  return where(placed(*inside, l), r, other);
 }
 
 /// The window's start along a dim: a negative one wraps once, then the window is moved to fit.
@@ -238,8 +246,10 @@ Value scatter(Operand x, std::vector<Operand> indices, Operand updates, Update u
   const DType t = v.dtype();
   if (t == boolean && (update == Update::add || update == Update::multiply))
     e.fail("bools have neither sums nor products", "cast() them to an integer dtype first");
-  if (t == boolean && update != Update::set)
-    return cast(scatter(cast(v, u8), std::move(indices), cast(updates, u8), update, std::move(axes)), boolean);
+  if (t == boolean && update != Update::set) {
+    const Value bytes = cast(updates, u8);
+    return cast(scatter(cast(v, u8), std::move(indices), bytes, update, std::move(axes)), boolean);
+  }
   ir::Value given = e.as(updates, t);
   given = e.broadcast(given, l.shape);
   ir::Op op{.code = Opcode::scatter, .operands = {e.use(v), given}};
@@ -265,8 +275,8 @@ Value dynamic_slice(Operand x, std::vector<Operand> starts, Shape sizes) {
     if (sizes[d] == v.shape()[d]) continue;  // the window fits in one place only
     dims[d] = -1;
     axes.push_back(static_cast<int64_t>(d));
-    indices.push_back(fitted(e, starts[d], v.shape()[d], sizes[d]) +
-                      iota(i32, sizes, static_cast<int64_t>(d), x.loc()));
+    const Value inside = iota(i32, sizes, static_cast<int64_t>(d), x.loc());
+    indices.push_back(fitted(e, starts[d], v.shape()[d], sizes[d]) + inside);
   }
   return axes.empty() ? v : gather_op(e, v, dims, axes, indices);
 }
@@ -286,8 +296,9 @@ Value dynamic_update_slice(Operand x, Operand update, std::vector<Operand> start
     if (sizes[d] == shape[d]) continue;
     dims[d] = -1;
     axes.push_back(static_cast<int64_t>(d));
-    indices.push_back(iota(i32, shape, static_cast<int64_t>(d), x.loc()) - fitted(e, starts[d], shape[d], sizes[d]));
-    const Value here = (indices.back() >= 0) & (indices.back() < sizes[d]);
+    const Value start = fitted(e, starts[d], shape[d], sizes[d]);
+    indices.push_back(iota(i32, shape, static_cast<int64_t>(d), x.loc()) - start);
+    const Value below = indices.back() < sizes[d], here = (indices.back() >= 0) & below;
     inside = inside ? *inside & here : here;
   }
   if (axes.empty()) return u;
@@ -318,7 +329,8 @@ Value roll(Operand x, Operand shift, int64_t axis, int64_t stride, int64_t strid
   const int64_t n = v.shape()[along];
   if (num_elements(v.shape()) == 0) return v;
   const Shape& s = v.shape();
-  Value moved = iota(i32, s, static_cast<int64_t>(along), x.loc()) - given % n;
+  const Value by = given % n;
+  Value moved = iota(i32, s, static_cast<int64_t>(along), x.loc()) - by;
   if (stride) moved = moved - iota(i32, s, across, x.loc()) * (stride % n) % n;
   moved = moved % n;
   std::vector<int64_t> dims(s.size());

@@ -196,7 +196,8 @@ class RefAccess {
       instead = load_view(b.elementwise(Opcode::not_, {s.reshape(inside, form_.shape)}), {});
     for (size_t i = 1; i < op.operands.size(); ++i) op.operands[i] = placed(op.operands[i]);
     if (ref_.dtype() != dtype_at(0)) op.set(Attr::bits, 1);
-    add_index(op, a, inside ? placed(inside) : ir::Value{}, instead ? placed(instead) : ir::Value{});
+    if (instead) instead = placed(instead);
+    add_index(op, a, inside ? placed(inside) : ir::Value{}, instead);
     return s.reshape(s.from_memory(b.one(std::move(op)), a), form_.shape);
   }
   // -- through views
@@ -384,8 +385,8 @@ class RefAccess {
           ir::Op one{.code = op.code, .operands = {op.operands[0]}, .attrs = op.attrs};
           for (ir::Value v : operands) one.operands.push_back(element_of(v, is_it));
           if (ref_.dtype() != dtype_at(0)) one.set(Attr::bits, 1);
-          add_index(one, {}, inside ? element_of(inside, is_it) : ir::Value{},
-                    inside ? element_of(held, is_it) : ir::Value{});
+          const ir::Value instead = inside ? element_of(held, is_it) : ir::Value{};
+          add_index(one, {}, inside ? element_of(inside, is_it) : ir::Value{}, instead);
           const ir::Value old = b.broadcast(b.one(std::move(one)), {n}, {});
           return control::Operands{Operand(e_.wrap(b.elementwise(Opcode::select, {is_it, old, held})), e_.loc())};
         },

@@ -190,7 +190,7 @@ struct BoundedSlice {
 enum class RevisitMode : uint8_t { immediate, any };
 /// How often a block is buffered in a pipeline, and whether an output's block is come back to after others. Hints: what
 /// a kernel computes does not depend on them, and blocks may be revisited at any time. On GPUs inputs' blocks are
-/// loaded a step ahead unless by Buffered(1): `tessera explain`.
+/// prefetched one step early unless by Buffered(1): `tessera explain`.
 struct Buffered {
   int64_t count;
   bool use_lookahead = false;

@@ -152,8 +152,8 @@ class Planner {
     Loc loc;
     explicit operator bool() const { return !why.empty(); }
   };
-  /// Why the commands of a step cannot be all there ahead, guarded by a gate. `again`: they are run more than once in a
-  /// replay, where a report has room for one.
+  /// Why the commands of a step cannot all be recorded in advance, guarded by a gate. `again`: they are run more than
+  /// once in a replay, where a report has room for one.
   Reason unguarded(const Graph::Step& s, bool again) const {
     if (!options_.gates) return {"that is how the plan is asked for", s.loc};
     if (s.kind == Kind::call) {

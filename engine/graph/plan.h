@@ -100,7 +100,7 @@ struct GraphPlan {
 
   int64_t bytes(Memory memory) const;  ///< of all storages there; of the arena, arena_bytes
   int64_t peak_bytes() const;          ///< of all that a call needs on the device
-  /// Whether nothing but commands is in it, which can be recorded ahead.
+  /// Whether nothing but commands is in it, which can be recorded in advance.
   bool recorded(const Node& node) const;
   /// Its commands in order, those of a repeat with a gate as often as it iterates.
   void expand(const Node& node, std::vector<size_t>& sequence) const;

@@ -39,7 +39,7 @@ struct Refused {};  // by what is found on the way
 struct Along {
   int dim = -1;
   bool one = true;
-  auto operator<=>(const Along&) const = default;
+  bool operator==(const Along&) const = default;
 };
 using Map = std::vector<Along>;
 

@@ -110,7 +110,7 @@ AsyncCopies::Copy make_copy(const Machine& m, const Op& op, const Side (&sides)[
   return c;
 }
 
-/// A counter of scratch at which an op looks or adds: what programs in no order left there is none of its business.
+/// Reports a race if an op reads or changes a counter in scratch that a program without an order to this one changed.
 void touch(Machine& m, const Op& op, size_t ref, const Counter& c) {
   if (!m.races || !m.races->follows(ref)) return;
   const Shape& shape = m.kernel->scratch[ref - m.kernel->blocks.size()].shape;

@@ -93,9 +93,9 @@ struct Windows {
         if (bits(one.dtype()) < 32) one = cast(Operand(one, e.loc), DType::i32);
         const Operand o(one, e.loc);
         if (mode == "fill_or_drop") {
-          const Value inside = is_unsigned_int(one.dtype()) ? o <= Operand(most, e.loc)
-                                                            : Operand((o >= Operand(int64_t{0}, e.loc)), e.loc) &
-                                                                  Operand((o <= Operand(most, e.loc)), e.loc);
+          Value inside = o <= Operand(most, e.loc);
+          if (!is_unsigned_int(one.dtype()))
+            inside = Operand((o >= Operand(int64_t{0}, e.loc)), e.loc) & Operand(inside, e.loc);
           fits = fits ? Operand(*fits, e.loc) & Operand(inside, e.loc) : inside;
         }
         if (most == 0 && has(kept_dims(kept), d)) continue;  // a window that takes the dim whole can only start at 0
@@ -234,7 +234,8 @@ Values scatter_of(Equation& e) {
     Shape wide = w.batch;
     wide.insert(wide.end(), w.part.size(), 1);
     Operand& first = w.indices.front();
-    const Value fits = broadcast_to(Operand(reshape(Operand(*w.fits, e.loc), wide), e.loc), as_value(first).shape());
+    const Shape positions = as_value(first).shape();
+    const Value fits = broadcast_to(Operand(reshape(Operand(*w.fits, e.loc), wide), e.loc), positions);
     first = Operand(where(Operand(fits, e.loc), first, Operand(x.shape()[static_cast<size_t>(w.axes.front())], e.loc)),
                     e.loc);
   }

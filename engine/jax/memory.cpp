@@ -90,8 +90,8 @@ RefIndex nearest(const Shape& shape, std::vector<IndexItem> items, Loc loc) {
     const Operand* i = std::get_if<Operand>(&items[d].item());
     if (!i || !i->value() || i->value()->rank() == 0 || !is_int(i->value()->dtype()) || shape[d] == 0) continue;
     if (bits(i->value()->dtype()) > 32 || i->value()->dtype() == DType::u32) continue;
-    const Operand zero(0, loc), position(cast(*i, DType::i32), loc),
-        wrapped(where(Operand(position < zero, loc), Operand(position + Operand(shape[d], loc), loc), position), loc);
+    const Operand zero(0, loc), position(cast(*i, DType::i32), loc), behind(position + Operand(shape[d], loc), loc),
+        wrapped(where(Operand(position < zero, loc), behind, position), loc);
     items[d] = IndexItem(clamp(zero, wrapped, Operand(shape[d] - 1, loc)), loc);
   }
   return {std::move(items), loc};
@@ -120,7 +120,8 @@ Access access(const Equation& e) {
       Emit emit(e.name, e.loc);
       const Operand start(emit.wrap(emit.index_scalar(s ? s->start : *i, "dim " + std::to_string(d) + ": the start")),
                           e.loc);
-      const Value wrapped = where(Operand(start < operand(0), e.loc), Operand(start + operand(n + span), e.loc), start);
+      const Operand behind(start + operand(n + span), e.loc);
+      const Value wrapped = where(Operand(start < operand(0), e.loc), behind, start);
       const Operand from(clamp(operand(0), Operand(wrapped, e.loc), operand(n)), e.loc);
       items[d] = s ? IndexItem(ds(from, s->size, s->step)) : IndexItem(*from.value(), e.loc);
     }

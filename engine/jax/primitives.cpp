@@ -26,10 +26,6 @@ Values op_of(Equation& e) {
   if (e.size() == 1) return {unary(code, e.x(0), e.name)};
   return {binary(code, e.x(0), e.x(1), e.name)};
 }
-template <Opcode code, Opcode for_bool>
-Values op_or_bool(Equation& e) {
-  return {binary(code, e.x(0), e.x(1), e.name, for_bool)};
-}
 Values same(Equation& e) {
   Values all;
   for (size_t i = 0; i < e.size(); ++i) all.push_back(e.value(i));
@@ -78,7 +74,8 @@ Value outer(Equation& e, DType t) {
   rows.insert(rows.end(), s.size(), 1);
   columns.insert(columns.end(), s.begin(), s.end());
   const Value a = cast(e.x(0), t), b = cast(e.x(1), t);
-  return Operand(reshape(Operand(a, e.loc), rows), e.loc) * Operand(reshape(Operand(b, e.loc), columns), e.loc);
+  const Operand right(reshape(Operand(b, e.loc), columns), e.loc);
+  return Operand(reshape(Operand(a, e.loc), rows), e.loc) * right;
 }
 Values dot_general(Equation& e) {
   const Node dims = e.params.at("dimension_numbers");

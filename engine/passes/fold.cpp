@@ -328,7 +328,7 @@ bool Folder::control_flow(OpId id) {
       splice(body, results);
       return true;
     }
-    // whoever came here would have no valid program: it is code that nobody takes, and stays well formed with any step
+    // A program that came here would be invalid, so this code is never taken; any step keeps it well formed.
     if (step.hi < 1) {
       const Value one = constant(Type::array(DType::i32), 1, k_.op(id).loc);
       k_.op(id).operands[2] = one;

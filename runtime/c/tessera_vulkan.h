@@ -200,7 +200,7 @@ TESSERA_API void tessera_stream_destroy(tessera_stream* stream);
 TESSERA_API tessera_result tessera_stream_begin(tessera_stream* stream, VkCommandBuffer commands, uint64_t frame);
 /// A call: inputs, then outputs, `count` together, of the dtypes and shapes that the kernel was prepared for. It
 /// allocates nothing and waits for nothing. An input for which tessera_array_donate() was called may be changed by it;
-/// it stays an array, and for further calls is none that is donated. `scopes` may be NULL. On an error nothing has been
+/// it stays an array, and later calls do not take it as donated. `scopes` may be NULL. On an error nothing has been
 /// recorded.
 TESSERA_API tessera_result tessera_stream_record(tessera_stream* stream, tessera_prepared* prepared,
                                                  tessera_array* const* arrays, int32_t count, tessera_scopes* scopes);

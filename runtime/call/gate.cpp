@@ -12,24 +12,26 @@ GateKernel gate_kernel(const GraphPlan& plan, const GraphPlan::Command& c) {
   const int64_t slots = gate.slots();
   // Rows of the numbers: which body a slot is of, its number of workgroups, and then how many bodies there are and
   // which one the other state has to be.
-  const auto set = [&](const Value& decides, const Value& around, Ref numbers, Ref state, Ref groups) {
+  const auto set = [&](Ref decides_ref, Ref around_ref, Ref numbers, Ref state, Ref groups) {
+    const Value around = around_ref[{}], decides = decides_ref[{}];
     const Value body = flag ? where(decides, 0, -1) : maximum(minimum(decides, numbers[{2, 0}] - 1), 0);
     const Value now = where(around == numbers[{2, 1}], body, -1);
     state[{}] = now;
-    groups[all] = where(numbers[{0, all}] == now, numbers[{1, all}], 0);
+    const Value sizes = numbers[{1, all}];
+    groups[all] = where(numbers[{0, all}] == now, sizes, 0);
   };
   PallasCallParams params{.out_shape = {{{}, i32}, {{slots}, i32}}, .name = "gate"};
   const std::vector<ShapeDtype> inputs{{{}, flag ? boolean : i32}, {{}, i32}, {{3, slots}, i32}};
   const std::string key = (flag ? "bool " : "i32 ") + std::string(own ? "own " : "") + std::to_string(slots);
   if (!own)
     return {pallas_call([&](Ref decides, Ref around, Ref numbers, Ref state,
-                            Ref groups) { set(decides[{}], around[{}], numbers, state, groups); },
+                            Ref groups) { set(decides, around, numbers, state, groups); },
                         params)
                 .trace(inputs),
             key};
   params.input_output_aliases = {{1, 0}};
   return {pallas_call([&](Ref decides, Ref, Ref numbers, Ref state,
-                          Ref groups) { set(decides[{}], state[{}], numbers, state, groups); },
+                          Ref groups) { set(decides, state, numbers, state, groups); },
                       params)
               .trace(inputs),
           key};

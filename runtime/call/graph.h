@@ -53,8 +53,8 @@ class CompiledGraph {
   Recordings recordings() const;
   /// Of the last call, for which it waits; SpecError without GraphOptions::timestamps, DeviceError where the device's
   /// queue has none. A loop that the host ends shows its last iteration (or iterations, that are recorded together).
-  /// What is not recorded ahead has no times: calls cut for the watchdog, those whose grid's size a value gives, and
-  /// copies of rows that lie at no multiple of 16 bytes.
+  /// What is not recorded in advance has no times: calls cut for the watchdog, those whose grid's size a value gives,
+  /// and copies of rows that lie at no multiple of 16 bytes.
   std::vector<TimedCommand> trace() const;
   const Device& device() const;
   /// Starts the calls and returns the outputs; one that is an argument, or comes a second time, is that array itself.

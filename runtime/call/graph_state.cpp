@@ -36,8 +36,8 @@ ir::Kernel copy_kernel(int64_t bytes) {
       .trace({{{n}, t}});
 }
 
-/// What of the plan is recorded ahead: nodes in a row, and the iterations of a loop that the host ends, `iterations` or
-/// those that are left.
+/// What of the plan is recorded in advance: nodes in a row, and the iterations of a loop that the host ends,
+/// `iterations` or those that are left.
 template <class F>
 void for_each_run(const GraphPlan& plan, const std::vector<Node>& nodes, const F& f) {
   for (size_t i = 0; i < nodes.size(); ++i) {

@@ -48,7 +48,7 @@ struct CompiledGraph::State {
   std::vector<std::vector<Patch>> patches;             // by command
   std::vector<std::shared_ptr<vulkan::Buffer>> fixed;  // by storage: the arena's and the constants' memory
   std::shared_ptr<vulkan::Buffer> arena, table;        // null if there is nothing in them
-  /// Of what is recorded ahead: commands, or a copy that is made anew each time.
+  /// Of what is recorded in advance: commands, or a copy that is made anew each time.
   struct Part {
     std::unique_ptr<vulkan::Recording> recording;
     size_t copy = 0;

@@ -39,11 +39,11 @@ std::vector<GroupSlice> slice_steps(const std::vector<GroupSlice>& slices, const
 /// steps. Some of them tell whether that was enough.
 constexpr int kOpenDispatches = 512;
 std::vector<GroupSlice> slice_open(const std::vector<GroupSlice>& slices, const GroupSlice& all, int64_t per);
-/// The same where nobody reads what the earlier ones tell, as in a recording: only the last ones do, else steps would
-/// count as left that a later dispatch has run.
+/// The same where the reports of the earlier slices are not read, as in a recording: only the last ones report, or
+/// steps that a later dispatch has run would count as left.
 void tell_at_the_end(std::vector<GroupSlice>& slices);
-/// The one to go on with after one that told; the number of all if there is none. As long as steps are left the last
-/// ones come again.
+/// The index of the slice that follows `told`, which reported; the number of slices if none follows. While steps are
+/// left, the last slices are issued again.
 size_t after_telling(const std::vector<GroupSlice>& slices, size_t told, bool steps_left);
 
 /// For errors, of the submission that ends there: "workgroups 8 to 15 of 64 (slice 2 of 8)", "workgroups 0 to 7 of 8

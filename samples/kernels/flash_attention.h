@@ -76,24 +76,28 @@ inline void check(const Checks& c, const Type& q, const Type& k, const Type& v, 
             "each head of k and v serves as many heads of q, one after another");
 }
 
-inline PallasCall flash(const std::optional<Type>& lengths, const Type& q, const Type& k, const Type& v,
-                        const AttentionParams& params, Loc loc) {
-  const Checks c{"flash_attention", loc};
+inline void check_flash(const Checks& c, const std::optional<Type>& lengths, const Type& q, const Type& k,
+                        const Type& v, const AttentionParams& params) {
   c.rank("q", q, 4, "[batch, queries, heads, head_dim]");
   c.rank("k", k, 4, "[batch, keys, heads, head_dim]");
   c.require(q.shape[0] == k.shape[0],
             "q has a batch of " + std::to_string(q.shape[0]) + " but k one of " + std::to_string(k.shape[0]));
   check(c, q, k, v, 3, 2);
-  const int64_t batch = q.shape[0], queries = q.shape[1], heads = q.shape[2], head_dim = q.shape[3], keys = k.shape[1];
   if (lengths) {
     c.dtype("lengths", *lengths, {i32});
-    c.shape("lengths", *lengths, {2, batch}, "queries and keys of each element of the batch");
+    c.shape("lengths", *lengths, {2, q.shape[0]}, "queries and keys of each element of the batch");
   }
   c.require(params.block_queries > 0 && params.block_keys > 0, "blocks of " + std::to_string(params.block_queries) +
                                                                    " queries and " + std::to_string(params.block_keys) +
                                                                    " keys");
   c.require(!params.soft_cap || *params.soft_cap > 0,
             "the soft cap " + std::to_string(params.soft_cap.value_or(0)) + " is not positive");
+}
+
+inline PallasCall flash(const std::optional<Type>& lengths, const Type& q, const Type& k, const Type& v,
+                        const AttentionParams& params, Loc loc) {
+  check_flash({"flash_attention", loc}, lengths, q, k, v, params);
+  const int64_t batch = q.shape[0], queries = q.shape[1], heads = q.shape[2], head_dim = q.shape[3], keys = k.shape[1];
   const int64_t bq = std::min(params.block_queries, power_of_two(queries)),
                 bk = std::min(params.block_keys, std::max<int64_t>(keys, 1)), group = heads / k.shape[2];
   const double scale = params.scale.value_or(1 / std::sqrt(static_cast<double>(head_dim)));
@@ -143,25 +147,15 @@ inline PallasCall flash(const std::optional<Type>& lengths, const Type& q, const
           reshape(where(row < num_queries, log_sum_exp(state), -std::numeric_limits<float>::infinity()), {bq});
   };
 
-  const auto map = [&](std::function<Indices(const Value&, const Value&, const Value&)> f) {
-    return IndexMap::of(3, 0,
-                        [f](const std::vector<Value>& i, const std::vector<Ref>&) { return f(i[0], i[1], i[2]); });
+  const auto block = [&](const BlockShape& shape, std::function<Indices(const Value&, const Value&, const Value&)> f) {
+    const auto map = [f](const std::vector<Value>& i, const std::vector<Ref>&) { return f(i[0], i[1], i[2]); };
+    return BlockSpec{shape, IndexMap::of(3, 0, map), MemorySpace::vmem, {}, loc};
   };
-  const BlockSpec rows = {{squeezed, bq, squeezed, head_dim},
-                          map([](Value b, Value h, Value i) { return Indices{b, i, h, 0}; }),
-                          MemorySpace::vmem,
-                          {},
-                          loc};
-  const BlockSpec all_keys = {{squeezed, std::max<int64_t>(keys, 1), squeezed, head_dim},
-                              map([group](Value b, Value h, Value) { return Indices{b, 0, h / group, 0}; }),
-                              MemorySpace::vmem,
-                              {},
-                              loc};
-  const BlockSpec sums = {{squeezed, squeezed, bq},
-                          map([](Value b, Value h, Value i) { return Indices{b, h, i}; }),
-                          MemorySpace::vmem,
-                          {},
-                          loc};
+  const BlockSpec rows =
+      block({squeezed, bq, squeezed, head_dim}, [](Value b, Value h, Value i) { return Indices{b, i, h, 0}; });
+  const BlockSpec all_keys = block({squeezed, std::max<int64_t>(keys, 1), squeezed, head_dim},
+                                   [group](Value b, Value h, Value) { return Indices{b, 0, h / group, 0}; });
+  const BlockSpec sums = block({squeezed, squeezed, bq}, [](Value b, Value h, Value i) { return Indices{b, h, i}; });
   PallasCallParams call;
   std::vector<ShapeDtype> inputs, outputs = {q};
   if (lengths) inputs.push_back(*lengths);
@@ -175,11 +169,10 @@ inline PallasCall flash(const std::optional<Type>& lengths, const Type& q, const
                             .grid = {batch, heads, cdiv(queries, bq)},
                             .in_specs = std::vector<BlockSpec>{rows, all_keys, all_keys},
                             .out_specs = out_specs};
-  const size_t refs = inputs.size() + outputs.size();
   call.out_shape = outputs;
   call.in_shape = inputs;
   call.name = "flash_attention";
-  return pallas_call_of(refs, kernel, std::move(call), loc);
+  return pallas_call_of(inputs.size() + outputs.size(), kernel, std::move(call), loc);
 }
 }  // namespace attention
 

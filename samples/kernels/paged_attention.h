@@ -14,28 +14,33 @@ struct PagedAttentionParams {
 };
 
 namespace attention {
-/// parts 0: one program per sequence and head of k, whose only output is the result. Else outputs are results and
-/// log-sum-exps of so many parts.
-inline PallasCall paged(const std::string& name, const Type& lengths, const Type& table, const Type& q,
-                        const Type& k_pages, const Type& v_pages, int64_t parts, const PagedAttentionParams& params,
-                        Loc loc) {
-  const Checks c{name, loc};
+inline void check_paged(const Checks& c, const Type& lengths, const Type& table, const Type& q, const Type& k_pages,
+                        const Type& v_pages, const PagedAttentionParams& params) {
   c.rank("q", q, 3, "[batch, heads, head_dim]");
   c.rank("k_pages", k_pages, 4, "[pages, page_size, heads, head_dim]");
   check(c, q, k_pages, v_pages, 3, 2);
-  const int64_t batch = q.shape[0], heads = q.shape[1], head_dim = q.shape[2], page_size = k_pages.shape[1],
-                kv_heads = k_pages.shape[2], group = heads / kv_heads;
+  const int64_t batch = q.shape[0];
   c.dtype("lengths", lengths, {i32});
   c.shape("lengths", lengths, {batch}, "the batch of q");
   c.dtype("table", table, {i32});
   c.rank("table", table, 2, "[batch, pages of a sequence]");
   c.require(table.shape[0] == batch,
             "q has a batch of " + std::to_string(batch) + " but table one of " + std::to_string(table.shape[0]));
-  c.require(k_pages.shape[0] > 0 && page_size > 0,
+  c.require(k_pages.shape[0] > 0 && k_pages.shape[1] > 0,
             "k_pages has shape " + tessera::to_string(k_pages.shape) + ", which holds no keys");
   c.require(params.block_keys > 0, "blocks of " + std::to_string(params.block_keys) + " keys");
   c.require(!params.soft_cap || *params.soft_cap > 0,
             "the soft cap " + std::to_string(params.soft_cap.value_or(0)) + " is not positive");
+}
+
+/// parts 0: one program per sequence and head of k, whose only output is the result. Else outputs are results and
+/// log-sum-exps of so many parts.
+inline PallasCall paged(const std::string& name, const Type& lengths, const Type& table, const Type& q,
+                        const Type& k_pages, const Type& v_pages, int64_t parts, const PagedAttentionParams& params,
+                        Loc loc) {
+  check_paged({name, loc}, lengths, table, q, k_pages, v_pages, params);
+  const int64_t batch = q.shape[0], heads = q.shape[1], head_dim = q.shape[2], page_size = k_pages.shape[1],
+                kv_heads = k_pages.shape[2], group = heads / kv_heads;
   const int64_t most = table.shape[1] * page_size, bk = std::min(params.block_keys, power_of_two(most));
   const double scale = params.scale.value_or(1 / std::sqrt(static_cast<double>(head_dim)));
 

@@ -125,10 +125,32 @@ inline Value open(Ref scene, int64_t spheres, const Vec& from, const Vec& way, c
 }
 /// A number in [0, 1) of 24 bits.
 inline Value uniform(const Value& word) { return cast(word >> 8, f32) * (1.0 / (1 << 24)); }
+inline std::array<Value, 4> uniform(const std::array<Value, 4>& words) {
+  return {uniform(words[0]), uniform(words[1]), uniform(words[2]), uniform(words[3])};
+}
 /// A direction, evenly spread.
 inline Vec direction(const Value& u, const Value& v) {
   const Value z = 1.0 - 2.0 * u, around = sqrt(maximum(1.0 - z * z, 0)), angle = 6.283185307 * v;
   return {around * cos(angle), around * sin(angle), z};
+}
+/// Where a path goes on: by the cosine's law, mirrored, or through glass as Fresnel's term (Schlick, 1994) says. `u`:
+/// random numbers; `one` is 1 in each pixel.
+inline Vec onward(const Hit& hit, const Vec& way, const std::array<Value, 4>& u, const Value& scatters,
+                  const Value& one) {
+  const Vec any = direction(u[0], u[1]);
+  const Vec scattered = (hit.normal + any).unit();
+  const Value cosine = -(hit.normal.dot(way));
+  const Vec mirrored = way + hit.normal * (2.0 * cosine);
+  const Vec rough = (mirrored + any * maximum(hit.material - 1.0, 0)).unit();
+  const Vec reflected = where(rough.dot(hit.normal) > 0, rough, mirrored);
+  const Value index = maximum(-hit.material, 1e-3), ratio = tessera::where(hit.inside, index, 1.0 / index);
+  const Value under = 1.0 - ratio * ratio * (1.0 - cosine * cosine), root = sqrt(maximum(under, 0));
+  const Vec refracted = (way * ratio + hit.normal * (ratio * cosine - root)).unit();
+  const Value straight = (1.0 - index) / (1.0 + index), r0 = straight * straight,
+              slant = 1.0 - tessera::where(hit.inside, root, cosine), slant2 = slant * slant;
+  const Value fresnel = tessera::where(under > 0, r0 + (1.0 - r0) * slant2 * slant2 * slant, one);
+  const Value through = (hit.material < 0) & (u[2] >= fresnel);
+  return where(scatters, scattered, where(through, refracted, reflected));
 }
 inline void check_size(int64_t h, int64_t w, const char* name, Loc loc) {
   Checks{name, loc}.require(h > 0 && w > 0,
@@ -162,22 +184,27 @@ struct PathTrace {
   double most = 0;
 };
 
-/// path_trace(camera, scene, frame u32[2]) -> (light [3, h, w], surface [5, h, w]): the mean of some paths per pixel,
-/// with random numbers of their own (Philox 4x32-10) for each pixel and frame, the two words of which are the
-/// generator's key. Light that takes more than `bounces` surfaces is left out.
-inline PallasCall path_trace(int64_t h, int64_t w, PathTrace options, Loc loc = Loc::here()) {
-  path::check_size(h, w, "path_trace", loc);
+namespace path {
+inline PallasCallParams path_trace_params(int64_t h, int64_t w, const PathTrace& options, Loc loc) {
+  check_size(h, w, "path_trace", loc);
   const Checks checks{"path_trace", loc};
   checks.require(
       options.samples > 0 && options.bounces > 0,
       std::to_string(options.samples) + " paths of " + std::to_string(options.bounces) + " bounces bring no light");
   checks.require(options.spheres >= 0, "there are " + std::to_string(options.spheres) + " spheres");
-  PallasCallParams p = over_tiles(cdiv(h, path::rows), cdiv(w, path::columns), "path_trace");
+  PallasCallParams p = over_tiles(cdiv(h, rows), cdiv(w, columns), "path_trace");
   p.out_shape = {{{3, h, w}, f32}, {{5, h, w}, f32}};
   p.in_specs = {no_block_spec, no_block_spec, no_block_spec};
-  p.out_specs = {path::tile(3), path::tile(5)};
-  p.in_shape = {
-      {{path::camera_size}, f32}, {{path::first_sphere + options.spheres, path::scene_columns}, f32}, {{2}, u32}};
+  p.out_specs = {tile(3), tile(5)};
+  p.in_shape = {{{camera_size}, f32}, {{first_sphere + options.spheres, scene_columns}, f32}, {{2}, u32}};
+  return p;
+}
+}  // namespace path
+
+/// path_trace(camera, scene, frame u32[2]) -> (light [3, h, w], surface [5, h, w]): the mean of some paths per pixel,
+/// with random numbers of their own (Philox 4x32-10) for each pixel and frame, the two words of which are the
+/// generator's key. Light that takes more than `bounces` surfaces is left out.
+inline PallasCall path_trace(int64_t h, int64_t w, PathTrace options, Loc loc = Loc::here()) {
   return pallas_call(
       [=](Ref camera, Ref scene, Ref frame, Ref light, Ref surface) {
         using path::Vec;
@@ -186,9 +213,7 @@ inline PallasCall path_trace(int64_t h, int64_t w, PathTrace options, Loc loc = 
                     one = full(shape, 1.0, f32);
         const Value key0 = frame[0], key1 = frame[1];
         const auto random = [&](const Value& sample, const Value& bounce) {
-          const auto words = random::philox4x32(key0, key1, {pixel, cast(bounce, u32), cast(sample, u32), 0});
-          return std::array<Value, 4>{path::uniform(words[0]), path::uniform(words[1]), path::uniform(words[2]),
-                                      path::uniform(words[3])};
+          return path::uniform(random::philox4x32(key0, key1, {pixel, cast(bounce, u32), cast(sample, u32), 0}));
         };
         const Vec eye = path::vec(camera, 0, shape),
                   lamp_low = {broadcast_to(scene[{7, 0}], shape), broadcast_to(scene[{6, 4}], shape),
@@ -232,22 +257,7 @@ inline PallasCall path_trace(int64_t h, int64_t w, PathTrace options, Loc loc = 
                     const Value direct = where(scatters, strength * cosines / squared, 0.0) *
                                          path::open(scene, options.spheres, at, lampward, squared * shorter);
 
-                    // Where the path goes on: by the cosine's law, mirrored, or through glass as Fresnel's term
-                    // (Schlick, 1994) says.
-                    const Vec any = path::direction(u[0], u[1]);
-                    const Vec scattered = (hit.normal + any).unit();
-                    const Value cosine = -(hit.normal.dot(way));
-                    const Vec mirrored = way + hit.normal * (2.0 * cosine);
-                    const Vec rough = (mirrored + any * maximum(hit.material - 1.0, 0)).unit();
-                    const Vec reflected = path::where(rough.dot(hit.normal) > 0, rough, mirrored);
-                    const Value index = maximum(-hit.material, 1e-3), ratio = where(hit.inside, index, 1.0 / index);
-                    const Value under = 1.0 - ratio * ratio * (1.0 - cosine * cosine), root = sqrt(maximum(under, 0));
-                    const Vec refracted = (way * ratio + hit.normal * (ratio * cosine - root)).unit();
-                    const Value straight = (1.0 - index) / (1.0 + index), r0 = straight * straight,
-                                slant = 1.0 - where(hit.inside, root, cosine), slant2 = slant * slant;
-                    const Value fresnel = where(under > 0, r0 + (1.0 - r0) * slant2 * slant2 * slant, one);
-                    const Value through = (hit.material < 0) & (u[2] >= fresnel);
-                    const Vec next = path::where(scatters, scattered, path::where(through, refracted, reflected));
+                    const Vec next = path::onward(hit, way, u, scatters, one);
                     const Vec now = kept * hit.reflects;
                     return std::tuple{at.x,
                                       at.y,
@@ -272,7 +282,7 @@ inline PallasCall path_trace(int64_t h, int64_t w, PathTrace options, Loc loc = 
         light[1] = green * (1.0 / options.samples);
         light[2] = blue * (1.0 / options.samples);
       },
-      std::move(p), loc);
+      path::path_trace_params(h, w, options, loc), loc);
 }
 
 /// path_accumulate(cameras [2, 12]: now and before, longest [2], light, surface, history, surface before) -> history:

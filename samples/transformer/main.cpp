@@ -61,6 +61,18 @@ struct Place {
 
 ts::Array numbers(const ts::Shape& shape, std::vector<int32_t> n) { return ts::Array(shape, n); }
 
+/// The logits of all tokens at once against those of the steps: the largest, and the largest difference.
+struct Differences {
+  double largest = 0, difference = 0;
+  void add(const std::vector<double>& whole, const std::vector<double>& step) {
+    for (size_t t = 0; t < whole.size(); ++t) {
+      const double d = std::fabs(whole[t] - step[t]);
+      difference = std::isnan(d) ? INFINITY : std::max(difference, d);
+      largest = std::max(largest, std::fabs(whole[t]));
+    }
+  }
+};
+
 template <class A>
 int run(const Options& o, const Config& c, const std::vector<ts::Array>& w, const Place<A>& place) {
   std::vector<int32_t> text(o.prompt.begin(), o.prompt.end());
@@ -118,15 +130,8 @@ int run(const Options& o, const Config& c, const std::vector<ts::Array>& w, cons
   text.pop_back();
   std::vector<A> fresh(static_cast<size_t>(2 * c.layers), empty);
   logits = step(text, 0, fresh);
-  double largest = 0, difference = 0;
-  for (int64_t i = 0; i < o.tokens; ++i) {
-    const std::vector<double> whole = row(logits, prompt - 1 + i);
-    for (size_t t = 0; t < whole.size(); ++t) {
-      const double d = std::fabs(whole[t] - of_steps[static_cast<size_t>(i)][t]);
-      difference = std::isnan(d) ? INFINITY : std::max(difference, d);
-      largest = std::max(largest, std::fabs(whole[t]));
-    }
-  }
+  Differences seen;
+  for (int64_t i = 0; i < o.tokens; ++i) seen.add(row(logits, prompt - 1 + i), of_steps[static_cast<size_t>(i)]);
   if (!o.answers.empty())
     write_safetensors(o.answers, {{{"tokens", numbers({most - 1}, text)}, {"logits", logits}}, {}});
   std::printf("transformer: %lld layers of %lld, %s; \"%s\" continues ", static_cast<long long>(c.layers),
@@ -138,9 +143,9 @@ int run(const Options& o, const Config& c, const std::vector<ts::Array>& w, cons
   // often.
   const double unit = w[0].dtype() == ts::f32 ? 32 * std::ldexp(1.0, -24)
                                               : 2 * std::ldexp(1.0, -ts::float_format(w[0].dtype()).mantissa - 1);
-  const double allowed = largest * unit * std::sqrt(static_cast<double>(c.layers));
-  const bool good = difference <= allowed;
-  std::printf("; steps differ from the whole by at most %.3g, allowed %.3g: %s\n", difference, allowed,
+  const double allowed = seen.largest * unit * std::sqrt(static_cast<double>(c.layers));
+  const bool good = seen.difference <= allowed;
+  std::printf("; steps differ from the whole by at most %.3g, allowed %.3g: %s\n", seen.difference, allowed,
               good ? "ok" : "WRONG");
   return good ? 0 : 1;
 }

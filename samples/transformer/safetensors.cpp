@@ -80,9 +80,8 @@ uint64_t number(const json& j, const std::string& what) {
   return j.get<uint64_t>();
 }
 
-}  // namespace
-
-SafeTensors parse_safetensors(std::string_view bytes, const std::string& path) {
+/// The header's text, and the data behind it.
+std::pair<std::string_view, std::string_view> split(std::string_view bytes, const std::string& path) {
   if (bytes.size() < 8)
     fail(path, "the file has " + std::to_string(bytes.size()) + " bytes, not even the 8 of the header's size");
   uint64_t size = 0;
@@ -94,61 +93,53 @@ SafeTensors parse_safetensors(std::string_view bytes, const std::string& path) {
   if (size > bytes.size() - 8)
     fail(path, "the header is said to have " + std::to_string(size) + " bytes, but " +
                    std::to_string(bytes.size() - 8) + " follow");
-  const json header = parse_header(bytes.substr(8, size), path);
-  if (!header.is_object()) fail(path, "the header is no JSON object");
-  const std::string_view data = bytes.substr(8 + size);
+  return {bytes.substr(8, size), bytes.substr(8 + size)};
+}
 
-  SafeTensors file;
-  struct Range {
-    uint64_t begin, end;
-    std::string name;
-    DType dtype;
-    Shape shape;
-  };
-  std::vector<Range> ranges;
-  for (const auto& [name, entry] : header.items()) {
-    if (name == "__metadata__") {
-      if (!entry.is_object()) fail(path, "__metadata__ is no JSON object");
-      for (const auto& [key, value] : entry.items()) {
-        if (!value.is_string()) fail(path, "\"" + key + "\" of __metadata__ is no string");
-        file.metadata[key] = value.get<std::string>();
-      }
-      continue;
-    }
-    const std::string here = path + ": tensor \"" + name + "\"";
-    if (!entry.is_object()) fail(here, "is no JSON object");
-    for (const char* key : {"dtype", "shape", "data_offsets"})
-      if (!entry.contains(key)) fail(here, std::string("has no \"") + key + "\"");
-    const json &type = entry["dtype"], &dims = entry["shape"], &offsets = entry["data_offsets"];
-    const auto* const row = std::find_if(std::begin(kDTypes), std::end(kDTypes), [&](const auto& t) {
-      return type.is_string() && type.get<std::string>() == t.first;
-    });
-    if (row == std::end(kDTypes)) fail(here, "the dtype " + shown(type) + " is none of the format's");
-    if (!dims.is_array()) fail(here, "the shape " + shown(dims) + " is no list");
-    if (dims.size() > kMostDims)
-      fail(here,
-           "has " + std::to_string(dims.size()) + " dims, and at most " + std::to_string(kMostDims) + " are possible");
-    Shape shape;
-    uint64_t wanted = static_cast<uint64_t>(tessera::size_bytes(row->second));
-    for (const json& d : dims) {
-      const uint64_t n = number(d, here + ": the shape " + shown(dims) + " holds something else than sizes");
-      if (n > uint64_t{1} << 48 || (n > 0 && wanted > (uint64_t{1} << 48) / n))
-        fail(here, "the shape " + shown(dims) + " has more bytes than any file");
-      wanted *= n;
-      shape.push_back(static_cast<int64_t>(n));
-    }
-    const std::string bad_offsets = here + ": the data_offsets " + shown(offsets) + " are not two places in the data";
-    if (!offsets.is_array() || offsets.size() != 2) throw std::runtime_error(bad_offsets);
-    const uint64_t begin = number(offsets[0], bad_offsets), end = number(offsets[1], bad_offsets);
-    if (begin > end) throw std::runtime_error(bad_offsets);
-    if (end > data.size())
-      fail(here, "ends at byte " + std::to_string(end) + " of the data, which has " + std::to_string(data.size()));
-    if (end - begin != wanted)
-      fail(here, "has " + std::to_string(end - begin) + " bytes, but " + type.get<std::string>() + " of shape " +
-                     shown(dims) + " takes " + std::to_string(wanted));
-    ranges.push_back({begin, end, name, row->second, std::move(shape)});
+/// Where a tensor lies in the data.
+struct Range {
+  uint64_t begin, end;
+  std::string name;
+  DType dtype;
+  Shape shape;
+};
+/// `here` names the tensor. `bytes`: of all the data.
+Range read_entry(const json& entry, const std::string& name, const std::string& here, size_t bytes) {
+  if (!entry.is_object()) fail(here, "is no JSON object");
+  for (const char* key : {"dtype", "shape", "data_offsets"})
+    if (!entry.contains(key)) fail(here, std::string("has no \"") + key + "\"");
+  const json &type = entry["dtype"], &dims = entry["shape"], &offsets = entry["data_offsets"];
+  const auto* const row = std::find_if(std::begin(kDTypes), std::end(kDTypes), [&](const auto& t) {
+    return type.is_string() && type.get<std::string>() == t.first;
+  });
+  if (row == std::end(kDTypes)) fail(here, "the dtype " + shown(type) + " is none of the format's");
+  if (!dims.is_array()) fail(here, "the shape " + shown(dims) + " is no list");
+  if (dims.size() > kMostDims)
+    fail(here,
+         "has " + std::to_string(dims.size()) + " dims, and at most " + std::to_string(kMostDims) + " are possible");
+  Shape shape;
+  uint64_t wanted = static_cast<uint64_t>(tessera::size_bytes(row->second));
+  for (const json& d : dims) {
+    const uint64_t n = number(d, here + ": the shape " + shown(dims) + " holds something else than sizes");
+    if (n > uint64_t{1} << 48 || (n > 0 && wanted > (uint64_t{1} << 48) / n))
+      fail(here, "the shape " + shown(dims) + " has more bytes than any file");
+    wanted *= n;
+    shape.push_back(static_cast<int64_t>(n));
   }
-  // Every byte of the data belongs to one tensor: known before there is memory for any.
+  const std::string bad_offsets = here + ": the data_offsets " + shown(offsets) + " are not two places in the data";
+  if (!offsets.is_array() || offsets.size() != 2) throw std::runtime_error(bad_offsets);
+  const uint64_t begin = number(offsets[0], bad_offsets), end = number(offsets[1], bad_offsets);
+  if (begin > end) throw std::runtime_error(bad_offsets);
+  if (end > bytes)
+    fail(here, "ends at byte " + std::to_string(end) + " of the data, which has " + std::to_string(bytes));
+  if (end - begin != wanted)
+    fail(here, "has " + std::to_string(end - begin) + " bytes, but " + type.get<std::string>() + " of shape " +
+                   shown(dims) + " takes " + std::to_string(wanted));
+  return {begin, end, name, row->second, std::move(shape)};
+}
+
+/// Sorts the tensors by place, and sees that every byte of the data belongs to one of them.
+void check_cover(std::vector<Range>& ranges, size_t bytes, const std::string& path) {
   std::sort(ranges.begin(), ranges.end(),
             [](const Range& a, const Range& b) { return std::pair(a.begin, a.end) < std::pair(b.begin, b.end); });
   uint64_t at = 0;
@@ -159,9 +150,30 @@ SafeTensors parse_safetensors(std::string_view bytes, const std::string& path) {
                                                      std::to_string(at));
     at = r.end;
   }
-  if (at != data.size())
-    fail(path,
-         "the tensors end at byte " + std::to_string(at) + " of the data, which has " + std::to_string(data.size()));
+  if (at != bytes)
+    fail(path, "the tensors end at byte " + std::to_string(at) + " of the data, which has " + std::to_string(bytes));
+}
+
+}  // namespace
+
+SafeTensors parse_safetensors(std::string_view bytes, const std::string& path) {
+  const auto [text, data] = split(bytes, path);
+  const json header = parse_header(text, path);
+  if (!header.is_object()) fail(path, "the header is no JSON object");
+  SafeTensors file;
+  std::vector<Range> ranges;
+  for (const auto& [name, entry] : header.items()) {
+    if (name == "__metadata__") {
+      if (!entry.is_object()) fail(path, "__metadata__ is no JSON object");
+      for (const auto& [key, value] : entry.items()) {
+        if (!value.is_string()) fail(path, "\"" + key + "\" of __metadata__ is no string");
+        file.metadata[key] = value.get<std::string>();
+      }
+      continue;
+    }
+    ranges.push_back(read_entry(entry, name, path + ": tensor \"" + name + "\"", data.size()));
+  }
+  check_cover(ranges, data.size(), path);  // before there is memory for any
   for (const Range& r : ranges) {
     Array array(r.shape, r.dtype);
     if (r.end > r.begin) std::memcpy(array.bytes(), data.data() + r.begin, r.end - r.begin);

@@ -96,15 +96,6 @@ Id Module::type_array(Id element, uint32_t length) {
   return declare(spv::OpTypeArray, {element, constant(type_uint(32), length, 32)});
 }
 
-Id Module::type_runtime_array(Id element, uint32_t stride) {
-  Id& id = runtime_arrays_[{element, stride}];
-  if (id) return id;
-  id = fresh();
-  put(declarations_, spv::OpTypeRuntimeArray, {id, element});
-  decorate(id, spv::DecorationArrayStride, {stride});
-  return id;
-}
-
 Id Module::type_block(const std::vector<std::pair<Id, uint32_t>>& members) {
   Id& id = blocks_[members];
   if (id) return id;

@@ -39,8 +39,7 @@ class Module {
   Id type_uint(uint32_t width) { return declare(spv::OpTypeInt, {width, 0}); }
   Id type_float(uint32_t width) { return declare(spv::OpTypeFloat, {width}); }
   Id type_vector(Id element, uint32_t n) { return declare(spv::OpTypeVector, {element, n}); }
-  Id type_array(Id element, uint32_t length);  ///< no stride: for Workgroup memory
-  Id type_runtime_array(Id element, uint32_t stride);
+  Id type_array(Id element, uint32_t length);                          ///< no stride: for Workgroup memory
   Id type_block(const std::vector<std::pair<Id, uint32_t>>& members);  ///< a Block struct of (type, offset)
   /// A plain struct, as results of extended arithmetic have.
   Id type_pair(Id a, Id b) { return declare(spv::OpTypeStruct, {a, b}); }
@@ -81,7 +80,6 @@ class Module {
   std::string_view entry_name_;
   std::map<std::pair<spv::Op, Words>, Id> declared_;
   std::map<std::vector<std::pair<Id, uint32_t>>, Id> blocks_;
-  std::map<std::pair<Id, uint32_t>, Id> runtime_arrays_;
   std::map<std::string, Id, std::less<>> string_ids_, import_ids_;
 };
 

@@ -301,7 +301,7 @@ template <bool (*F)(Kernel&)> bool plain(Kernel& k, const PassSettings&, std::st
 
 bool run_scopes(Kernel& k, const PassSettings& s, std::string& notes) {
   std::vector<WaitSite> sites;
-  lowering::PrefetchedCopies prefetch{s.ahead};
+  lowering::PrefetchedCopies prefetch{s.prefetch};
   const bool changed = lowering::lower_async(k, sites, &prefetch);
   if (changed) ir::compact(k);
   for (size_t i = 0; i < sites.size(); ++i)
@@ -386,7 +386,7 @@ PassSettings pass_settings(const std::map<std::string, std::string>& words) {
       std::istringstream names(value);
       for (std::string n; names >> n;) s.after.push_back(n);
     } else if (word == "budget") s.budget = number(word, value);
-    else if (word == "ahead") s.ahead = number(word, value);
+    else if (word == "prefetch") s.prefetch = number(word, value);
     else if (word == "iterations") s.target.max_loop_iterations = number(word, value);
     else if (word == "form" && value == "general") s.general = true;
     else if (word == "passes" && value == "none") s.raw = true;

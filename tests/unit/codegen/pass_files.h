@@ -16,7 +16,7 @@ struct PassSettings {
   Target target;
   std::vector<std::string> after;       // folders whose passes run before
   int budget = 64;                      // of unroll
-  int ahead = 0;                        // of scopes: elements that a copy prefetched may have
+  int prefetch = 0;                     // of lower_async: elements that a prefetched copy may have
   bool general = false;                 // lower: the general form
   bool raw = false;                     // lower: as it comes, before the passes
   bool in_arena = false, dear = false;  // kept: what keeping a value means

@@ -109,7 +109,7 @@ TEST_CASE("prefetch: the blocks of a product move along a sequential axis") {
              "register per invocation; may hang over the edge, masked\n"));
   CHECK(says(c,
              "in_specs[1]: f32 (70, 40) in blocks (24, 20); the next step's first chunk is prefetched into 2 "
-             "registers per invocation, one step ahead, as Buffered(2) asks: Buffered(3) has no more effect; may hang "
+             "registers per invocation, one step early, as Buffered(2) asks: Buffered(3) has no more effect; may hang "
              "over the edge, masked\n"));
   CHECK(order(c.lanes, ir::Opcode::fma) == "Sl*");
   const Compiled one = compiled(replaced(text, "buffered 3", "buffered 1"));
