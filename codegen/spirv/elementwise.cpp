@@ -54,10 +54,20 @@ V shift(Opcode op, DType t, V a, V b, const Bounds& rb) {
   return in_range ? r : select(ok, r, 0);
 }
 
-/// The larger or the smaller; a NaN operand is the result, and of two zeros the larger is +0.
+/// The same with either of two zeros: the device's own for numbers, since what it makes of NaN is its own affair.
+V relaxed_extreme(bool larger, V a, V b) {
+  const bool preserve = a.reg == Reg::f64 ? a.fn->target.preserve64 : a.fn->target.preserve32;
+  const V nan_a = preserve ? ne(a, a) : is_nan(a), nan_b = preserve ? ne(b, b) : is_nan(b);
+  const V number = a.fn->glsl(larger ? GLSLstd450NMax : GLSLstd450NMin, a.reg, {a, b});
+  const V undefined = nan(a);
+  return select(nan_a | nan_b, undefined, number);
+}
+
+/// The larger or the smaller; a NaN operand makes a NaN, and of two zeros the larger is +0.
 V extreme(bool larger, DType t, V a, V b) {
   if (is_signed_int(t)) return select(larger ? slt(a, b) : slt(b, a), b, a);
   if (is_int(t)) return select(larger ? a < b : b < a, b, a);
+  if (a.fn->relaxed) return relaxed_extreme(larger, a, b);
   const bool preserve = a.reg == Reg::f64 ? a.fn->target.preserve64 : a.fn->target.preserve32;
   const V nan_a = preserve ? ne(a, a) : is_nan(a);
   // True where b wins or either is NaN.

@@ -9,10 +9,10 @@ namespace tessera::spirv {
 using ir::Opcode;
 
 std::vector<uint32_t> emit(const ir::Kernel& lane_kernel, const Target& target, bool indirect_table,
-                           const SourceReader* source) {
+                           const SourceReader* source, bool relaxed) {
   if (lane_kernel.level != ir::Level::lane)
     throw InternalError(lane_kernel.name + ": spirv::emit needs a lane-level kernel", lane_kernel.loc);
-  return Emitter(lane_kernel, target, indirect_table, source).run();
+  return Emitter(lane_kernel, target, indirect_table, source, relaxed).run();
 }
 
 void Emitter::fail(const ir::Op& op, const std::string& what, const std::string& note) const {

@@ -17,8 +17,8 @@ namespace tessera::spirv {
 class Emitter {
  public:
   /// `source`: of the lines' files, for debug info; null: there is none.
-  Emitter(const ir::Kernel& k, const Target& t, bool indirect_table, const SourceReader* source)
-      : k_(k), target_(t), indirect_(indirect_table), source_(source), f_(m_, t) {}
+  Emitter(const ir::Kernel& k, const Target& t, bool indirect_table, const SourceReader* source, bool relaxed)
+      : k_(k), target_(t), indirect_(indirect_table), source_(source), f_(m_, t, relaxed) {}
   Words run();
 
  private:

@@ -267,6 +267,7 @@ int main(int argc, char** argv) {
     a.check.device = [&](const Case& c, bool general, bool little_room, std::vector<std::string>& lines) {
       CompileOptions options;
       options.general = general;
+      options.strict = a.minimum_device;
       Device& device = little_room ? *narrow : *roomy;
       printed.clear();
       const auto run = [&] {

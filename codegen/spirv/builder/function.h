@@ -45,10 +45,11 @@ struct Literal {
 
 class Function {
  public:
-  Function(Module& m, const Target& t) : module(m), target(t) {}
+  Function(Module& m, const Target& t, bool is_relaxed) : module(m), target(t), relaxed(is_relaxed) {}
   Module& module;
   const Target& target;
-  Id block = 0;  ///< label of the block that instructions go to
+  const bool relaxed;  ///< README.md, "Precision"
+  Id block = 0;        ///< label of the block that instructions go to
 
   Id type(Reg r) { return types_[static_cast<size_t>(r)] ? types_[static_cast<size_t>(r)] : declare(r); }
   V make(Reg r, Literal x);           ///< a constant
