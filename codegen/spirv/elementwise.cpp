@@ -1,5 +1,6 @@
 #include "codegen/spirv/elementwise.h"
 
+#include <algorithm>
 #include <array>
 #include <functional>
 #include <string>
@@ -230,14 +231,24 @@ bool leaves_dtype(Opcode op, DType t) {
 
 }  // namespace
 
-V elementwise(Opcode op, DType operand, DType result, const std::vector<V>& a, const std::vector<Bounds>& ranges) {
+V unrounded(Opcode op, DType operand, DType result, const std::vector<V>& a, const std::vector<Bounds>& ranges) {
   const size_t row = static_cast<size_t>(op);
   const spv::Op code = kInstructions.elementwise[row].of(operand);
   if (code == kNone)
     throw InternalError("spirv: " + std::string(ir::name(op)) + " of dtype " + std::string(tessera::name(operand)));
-  const V v =
-      code == kExpand ? kExpansions[row]({op, operand, result, a, ranges}) : instruction(code, reg_of(result), a);
+  return code == kExpand ? kExpansions[row]({op, operand, result, a, ranges}) : instruction(code, reg_of(result), a);
+}
+
+V elementwise(Opcode op, DType operand, DType result, const std::vector<V>& a, const std::vector<Bounds>& ranges) {
+  const V v = unrounded(op, operand, result, a, ranges);
   return leaves_dtype(op, operand) ? normalize(v, result) : v;
+}
+
+bool takes_unrounded(Opcode op) {
+  constexpr Opcode kPlain[] = {Opcode::add,  Opcode::sub,   Opcode::mul,  Opcode::div,    Opcode::max,
+                               Opcode::min,  Opcode::neg,   Opcode::abs,  Opcode::select, Opcode::fma,
+                               Opcode::sqrt, Opcode::rsqrt, Opcode::clamp};
+  return ir::info(op).transcendental || std::find(std::begin(kPlain), std::end(kPlain), op) != std::end(kPlain);
 }
 
 }  // namespace tessera::spirv

@@ -336,7 +336,7 @@ class Checker {
     Kernel lane, tile = case_.kernel;
     CompileOptions options;
     options.general = general;
-    options.strict = t.name == minimum_target().name;  // the other GPUs' code is relaxed
+    options.strict = options_.strict || t.name == minimum_target().name;
     size_t tile_ops = 0, lane_ops = 0;
     options.dump = [&](std::string_view step, const Kernel& k, bool) {
       (k.level == ir::Level::lane ? lane : tile) = k;

@@ -65,6 +65,7 @@ class Function {
   std::array<V, 2> halves(V pair);                   ///< its low and its high word
   std::optional<uint32_t> known_word(V word) const;  ///< of a constant
   std::optional<bool> known_zero(V v) const;         ///< of a float constant that is 0: whether it is -0
+  std::map<Id, Id> half_of;                          ///< f32 values that were made of a 16-bit float: that
 
   // Control flow.
   void begin(Id label);  ///< OpLabel

@@ -5,6 +5,12 @@
 namespace tessera::spirv::native {
 namespace {
 
+// (log(1 + f) - f) / f^2 on [sqrt(1/2) - 1, sqrt(2) - 1]; error relative to the logarithm: 2^-24.8. Without the
+// division of log.cpp, whose error is a little smaller.
+const Table kLog{{-0x1.fffffap-2, 0x1.5556f4p-2, -0x1.00049ap-2, 0x1.98d2cp-3, -0x1.535d3p-3, 0x1.318526p-3,
+                  -0x1.2504ap-3, 0x1.65c77ep-4},
+                 {}};
+
 constexpr double kLog2E = 0x1.71547652b82fep+0;
 
 V device_exp2(V x) { return x.fn->glsl(GLSLstd450Exp2, x.reg, {x}); }
@@ -41,6 +47,27 @@ V without_ln2(V x, V n, double step) {
   return fma(n, literal(x, step * -0x1.7f7d1cp-20), rest);
 }
 
+struct Fraction {
+  V e, f;  // x = 2^e (1 + f), 1 + f from [sqrt(1/2), sqrt(2)); e a whole float
+};
+
+/// Of a positive x; by integers, so that subnormals are right where the device flushes them.
+Fraction fraction(V x) {
+  const V b = bits(x), subnormal = b < 0x800000;
+  const V c = select(subnormal, bits(float_from_uint(b, x.reg)), b);  // the value times 2^149 there
+  const V above = c - 0x3f3504f3, e = float_from_sint(sar(above, 23), x.reg), none = literal(x, 0.0);
+  const V m = floating(c - (above & 0xff800000u));
+  return {e + select(subnormal, -149.0, none), m - 1.0};
+}
+
+/// r where x is positive and finite; -inf at 0, inf at inf, NaN below 0 and for NaN.
+V with_poles(V x, V r) {
+  const V b = bits(x), infinite = eq(b, 0x7f800000), zero = eq(magnitude_bits(x), 0);
+  const V undefined = nan(x), pole = -infinity(x), other = select(infinite, x, undefined);
+  const V special = select(zero, pole, other);
+  return select((b - 1) < 0x7f7fffff, r, special);
+}
+
 }  // namespace
 
 // In both e^x and 2^x the power is of two equal factors, which reach where neither the one factor nor the result is a
@@ -68,6 +95,19 @@ V exp_ordinary(V x) {
 V logistic(V x) {
   const V e = native::exp(-abs(x)), below = e + 1.0;
   return select(x < 0.0, e, 1.0) / below;
+}
+
+V log(V x) {
+  const Fraction d = fraction(x);
+  const V square = d.f * d.f, q = polynomial(d.f, kLog), low = d.e * 0x1.7f7d1cp-20;
+  const V rest = fma(square, q, low) + d.f, high = literal(x, 0x1.62e4p-1);
+  return with_poles(x, fma(d.e, high, rest));
+}
+
+V log2(V x) {
+  const Fraction d = fraction(x);
+  const V square = d.f * d.f, natural = fma(square, polynomial(d.f, kLog), d.f);
+  return with_poles(x, fma(natural, literal(x, kLog2E), d.e));
 }
 
 /// t / (t + 2) with t = e^(2|x|) - 1, by a polynomial: near 0 exp2 would lose what t has.

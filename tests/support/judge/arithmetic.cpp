@@ -209,6 +209,11 @@ Slot Arithmetic::glsl(const Instr& i, Slot a, Slot b, Slot c) {
       if (w != 32) undefined = "FindMsb of other than 32 bits";
       return integer(highest(i.aux == GLSLstd450FindSMsb && x < 0 ? ~a.bits & mask : a.bits));
     case GLSLstd450Fma: {
+      if (w == 16) {
+        const double exact = from_half(a.bits) * from_half(b.bits);
+        const double product = fused ? exact : from_half(to_half(exact, false));
+        return {to_half(product + from_half(c.bits), false), whole(poison, mask)};
+      }
       if (w == 64)
         return {
             bits_of(fused ? std::fma(f64(a.bits), f64(b.bits), f64(c.bits)) : f64(a.bits) * f64(b.bits) + f64(c.bits)),
