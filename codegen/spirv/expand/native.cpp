@@ -110,6 +110,20 @@ V log2(V x) {
   return with_poles(x, fma(natural, literal(x, kLog2E), d.e));
 }
 
+// What the device makes of other numbers than positive ones is not looked at.
+V sqrt(V x) {
+  const V b = bits(x), ordinary = (b - 1) < 0x7f7fffff, r = x.fn->glsl(GLSLstd450Sqrt, x.reg, {x});
+  const V zero = eq(magnitude_bits(x), 0), keeps = zero | eq(b, 0x7f800000), undefined = nan(x);
+  return select(ordinary, r, select(keeps, x, undefined));
+}
+
+V rsqrt(V x) {
+  const V b = bits(x), ordinary = (b - 1) < 0x7f7fffff, r = x.fn->glsl(GLSLstd450InverseSqrt, x.reg, {x});
+  const V zero = eq(magnitude_bits(x), 0), pole = floating(b | 0x7f800000), undefined = nan(x);
+  const V not_zero = select(eq(b, 0x7f800000), 0.0, undefined), special = select(zero, pole, not_zero);
+  return select(ordinary, r, special);
+}
+
 /// t / (t + 2) with t = e^(2|x|) - 1, by a polynomial: near 0 exp2 would lose what t has.
 V tanh(V x) {
   const V twice = bounded(abs(x), 0, 9.1) * 2.0;  // tanh is 1 there

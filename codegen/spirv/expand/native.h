@@ -15,6 +15,8 @@ V logistic(V x);
 V tanh(V x);
 V log(V x);
 V log2(V x);
+V sqrt(V x);
+V rsqrt(V x);
 /// e^x for x where neither it nor x is special: |x| below some 87.
 V exp_ordinary(V x);
 
