@@ -34,6 +34,7 @@ class Compilation {
   Program run() {
     ir::verify(k_, "input");
     lowering::check_sizes(k_);
+    program_.relaxed = gpu() && !options_.strict;
     lower_async();
     simplify_tiles();
     number_prints();
@@ -149,12 +150,14 @@ class Compilation {
                         std::to_string(lowering::live_registers(lanes)) + " registers per invocation\n";
     program_.explain += lowering::explain_call(source_, target_);
     if (program_.steps_extent >= 0) program_.explain += explain_steps(program_);
+    if (program_.relaxed) program_.explain += "  arithmetic relaxed: as the op table allows for GPUs (not strict)\n";
   }
 
   void emit(const ir::Kernel& lanes) {
     program_.indirect_table = program_.push_bytes() > target_.push_constant_bytes;
     const spirv::SourceReader source_text = options_.source ? options_.source : spirv::read_source;
-    program_.spirv = spirv::emit(lanes, target_, program_.indirect_table, options_.debug_info ? &source_text : nullptr);
+    program_.spirv = spirv::emit(lanes, target_, program_.indirect_table, options_.debug_info ? &source_text : nullptr,
+                                 program_.relaxed);
   }
 
   const ir::Kernel& source_;

@@ -18,6 +18,9 @@ struct CompileOptions {
   /// --debug-info: the code says of which line each instruction is, and holds the text of those files
   /// (NonSemantic.Shader.DebugInfo.100), for tools like RenderDoc. What it computes is the same.
   bool debug_info = false;
+  /// Every op rounds as the interpreter's, on GPUs too. Without it code for a GPU may differ within the op table's
+  /// bounds for GPUs (codegen/spirv/README.md, "Precision"); code for a CPU driver is always strict.
+  bool strict = false;
   /// Gives the text of a file for that; unset: read from disk, by the name that the lines have.
   std::function<std::optional<std::string>(const std::string& file)> source = {};
   /// Sees the kernel after each step ("promote", "lower", "lane/cse", ...): --dump-ir.

@@ -75,19 +75,21 @@ Needs needs_of(const Program& p, const Target& target) {
 }
 
 MadeBundle make_bundle(std::span<const BundleSource> sources, std::span<const Target> targets, int threads,
-                       const std::function<void(size_t, const std::string&)>& progress) {
+                       const std::function<void(size_t, const std::string&)>& progress, bool strict) {
   MadeBundle made;
   std::vector<BundleKernel>& kernels = made.file.kernels;
   kernels.resize(sources.size());
   std::vector<std::exception_ptr> failures(sources.size());
   std::vector<std::vector<std::string>> left_out(sources.size());
+  CompileOptions options;
+  options.strict = strict;
   const auto make = [&](size_t i) {
     const BundleSource& s = sources[i];
     BundleKernel& k = kernels[i];
     k.name = s.kernel.name, k.loc = s.kernel.loc, k.arguments = s.arguments;
     for (const Target& t : targets) {
       try {
-        const Program p = compile(s.kernel, t);
+        const Program p = compile(s.kernel, t, options);
         k.variants.push_back({t.name, t.kind == Target::Kind::cpu, needs_of(p, t), program_to_bytes(p)});
       } catch (const CompileError& e) {
         if (&t == &targets.back() && k.variants.empty()) throw;

@@ -127,6 +127,7 @@ struct Program {
   // every argument's address is a multiple: vector loads rely on it; checked at bind
   int32_t alignment = 16;
   int64_t push_bytes() const;                   // of the whole block, also when it lives in a table
+  bool relaxed = false;                         // not strict: as CompileOptions and the target's kind said
   std::string explain;                          // what `tessera explain` prints
   std::map<std::string, std::string> metadata;  // pallas_call's
   CostEstimate cost_estimate;                   // of one call: as given to pallas_call, else computed from the kernel

@@ -34,6 +34,123 @@ std::vector<V> Emitter::region(ir::RegionId r) {
   throw InternalError(k_.name + ": spirv: a region without a yield");
 }
 
+/// Whether relaxed code keeps narrow floats unrounded between ops: where rounding takes instructions of its own.
+bool Emitter::stays_wide(DType t) const {
+  return f_.relaxed && is_narrow_float(t) && !(t == DType::f16 && native_f16(target_));
+}
+
+bool Emitter::widens(const ir::Op& op) const {
+  if (op.code != Opcode::convert) return false;
+  const DType from = k_.type(op.operands[0]).dtype, to = k_.type(op.results[0]).dtype;
+  return is_narrow_float(from) && (to == DType::f32 || to == DType::f64);
+}
+
+/// Sets a result of relaxed code, which is not rounded yet.
+void Emitter::set_wide(ir::Value v, V wide, DType t) {
+  Register& r = registers_[v.index];
+  r = {.v = wide, .wide = wide};
+  if (!seen_values_[v.index]) return;
+  if (t != DType::bf16) {
+    r.v = normalize(wide, t);
+    return;
+  }
+  r.raw = bf16_bits(wide);
+  r.v = from_memory_bits(r.raw, t);
+}
+
+/// Sums and products of f16 where the device has them.
+bool Emitter::emit_half(const ir::Op& op) {
+  const bool sum = op.code == Opcode::add || op.code == Opcode::sub, product = op.code == Opcode::mul;
+  if (!sum && !product) return false;
+  const Id type = type_f16(f_);
+  const V a = get(op.operands[0]), b = get(op.operands[1]);
+  const std::array<V, 2> of_a = registers_[op.operands[0].index].factors,
+                         of_b = registers_[op.operands[1].index].factors;
+  Id r = 0;
+  if (sum && (of_a[0].id || of_b[0].id)) {
+    const auto [x, y] = of_a[0].id ? of_a : of_b;
+    Id factor = half(x), other = half(y), addend = half(of_a[0].id ? b : a);
+    if (op.code == Opcode::sub) {
+      Id& negated = of_a[0].id ? addend : factor;
+      negated = m_.op(spv::OpFNegate, type, {negated});
+    }
+    r = m_.op(spv::OpExtInst, type, {m_.glsl(), GLSLstd450Fma, factor, other, addend});
+  } else {
+    const Id x = half(a), y = half(b);
+    r = m_.op(product ? spv::OpFMul : op.code == Opcode::add ? spv::OpFAdd : spv::OpFSub, type, {x, y});
+    m_.decorate(r, spv::DecorationNoContraction);
+  }
+  set(op.results[0], from_half(f_, r));
+  if (product) registers_[op.results[0].index].factors = {a, b};
+  return true;
+}
+
+/// Narrow floats stay in f32 from op to op, and a product that is added to something becomes an Fma with it.
+bool Emitter::emit_relaxed(const ir::Op& op, DType operand, DType out, const std::vector<Bounds>& ranges) {
+  if (!f_.relaxed || !tessera::is_float(out)) return false;
+  const auto wide_of = [&](ir::Value v) {
+    const Register& r = registers_[v.index];
+    return r.wide.id ? r.wide : get(v);
+  };
+  if (widens(op) && registers_[op.operands[0].index].wide.id) {
+    set(op.results[0], unrounded(op.code, DType::f32, out, {wide_of(op.operands[0])}, ranges));
+    return true;
+  }
+  const bool narrow = is_narrow_float(out), wide = stays_wide(out);
+  if (operand != out || !takes_unrounded(op.code)) return false;
+  if (narrow && !wide) return emit_half(op);
+  std::vector<V> a;
+  bool any = false;  // is unrounded
+  for (ir::Value v : op.operands) {
+    any = any || registers_[v.index].wide.id != 0;
+    a.push_back(wide_of(v));
+  }
+  if (op.code == Opcode::select && !any) return false;  // may copy bits
+  const auto factors = [&](size_t i) { return registers_[op.operands[i].index].factors; };
+  V r;
+  if ((op.code == Opcode::add || op.code == Opcode::sub) && (factors(0)[0].id || factors(1)[0].id)) {
+    const size_t product = factors(0)[0].id ? 0 : 1;
+    const auto [x, y] = factors(product);
+    V addend = a[1 - product], factor = x;
+    if (op.code == Opcode::sub) {
+      if (product == 0) addend = -addend;
+      else factor = -factor;
+    }
+    r = fma(factor, y, addend);
+  } else {
+    r = unrounded(op.code, operand, out, a, ranges);
+  }
+  const ir::Value result = op.results[0];
+  // What f8e4m3fn cannot hold is NaN in it: a pole shows at once.
+  const bool pole = out == DType::f8e4m3fn &&
+                    (op.code == Opcode::div || op.code == Opcode::rsqrt || ir::info(op.code).transcendental);
+  if (!wide || (!any && ir::info(op.code).keeps_dtype)) set(result, r);
+  else if (pole) set(result, normalize(r, out));
+  else set_wide(result, r, out);
+  if (op.code == Opcode::mul) registers_[result.index].factors = {a[0], a[1]};
+  return true;
+}
+
+void Emitter::emit_elementwise(const ir::Op& op) {
+  const DType operand = k_.type(op.operands.at(op.code == Opcode::select ? 1 : 0)).dtype,
+              out = k_.type(op.results.at(0)).dtype;
+  std::vector<Bounds> ranges;
+  for (ir::Value v : op.operands) ranges.push_back(ranges_.of(v));
+  if (emit_relaxed(op, operand, out, ranges)) return bound(op);
+  V raw;
+  if (op.code == Opcode::select) {
+    const V a = registers_[op.operands[1].index].raw, b = registers_[op.operands[2].index].raw;
+    if (a.id && b.id) raw = select(get(op.operands[0]), a, b);
+  }
+  if (op.code == Opcode::bitcast && registers_[op.operands[0].index].raw.id) {
+    const V same = registers_[op.operands[0].index].raw;
+    return set(op.results[0], from_memory_bits(same, out), is_narrow_float(out) ? same : V{});
+  }
+  if (op.code == Opcode::bitcast && is_narrow_float(out)) raw = memory_bits(get(op.operands[0]), operand);
+  set(op.results[0], elementwise(op.code, operand, out, get_all(op.operands), ranges), raw);
+  return bound(op);
+}
+
 void Emitter::emit(const ir::Op& op) {
   const Here here(*this, op);
   const auto result = [&](V v) { set(op.results.at(0), v); };
@@ -42,24 +159,7 @@ void Emitter::emit(const ir::Op& op) {
     bound(op);
   };
   switch (ir::family(op.code)) {
-    case Family::elementwise: {
-      const DType operand = k_.type(op.operands.at(op.code == Opcode::select ? 1 : 0)).dtype,
-                  out = k_.type(op.results.at(0)).dtype;
-      std::vector<Bounds> ranges;
-      for (ir::Value v : op.operands) ranges.push_back(ranges_.of(v));
-      V raw;
-      if (op.code == Opcode::select) {
-        const V a = registers_[op.operands[1].index].raw, b = registers_[op.operands[2].index].raw;
-        if (a.id && b.id) raw = select(get(op.operands[0]), a, b);
-      }
-      if (op.code == Opcode::bitcast && registers_[op.operands[0].index].raw.id) {
-        const V same = registers_[op.operands[0].index].raw;
-        return set(op.results[0], from_memory_bits(same, out), is_narrow_float(out) ? same : V{});
-      }
-      if (op.code == Opcode::bitcast && is_narrow_float(out)) raw = memory_bits(get(op.operands[0]), operand);
-      set(op.results[0], elementwise(op.code, operand, out, get_all(op.operands), ranges), raw);
-      return bound(op);
-    }
+    case Family::elementwise: return emit_elementwise(op);
     case Family::source: {
       if (op.code != Opcode::constant) break;
       const DType t = k_.type(op.results.at(0)).dtype;

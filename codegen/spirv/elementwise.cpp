@@ -1,5 +1,6 @@
 #include "codegen/spirv/elementwise.h"
 
+#include <algorithm>
 #include <array>
 #include <functional>
 #include <string>
@@ -54,10 +55,20 @@ V shift(Opcode op, DType t, V a, V b, const Bounds& rb) {
   return in_range ? r : select(ok, r, 0);
 }
 
-/// The larger or the smaller; a NaN operand is the result, and of two zeros the larger is +0.
+/// The same with either of two zeros: the device's own for numbers, since what it makes of NaN is its own affair.
+V relaxed_extreme(bool larger, V a, V b) {
+  const bool preserve = a.reg == Reg::f64 ? a.fn->target.preserve64 : a.fn->target.preserve32;
+  const V nan_a = preserve ? ne(a, a) : is_nan(a), nan_b = preserve ? ne(b, b) : is_nan(b);
+  const V number = a.fn->glsl(larger ? GLSLstd450NMax : GLSLstd450NMin, a.reg, {a, b});
+  const V undefined = nan(a);
+  return select(nan_a | nan_b, undefined, number);
+}
+
+/// The larger or the smaller; a NaN operand makes a NaN, and of two zeros the larger is +0.
 V extreme(bool larger, DType t, V a, V b) {
   if (is_signed_int(t)) return select(larger ? slt(a, b) : slt(b, a), b, a);
   if (is_int(t)) return select(larger ? a < b : b < a, b, a);
+  if (a.fn->relaxed) return relaxed_extreme(larger, a, b);
   const bool preserve = a.reg == Reg::f64 ? a.fn->target.preserve64 : a.fn->target.preserve32;
   const V nan_a = preserve ? ne(a, a) : is_nan(a);
   // True where b wins or either is NaN.
@@ -220,14 +231,24 @@ bool leaves_dtype(Opcode op, DType t) {
 
 }  // namespace
 
-V elementwise(Opcode op, DType operand, DType result, const std::vector<V>& a, const std::vector<Bounds>& ranges) {
+V unrounded(Opcode op, DType operand, DType result, const std::vector<V>& a, const std::vector<Bounds>& ranges) {
   const size_t row = static_cast<size_t>(op);
   const spv::Op code = kInstructions.elementwise[row].of(operand);
   if (code == kNone)
     throw InternalError("spirv: " + std::string(ir::name(op)) + " of dtype " + std::string(tessera::name(operand)));
-  const V v =
-      code == kExpand ? kExpansions[row]({op, operand, result, a, ranges}) : instruction(code, reg_of(result), a);
+  return code == kExpand ? kExpansions[row]({op, operand, result, a, ranges}) : instruction(code, reg_of(result), a);
+}
+
+V elementwise(Opcode op, DType operand, DType result, const std::vector<V>& a, const std::vector<Bounds>& ranges) {
+  const V v = unrounded(op, operand, result, a, ranges);
   return leaves_dtype(op, operand) ? normalize(v, result) : v;
+}
+
+bool takes_unrounded(Opcode op) {
+  constexpr Opcode kPlain[] = {Opcode::add,  Opcode::sub,   Opcode::mul,  Opcode::div,    Opcode::max,
+                               Opcode::min,  Opcode::neg,   Opcode::abs,  Opcode::select, Opcode::fma,
+                               Opcode::sqrt, Opcode::rsqrt, Opcode::clamp};
+  return ir::info(op).transcendental || std::find(std::begin(kPlain), std::end(kPlain), op) != std::end(kPlain);
 }
 
 }  // namespace tessera::spirv

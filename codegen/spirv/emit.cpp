@@ -9,10 +9,10 @@ namespace tessera::spirv {
 using ir::Opcode;
 
 std::vector<uint32_t> emit(const ir::Kernel& lane_kernel, const Target& target, bool indirect_table,
-                           const SourceReader* source) {
+                           const SourceReader* source, bool relaxed) {
   if (lane_kernel.level != ir::Level::lane)
     throw InternalError(lane_kernel.name + ": spirv::emit needs a lane-level kernel", lane_kernel.loc);
-  return Emitter(lane_kernel, target, indirect_table, source).run();
+  return Emitter(lane_kernel, target, indirect_table, source, relaxed).run();
 }
 
 void Emitter::fail(const ir::Op& op, const std::string& what, const std::string& note) const {
@@ -31,7 +31,11 @@ void Emitter::collect() {
     used_.insert(op.code);
     check_dtypes(op);
     if (ir::writes_ref(op.code)) written_.insert(root(op.operands.at(0)).index);
-    for (ir::Value v : op.operands) used_values_[v.index] = true;
+    const bool rounded = !(ir::is_elementwise(op.code) && takes_unrounded(op.code)) && !widens(op);
+    for (ir::Value v : op.operands) {
+      used_values_[v.index] = true;
+      if (rounded) seen_values_[v.index] = true;
+    }
   });
 }
 
@@ -239,6 +243,7 @@ Words Emitter::run() {
   registers_.resize(k_.values.size());
   refs_.resize(k_.values.size());
   used_values_.resize(k_.values.size());
+  seen_values_.resize(k_.values.size());
   collect();
   m_.capability(spv::CapabilityShader);
   m_.capability(spv::CapabilityPhysicalStorageBufferAddresses);

@@ -13,9 +13,9 @@ namespace tessera::spirv {
 
 /// The module's words. Throws CompileError naming op, dtype and source line where the target lacks a feature, and where
 /// shared memory exceeds the target's. `indirect_table`: see Program. `source`: debug info is wanted, with the files
-/// that this reads.
+/// that this reads. `relaxed`: arithmetic may differ from the interpreter's within the op table's bounds for GPUs.
 std::vector<uint32_t> emit(const ir::Kernel& lane_kernel, const Target& target, bool indirect_table,
-                           const SourceReader* source = nullptr);
+                           const SourceReader* source = nullptr, bool relaxed = false);
 
 /// The module as text (SPIRV-Tools), or the words in hex where the library is missing.
 std::string disassemble(const std::vector<uint32_t>& words);

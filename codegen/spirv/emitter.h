@@ -17,15 +17,18 @@ namespace tessera::spirv {
 class Emitter {
  public:
   /// `source`: of the lines' files, for debug info; null: there is none.
-  Emitter(const ir::Kernel& k, const Target& t, bool indirect_table, const SourceReader* source)
-      : k_(k), target_(t), indirect_(indirect_table), source_(source), f_(m_, t) {}
+  Emitter(const ir::Kernel& k, const Target& t, bool indirect_table, const SourceReader* source, bool relaxed)
+      : k_(k), target_(t), indirect_(indirect_table), source_(source), f_(m_, t, relaxed) {}
   Words run();
 
  private:
   /// An IR value that is an array element. `raw`, if there, has a narrow float's memory bits: copying keeps NaNs bit
   /// for bit.
   struct Register {
-    V v, raw;
+    V v, raw = {};
+    // In relaxed code: a narrow float before it is rounded; of a product its factors, for a sum to come.
+    V wide = {};
+    std::array<V, 2> factors = {};
   };
   struct Ref {
     ir::MemorySpace space = ir::MemorySpace::global;
@@ -60,6 +63,12 @@ class Emitter {
   // control.cpp
   std::vector<V> region(ir::RegionId r);  ///< emits the ops, gives the yielded values
   void emit(const ir::Op& op);
+  void emit_elementwise(const ir::Op& op);
+  bool stays_wide(DType t) const;
+  void set_wide(ir::Value v, V wide, DType t);
+  bool emit_half(const ir::Op& op);
+  bool widens(const ir::Op& op) const;  ///< from a narrow float to f32 or f64
+  bool emit_relaxed(const ir::Op& op, DType operand, DType out, const std::vector<Bounds>& ranges);
   void emit_if(const ir::Op& op);
   void emit_for(const ir::Op& op);
   void emit_while(const ir::Op& op);
@@ -126,6 +135,7 @@ class Emitter {
   Function f_;
   std::set<ir::Opcode> used_;
   std::vector<bool> used_values_;  // that some op has as an operand
+  std::vector<bool> seen_values_;  // that some op has which does not take them unrounded
   std::set<uint32_t> written_;     // roots of refs that are stored to
   std::vector<Register> registers_;
   passes::Ranges ranges_{k_};

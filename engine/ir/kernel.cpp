@@ -56,6 +56,9 @@ const std::array<OpInfo, kNumOpcodes> kInfo = [] {
                                           Effect::effect,         \
                                           0,                      \
                                           doc};
+#define TESSERA_RELAXED(n, ulp, doc)                \
+  t[static_cast<int>(Opcode::n)].relaxed_ulp = ulp; \
+  t[static_cast<int>(Opcode::n)].relaxed_doc = doc;
 #include "engine/ir/ops.def"
   return t;
 }();

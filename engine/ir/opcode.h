@@ -96,6 +96,8 @@ struct OpInfo {
   Effect effect;
   double ulp;
   std::string_view doc;
+  double relaxed_ulp = ulp;  // on GPUs, unless strict
+  std::string_view relaxed_doc = {};
 };
 const OpInfo& info(Opcode op);
 inline std::string_view name(Opcode op) { return info(op).name; }

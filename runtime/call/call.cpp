@@ -90,6 +90,8 @@ CompiledKernel load(const Device& device, const ir::Kernel& kernel, const Target
   vulkan::Context& context = *device.context();
   options.debug_info |= context.debug_info();
   if (options.debug_info) kind += " debug_info";
+  options.strict |= strict_by_environment();
+  if (options.strict) kind += " strict";
   // The text holds all that compilation sees; with the source lines, since errors name them. The target is the device's
   // own.
   const std::string key = kind + (kernel.call.debug ? " debug\n" : "\n") + ir::print(kernel, true);
@@ -106,9 +108,15 @@ CompiledKernel load(const Device& device, const ir::Kernel& kernel, const Target
 
 }  // namespace
 
+bool strict_by_environment() {
+  const char* v = std::getenv("TESSERA_STRICT");
+  return v && std::string_view(v) == "1";
+}
+
 CompiledKernel load(const Device& device, const ir::Kernel& kernel, const CompileOptions& options) {
   if (options.dump) {
     CompileOptions own = options;
+    own.strict |= strict_by_environment();
     own.debug_info |= device.context()->debug_info();
     return {device, std::make_shared<const Program>(compile(kernel, device.target(), own))};
   }

@@ -15,8 +15,11 @@ namespace tessera {
 /// Compiles for the device, unless it has compiled the same kernel before. With options.dump, always compiles. Throws
 /// CompileError where the device lacks what the kernel needs. With TESSERA_DUMP set, a kernel that is compiled is also
 /// written to that folder, as NAME.tir. With TESSERA_CACHE set, what any process has compiled is taken from that
-/// folder, and what this one compiles is put there.
+/// folder, and what this one compiles is put there. With TESSERA_STRICT=1, code is strict whatever the options say.
 CompiledKernel load(const Device& device, const ir::Kernel& kernel, const CompileOptions& options = {});
+
+/// Whether TESSERA_STRICT is 1: what CompileOptions::strict is then.
+bool strict_by_environment();
 
 /// The same, compiled to find its arguments in a table in memory however few they are: for calls that are recorded once
 /// and run with other arguments.

@@ -12,6 +12,7 @@
 #include "engine/base/platform.h"
 #include "engine/base/write_file.h"
 #include "engine/ir/text.h"
+#include "runtime/call/call.h"
 #include "runtime/cli/bundle_header.h"
 #include "runtime/cli/commands.h"
 
@@ -128,10 +129,11 @@ void bundle(const BundleArguments& a) {
     sources.push_back({std::move(k), std::move(names)});
   }
   const bool live = !a.quiet && platform::errors_to_terminal();
-  const MadeBundle made = make_bundle(sources, compiled_for, a.threads, [&](size_t done, const std::string& kernel) {
+  const auto progress = [&](size_t done, const std::string& kernel) {
     if (live) std::cerr << "\r\033[K" << done << " of " << sources.size() << ": " << kernel << std::flush;
     else if (!a.quiet && sources.size() > 1) std::cerr << done << " of " << sources.size() << ": " << kernel << "\n";
-  });
+  };
+  const MadeBundle made = make_bundle(sources, compiled_for, a.threads, progress, strict_by_environment());
   if (live) std::cerr << "\r\033[K";
   for (const std::string& text : made.left_out) std::cerr << "note: left out: " << text << "\n";
   const std::string bytes = bundle_to_bytes(made.file);

@@ -8,6 +8,7 @@
 #include "engine/base/write_file.h"
 #include "engine/ir/text.h"
 #include "engine/passes/passes.h"
+#include "runtime/call/call.h"
 #include "runtime/cli/commands.h"
 
 namespace tessera::cli {
@@ -61,6 +62,7 @@ void compile(const CompileArguments& a) {
   } else {
     CompileOptions options;
     options.general = a.codegen == "general";
+    options.strict = strict_by_environment();
     options.debug_info = a.debug_info;
     options.dump = [&](std::string_view step, const ir::Kernel& after, bool changed) { watch(step, after, changed); };
     const Program program = tessera::compile(k, target(a.target), options);
@@ -78,6 +80,7 @@ void explain(const CompileArguments& a) {
     throw UsageError("--dot and --svg are of graphs, and " + a.file + " is a kernel");
   CompileOptions options;
   options.general = a.codegen == "general";
+  options.strict = strict_by_environment();
   std::string text = tessera::compile(read_kernel(a.file), target(a.target), options).explain;
   if (!text.empty() && text.back() != '\n') text += '\n';
   std::cout << text;

@@ -10,6 +10,7 @@
 #include "engine/graph/fuse.h"
 #include "engine/graph/picture.h"
 #include "engine/interpreter/interpreter.h"
+#include "runtime/call/call.h"
 #include "runtime/cli/commands.h"
 #include "runtime/launch.h"
 
@@ -51,6 +52,7 @@ void explain_graph(const CompileArguments& a) {
   const Target t = target(a.target);
   CompileOptions compile_options;
   compile_options.general = a.codegen == "general";
+  compile_options.strict = strict_by_environment();
   PlanOptions options;
   std::vector<Program> programs;
   for (const ir::Kernel& k : g.kernels) {

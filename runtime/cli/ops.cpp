@@ -94,10 +94,16 @@ void one(const std::string& name) {
                                   {row.transcendental, "dear: tens of instructions"}})
     if (has) properties += (properties.empty() ? "  " : ", ") + std::string(word);
   if (!properties.empty()) std::cout << properties << "\n";
-  if (row.operands == ir::OperandRule::flt || row.operands == ir::OperandRule::num)
-    std::cout << "  floats on devices: "
-              << (row.ulp == 0 ? std::string("exact") : "within " + number(row.ulp) + " units in the last place")
-              << "\n";
+  if (row.operands == ir::OperandRule::flt || row.operands == ir::OperandRule::num) {
+    const auto within = [](double ulp) {
+      return ulp == 0 ? std::string("exact") : "within " + number(ulp) + " units in the last place";
+    };
+    std::cout << "  floats on devices: " << within(row.ulp);
+    if (row.relaxed_ulp != row.ulp || !row.relaxed_doc.empty())
+      std::cout << "; on GPUs, unless strict: " << within(row.relaxed_ulp)
+                << (row.relaxed_doc.empty() ? "" : ", " + std::string(row.relaxed_doc));
+    std::cout << "\n";
+  }
 }
 }  // namespace
 

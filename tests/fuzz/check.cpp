@@ -336,6 +336,7 @@ class Checker {
     Kernel lane, tile = case_.kernel;
     CompileOptions options;
     options.general = general;
+    options.strict = options_.strict || t.name == minimum_target().name;
     size_t tile_ops = 0, lane_ops = 0;
     options.dump = [&](std::string_view step, const Kernel& k, bool) {
       (k.level == ir::Level::lane ? lane : tile) = k;
@@ -371,7 +372,8 @@ class Checker {
       if (const auto log = validate(program.spirv)) return failed(*log);
       begin(name + ": spirv-val with debug info");
       const spirv::SourceReader source = [](const std::string&) { return std::optional<std::string>("random\n"); };
-      if (const auto log = validate(spirv::emit(lane, t, program.indirect_table, &source))) return failed(*log);
+      const auto debug = spirv::emit(lane, t, program.indirect_table, &source, program.relaxed);
+      if (const auto log = validate(debug)) return failed(*log);
     }
     begin(name + ": lane interpreter");
     std::vector<Array> arrays = case_.inputs;
@@ -465,6 +467,7 @@ class Checker {
     run.max_workgroup_count = t.max_workgroup_count;
     run.max_steps = options_.judge_steps;
     run.print_bytes = print_bytes(program);
+    run.inexact = program.relaxed;
     run.loops = program.steps_extent >= 0 ? program.loops : lane::count_loops(lane, t);
     if (program.steps_extent >= 0) run.steps = steps_of_dispatch(program);
     for (int order = 0; order < options_.judge_orders + options_.optimised; ++order) {

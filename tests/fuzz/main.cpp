@@ -267,6 +267,7 @@ int main(int argc, char** argv) {
     a.check.device = [&](const Case& c, bool general, bool little_room, std::vector<std::string>& lines) {
       CompileOptions options;
       options.general = general;
+      options.strict = a.check.strict || a.minimum_device;
       Device& device = little_room ? *narrow : *roomy;
       printed.clear();
       const auto run = [&] {
@@ -326,6 +327,7 @@ int main(int argc, char** argv) {
     report(c, *o.failure, name, a);
   };
   if (!a.files.empty()) {
+    a.check.strict = true;
     for (const std::string& path : a.files) one(from_file(path), path);
   } else {
     // the latter's answers are JAX's on other inputs: answers_test

@@ -161,7 +161,9 @@ void run(const Device& device, const std::vector<std::string>& ops, DType t, con
   Target target = device.target();
   // as in elementwise_test.cpp: unrolled code takes LLVM minutes
   if (num_elements(s) > 8) target.kind = Target::Kind::gpu;
-  const CompiledKernel compiled(device, std::make_shared<const Program>(compile(k, target)));
+  CompileOptions options;
+  options.strict = true;  // bit for bit
+  const CompiledKernel compiled(device, std::make_shared<const Program>(compile(k, target, options)));
   const std::vector<Array> wanted = interpret(k, inputs), got = compiled.run(inputs);
   for (size_t o = 0; o < ops.size(); ++o) {
     int failures = 0;

@@ -30,6 +30,7 @@ TEST_CASE("ops: functions that move, pack and draw values agree with JAX on a de
       if (general && (!moves || name.starts_with("random_normal"))) continue;
       CompileOptions options;
       options.general = general;
+      options.strict = true;
       Target target = device->target();
       // as in elementwise_test.cpp: unrolled code takes LLVM minutes
       if (name.starts_with("random_normal")) target.kind = Target::Kind::gpu;

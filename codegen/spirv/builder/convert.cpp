@@ -13,27 +13,17 @@ namespace {
 
 bool rounds_to_even(const Target& t, Reg r) { return r == Reg::f64 ? t.rte64 : t.rte32; }
 
-Id type_f16(Function& f) {
-  f.module.capability(spv::CapabilityFloat16);
-  return f.module.type_float(16);
-}
 Id type_u16(Function& f) {
   f.module.capability(spv::CapabilityInt16);
   return f.module.type_uint(16);
-}
-
-V round_bf16(V v) {
-  const V b = bits(v);
-  const V last = (b >> 16) & 1, rounded = (b + 0x7fff) + last, quiet = b | 0x400000;
-  return floating(select(is_nan(v), quiet, rounded) & 0xffff0000u);
 }
 
 /// f32 to the nearest f16, as f32.
 V round_f16(V v) {
   Function& f = *v.fn;
   if (native_f16(f.target)) {
-    const Id half = f.module.op(spv::OpFConvert, type_f16(f), {v.id});
-    return {&f, f.module.op(spv::OpFConvert, f.type(Reg::f32), {half}), Reg::f32};
+    const Id h = f.module.op(spv::OpFConvert, type_f16(f), {v.id});
+    return from_half(f, h);
   }
   const V m = magnitude_bits(v);
   const V last = (m >> 13) & 1;
@@ -157,6 +147,35 @@ V float_to_float_dtype(V v, DType from, DType to) {
 
 }  // namespace
 
+Id type_f16(Function& f) {
+  f.module.capability(spv::CapabilityFloat16);
+  return f.module.type_float(16);
+}
+
+Id half(V v) {
+  Function& f = *v.fn;
+  const auto known = f.half_of.find(v.id);
+  return known != f.half_of.end() ? known->second : f.module.op(spv::OpFConvert, type_f16(f), {v.id});
+}
+
+V from_half(Function& f, Id h) {
+  const V v{&f, f.module.op(spv::OpFConvert, f.type(Reg::f32), {h}), Reg::f32};
+  f.half_of[v.id] = h;
+  return v;
+}
+
+V bf16_bits(V v) {
+  const V b = bits(v);
+  if (v.fn->target.kind == Target::Kind::gpu && v.fn->target.preserve32) {
+    const V sixteen = literal(b, 16), one = literal(b, 1),
+            last = v.fn->emit(spv::OpBitFieldUExtract, b.reg, {b, sixteen, one});
+    const V rounded = (b + last) + 0x7fff, number = eq(v, v), quiet = literal(b, 0x7fc00000u);
+    return select(number, rounded, quiet) >> 16;
+  }
+  const V last = (b >> 16) & 1, rounded = (b + 0x7fff) + last, quiet = b | 0x400000;
+  return select(is_nan(v), quiet, rounded) >> 16;
+}
+
 V normalize(V v, DType t) {
   switch (t) {
     case DType::i4: return sign_extend(v, 4);
@@ -168,7 +187,7 @@ V normalize(V v, DType t) {
     case DType::f8e4m3fn:
     case DType::f8e5m2: return round_f8(v, t);
     case DType::f16: return round_f16(v);
-    case DType::bf16: return round_bf16(v);
+    case DType::bf16: return floating(bf16_bits(v) << 16);
     default: return v;
   }
 }
@@ -221,8 +240,7 @@ V memory_bits(V v, DType t) {
     case DType::bf16: return bits(v) >> 16;
     case DType::f16: {
       if (native_f16(f.target)) {
-        const Id half = f.module.op(spv::OpFConvert, type_f16(f), {v.id});
-        const Id raw = f.module.op(spv::OpBitcast, type_u16(f), {half});
+        const Id raw = f.module.op(spv::OpBitcast, type_u16(f), {half(v)});
         return {&f, f.module.op(spv::OpUConvert, f.type(Reg::u32), {raw}), Reg::u32};
       }
       const V m = magnitude_bits(v);
@@ -258,8 +276,8 @@ V from_memory_bits(V raw, DType t) {
     case DType::f16: {
       if (native_f16(f.target)) {
         const Id narrow = f.module.op(spv::OpUConvert, type_u16(f), {raw.id});
-        const Id half = f.module.op(spv::OpBitcast, type_f16(f), {narrow});
-        return {&f, f.module.op(spv::OpFConvert, f.type(Reg::f32), {half}), Reg::f32};
+        const Id h = f.module.op(spv::OpBitcast, type_f16(f), {narrow});
+        return from_half(f, h);
       }
       const V m = raw & 0x7fff, shifted = m << 13;
       const V usual = literal(m, 0x38000000u), of_special = literal(m, 0x70000000u);

@@ -31,6 +31,12 @@ V constant(Function& f, DType t, uint64_t bits);
 V normalize(V v, DType t);
 /// Conversion between dtypes, as the row of convert.
 V convert(V v, DType from, DType to);
+/// The 16-bit float that an f32 of exactly that value holds, and back: only where native_f16().
+Id half(V v);
+V from_half(Function& f, Id h);
+Id type_f16(Function& f);
+/// The 16 bits of the bf16 next to an f32, in u32.
+V bf16_bits(V v);
 /// The value's bits as it lies in memory, in u32 (zero-extended) or u64; and back. NaNs keep their bits where integer
 /// code converts.
 V memory_bits(V v, DType t);

@@ -45,10 +45,11 @@ struct Literal {
 
 class Function {
  public:
-  Function(Module& m, const Target& t) : module(m), target(t) {}
+  Function(Module& m, const Target& t, bool is_relaxed) : module(m), target(t), relaxed(is_relaxed) {}
   Module& module;
   const Target& target;
-  Id block = 0;  ///< label of the block that instructions go to
+  const bool relaxed;  ///< README.md, "Precision"
+  Id block = 0;        ///< label of the block that instructions go to
 
   Id type(Reg r) { return types_[static_cast<size_t>(r)] ? types_[static_cast<size_t>(r)] : declare(r); }
   V make(Reg r, Literal x);           ///< a constant
@@ -64,6 +65,7 @@ class Function {
   std::array<V, 2> halves(V pair);                   ///< its low and its high word
   std::optional<uint32_t> known_word(V word) const;  ///< of a constant
   std::optional<bool> known_zero(V v) const;         ///< of a float constant that is 0: whether it is -0
+  std::map<Id, Id> half_of;                          ///< f32 values that were made of a 16-bit float: that
 
   // Control flow.
   void begin(Id label);  ///< OpLabel

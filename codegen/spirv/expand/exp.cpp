@@ -1,6 +1,7 @@
 // exp, exp2, expm1, logistic, tanh: all through e^x = 2^k e^r with |r| <= ln 2 / 2.
 #include "codegen/spirv/expand/common.h"
 #include "codegen/spirv/expand/expand.h"
+#include "codegen/spirv/expand/native.h"
 
 namespace tessera::spirv {
 namespace {
@@ -36,6 +37,7 @@ V scale(V v, V k) {
 }
 
 V exp_ordinary(V x) {
+  if (native::applies(x)) return native::exp_ordinary(x);
   const Reduced d = reduce(x);
   const V k = integer_of(d.k);
   return scale(expm1_reduced(d.r) + 1.0, k);
@@ -58,12 +60,14 @@ V with_special_powers(V x, V ordinary, V r) {
 }  // namespace
 
 V exp(V x) {
+  if (native::applies(x)) return native::exp(x);
   // Beyond: infinity, 0; false for NaN.
   const V above = x > pick(x.reg, -104, -746), ordinary = (x < pick(x.reg, 89, 710)) & above;
   return with_special_powers(x, ordinary, exp_ordinary(select(ordinary, x, 0.0)));
 }
 
 V exp2(V x) {
+  if (native::applies(x)) return native::exp2(x);
   const V above = x > pick(x.reg, -151, -1076), ordinary = (x < pick(x.reg, 128, 1024)) & above;
   const V safe = select(ordinary, x, 0.0), k = round_even(safe), n = integer_of(k);
   const V r = scale(expm1_reduced((safe - k) * 0x1.62e42fefa39efp-1) + 1.0, n);
@@ -84,12 +88,14 @@ V expm1(V x) {
 
 /// e^x / (1 + e^x) for negative x, 1 / (1 + e^-x) else: nothing overflows.
 V logistic(V x) {
+  if (native::applies(x)) return native::logistic(x);
   const V e = exp(-abs(x)), below = e + 1.0;
   return select(x < 0.0, e, 1.0) / below;
 }
 
 /// t / (t + 2) with t = e^(2|x|) - 1, which keeps its relative accuracy at 0.
 V tanh(V x) {
+  if (native::applies(x)) return native::tanh(x);
   const V a = abs(x), cap = pick(x, 9.1, 20.0);  // tanh is 1 there
   const Reduced d = reduce(select(a < cap, a, cap) * 2.0);
   const V power = power_of_two(integer_of(d.k), x.reg);

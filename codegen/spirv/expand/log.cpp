@@ -1,6 +1,7 @@
 // log, log2, log1p, pow and cbrt: x = 2^e m with m in [sqrt(1/2), sqrt(2)), and log m through s = (m - 1) / (m + 1).
 #include "codegen/spirv/expand/common.h"
 #include "codegen/spirv/expand/expand.h"
+#include "codegen/spirv/expand/native.h"
 
 namespace tessera::spirv {
 namespace {
@@ -113,6 +114,7 @@ Pair log2_pair(V x) {
 }  // namespace
 
 V log(V x) {
+  if (native::applies(x)) return native::log(x);
   const Parts d = parts(x);
   return with_special_logs(x, plus_ln2(d.e, log_of_m(d.m - 1.0)));
 }
@@ -132,6 +134,7 @@ V log1p(V x) {
 }
 
 V log2(V x) {
+  if (native::applies(x)) return native::log2(x);
   const Parts d = parts(x);
   const LogOfM l = log_of_m(d.m - 1.0);
   return with_special_logs(x, d.e + (l.f - (l.half_square - l.rest)) * 0x1.71547652b82fep+0);

@@ -3,6 +3,7 @@
 
 #include "codegen/spirv/expand/common.h"
 #include "codegen/spirv/expand/expand.h"
+#include "codegen/spirv/expand/native.h"
 
 namespace tessera::spirv {
 namespace {
@@ -15,6 +16,7 @@ V positive_finite(V x) {
 }  // namespace
 
 V sqrt(V x) {
+  if (native::applies(x)) return native::sqrt(x);
   const V ordinary = positive_finite(x), a = select(ordinary, x, 1.0);
   V s = x.fn->glsl(GLSLstd450Sqrt, x.reg, {a});
   // For f64 Vulkan promises no more than f32's precision: two steps of Heron's method make that 2^-53.
@@ -25,6 +27,7 @@ V sqrt(V x) {
 }
 
 V rsqrt(V x) {
+  if (native::applies(x)) return native::rsqrt(x);
   const V ordinary = positive_finite(x), a = select(ordinary, x, 1.0);
   V s = x.fn->glsl(GLSLstd450InverseSqrt, x.reg, {a});
   if (x.reg == Reg::f64)

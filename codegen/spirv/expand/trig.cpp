@@ -31,10 +31,15 @@ struct Quarter {
 /// are exact.
 Quarter reduce_small(V a) {
   const V n = round_even(a * 0x1.45f306dc9c883p-1);
-  V r = a - n * pick(a, 0x1.921ep+0, 0x1.921fb54400000p+0);
-  r = r - n * pick(a, 0x1.b544p-16, 0x1.0b4611a600000p-34);
-  r = r - n * pick(a, 0x1.0b46p-34, 0x1.3198a2e000000p-69);
-  r = r - n * pick(a, 0x1.1a6262p-54, 0x1.b839a252049c1p-104);
+  // Fused or not is the same then, for all but the last.
+  const auto less = [&](V from, double f32, double f64) {
+    const V part = pick(a, f32, f64);
+    return a.fn->relaxed ? fma(-n, part, from) : from - n * part;
+  };
+  V r = less(a, 0x1.921ep+0, 0x1.921fb54400000p+0);
+  r = less(r, 0x1.b544p-16, 0x1.0b4611a600000p-34);
+  r = less(r, 0x1.0b46p-34, 0x1.3198a2e000000p-69);
+  r = less(r, 0x1.1a6262p-54, 0x1.b839a252049c1p-104);
   return {integer_of(n), r};
 }
 

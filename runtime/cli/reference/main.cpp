@@ -91,10 +91,17 @@ std::string ops_page(const std::string& readme) {
       body += "<tr id=\"" + name + "\"><td><code>" + name + "</code></td><td>" + escape(row.doc) + "</td><td><code>" +
               escape(examples[name]) + "</code></td>";
       constexpr const char* kEffects[] = {"pure", "reads", "writes", "ordered"};
-      std::string ulp = std::to_string(row.ulp);
-      ulp.erase(ulp.find_last_not_of('0') + 1);
-      if (ulp.back() == '.') ulp.pop_back();
-      body += elementwise ? "<td>" + operand_text(row) + "</td><td>" + ulp + "</td>"
+      const auto number = [](double x) {
+        std::string text = std::to_string(x);
+        text.erase(text.find_last_not_of('0') + 1);
+        if (text.back() == '.') text.pop_back();
+        return text;
+      };
+      std::string ulp = number(row.ulp);
+      if (row.relaxed_ulp != row.ulp || !row.relaxed_doc.empty())
+        ulp += "; on GPUs, unless strict: " + number(row.relaxed_ulp) +
+               (row.relaxed_doc.empty() ? "" : ", " + std::string(row.relaxed_doc));
+      body += elementwise ? "<td>" + operand_text(row) + "</td><td>" + escape(ulp) + "</td>"
                           : "<td>" + std::string(ir::name(row.family)) + "</td><td>" +
                                 kEffects[static_cast<size_t>(row.effect)] + "</td>";
       body += "</tr>\n";

@@ -81,6 +81,40 @@ uint64_t to_half(double x, bool to_zero) {
   return to_zero && std::fabs(from_half(r)) > std::fabs(x) ? r - 1u : r;
 }
 
+float Arithmetic::inexact(double exact, double most, uint64_t operands) const {
+  if (!std::isfinite(exact) || exact == 0) return static_cast<float>(exact);
+  Random hash{errors ^ operands};
+  const uint64_t h = hash.next();
+  // As far as allowed to one side or the other, or less; the rounding to come takes half an ulp of it.
+  const double share = h % 4 < 2 ? 1 : static_cast<double>(h >> 11) * 0x1p-53, side = h & 4 ? share : -share;
+  int e = 0;
+  std::frexp(exact, &e);
+  const double off = exact + side * (most - 0.5) * std::ldexp(1.0, std::max(e, -125) - 24);
+  return static_cast<float>(std::signbit(off) == std::signbit(exact) ? off : std::copysign(0.0, exact));
+}
+
+Slot Arithmetic::imprecise(uint32_t op, Slot a) const {
+  const double x = f32(a.bits);
+  const uint64_t mask = mask_of(32);
+  if (!std::isfinite(x) || a.poison) return {Random{errors ^ a.bits}.next() & mask, mask};
+  switch (op) {
+    case GLSLstd450Exp2: return {bits_of(inexact(std::exp2(x), 3 + 2 * std::fabs(x), a.bits)), 0};
+    case GLSLstd450Sqrt:
+      if (x < 0) return {0, mask};
+      return {bits_of(inexact(std::sqrt(x), 4.5, a.bits)), 0};
+    case GLSLstd450InverseSqrt:
+      if (x <= 0) return {0, mask};
+      return {bits_of(inexact(1 / std::sqrt(x), 2, a.bits)), 0};
+    default: {
+      if (x <= 0) return {0, mask};
+      const double exact = std::log2(x);
+      if (x < 0.5 || x > 2) return {bits_of(inexact(exact, 3, a.bits)), 0};
+      const double off = 0x1p-21 - 0x1p-24;  // absolute there
+      return {bits_of(static_cast<float>(exact + (Random{errors ^ a.bits}.next() & 1 ? off : -off))), 0};
+    }
+  }
+}
+
 Slot Arithmetic::divide(const Instr& i, Slot a, Slot b) {
   const uint64_t mask = mask_of(i.width), poison = whole(a.poison | b.poison, mask);
   const int64_t x = signed_of(a.bits, i.width), y = signed_of(b.bits, i.width);
@@ -108,6 +142,10 @@ Slot Arithmetic::floating(const Instr& i, Slot a, Slot b, Slot) {
     case Code::fmul:
     case Code::fdiv:
       if (w == 16) return {to_half(floats(i.code, from_half(a.bits), from_half(b.bits)), false), whole(poison, 0xffff)};
+      if (w == 32 && i.code == Code::fdiv && errors) {
+        const double quotient = static_cast<double>(f32(a.bits)) / static_cast<double>(f32(b.bits));
+        return {bits_of(inexact(quotient, 2.5, a.bits << 32 | b.bits)), whole(poison, mask_of(32))};
+      }
       if (w == 32) return {bits_of(floats(i.code, f32(a.bits), f32(b.bits))), whole(poison, mask_of(32))};
       return {bits_of(floats(i.code, f64(a.bits), f64(b.bits))), whole(poison, ~uint64_t{0})};
     case Code::fneg: return {a.bits ^ uint64_t{1} << (w - 1), a.poison};
@@ -171,6 +209,11 @@ Slot Arithmetic::glsl(const Instr& i, Slot a, Slot b, Slot c) {
       if (w != 32) undefined = "FindMsb of other than 32 bits";
       return integer(highest(i.aux == GLSLstd450FindSMsb && x < 0 ? ~a.bits & mask : a.bits));
     case GLSLstd450Fma: {
+      if (w == 16) {
+        const double exact = from_half(a.bits) * from_half(b.bits);
+        const double product = fused ? exact : from_half(to_half(exact, false));
+        return {to_half(product + from_half(c.bits), false), whole(poison, mask)};
+      }
       if (w == 64)
         return {
             bits_of(fused ? std::fma(f64(a.bits), f64(b.bits), f64(c.bits)) : f64(a.bits) * f64(b.bits) + f64(c.bits)),
@@ -185,8 +228,17 @@ Slot Arithmetic::glsl(const Instr& i, Slot a, Slot b, Slot c) {
     case GLSLstd450NMax:
     case GLSLstd450FClamp:
     case GLSLstd450NClamp:
+      // A device may assume that there are no NaNs.
+      if (std::isnan(number(a.bits, w)) || std::isnan(number(b.bits, w)) || std::isnan(number(c.bits, w)))
+        return {Random{a.bits}.next() & mask, mask};
       if (w == 64) return {bits_of(several(i.aux, f64(a.bits), f64(b.bits), f64(c.bits))), whole(poison, mask)};
       return {bits_of(several(i.aux, f32(a.bits), f32(b.bits), f32(c.bits))), whole(poison, mask)};
+    case GLSLstd450Exp2:
+    case GLSLstd450Log2:
+    case GLSLstd450Sqrt:
+    case GLSLstd450InverseSqrt:
+      if (w == 32 && errors) return imprecise(i.aux, a);
+      [[fallthrough]];
     default:
       if (w == 64) return {bits_of(one(i.aux, f64(a.bits))), whole(poison, mask)};
       return {bits_of(one(i.aux, f32(a.bits))), whole(poison, mask)};

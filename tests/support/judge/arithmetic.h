@@ -8,10 +8,25 @@
 
 namespace tessera::judge {
 
+struct Random {  // splitmix64
+  uint64_t state;
+  uint64_t next() {
+    uint64_t z = (state += 0x9e3779b97f4a7c15u);
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+    return z ^ (z >> 31);
+  }
+  uint32_t below(uint32_t n) { return static_cast<uint32_t>(next() % n); }
+  template <class T> void shuffle(std::vector<T>& v) {
+    for (size_t i = v.size(); i > 1; --i) std::swap(v[i - 1], v[below(static_cast<uint32_t>(i))]);
+  }
+};
+
 struct Arithmetic {
   bool fused = true;  // what Fma does
   // conversions to 16, 32 and 64-bit floats: where the module does not ask for rounding to even
   bool to_zero[3] = {};
+  uint64_t errors = 0;  // what f32's inexact instructions are off by hangs on this, and on the operands; 0: exact
   const char* undefined = nullptr;  // why the last one was
 
   /// Of Code::udiv to Code::smod, and of everything of floats.
@@ -20,6 +35,12 @@ struct Arithmetic {
   Slot glsl(const Instr& i, Slot a, Slot b, Slot c);
   /// What an atomic or a reduction makes of two numbers, by its opcode.
   static uint64_t combine(uint32_t op, uint32_t width, uint64_t a, uint64_t b);
+
+ private:
+  /// The f32 that an instruction may give for `exact`, of the operands' bits, where `most` ulp are allowed.
+  float inexact(double exact, double most, uint64_t operands) const;
+  /// exp2, log2, sqrt and inversesqrt of f32, which may assume that there is no NaN or infinity: poison then.
+  Slot imprecise(uint32_t op, Slot a) const;
 };
 
 inline uint64_t mask_of(uint32_t width) { return ~uint64_t{0} >> (64 - width); }

@@ -61,6 +61,7 @@ Result run(const Program& p, const std::vector<Array>& arrays, const DimValues& 
           std::to_string(pushed));
 
   Dispatch d;
+  d.inexact = options.inexact;
   d.max_steps = options.max_steps;
   d.subgroup_size = static_cast<uint32_t>(p.required_subgroup_size > 0 ? p.required_subgroup_size
                                                                        : std::max(1, options.subgroup_size));

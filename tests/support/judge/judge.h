@@ -23,6 +23,9 @@ struct Options {
   int64_t steps = 0;
   int32_t max_workgroup_count = 65535;  // along one dimension: more are folded, and then there may be some too many
   size_t max_reports = 10;
+  /// f32's division, sqrt, inversesqrt, exp2 and log2 are off by as much as Vulkan allows, at most, as the seed
+  /// decides.
+  bool inexact = false;
   int64_t print_bytes = 1 << 20;         // room for what the kernel prints
   int64_t max_steps = int64_t{1} << 27;  // instructions of all invocations together
   /// The loops as they were counted (lane/loops.h), to compare with: nothing is compared without. A Program forgets

@@ -11,6 +11,7 @@ Machine::Machine(const Module& m, Memory& memory, Reports& reports, Random& rand
     : m_(m), memory_(memory), reports_(reports), random_(random), dispatch_(std::move(d)) {
   size_ = m.local_size[0] * m.local_size[1] * m.local_size[2];
   arithmetic_.fused = random.below(2);
+  if (dispatch_.inexact) arithmetic_.errors = random.next() | 1;
   for (int i = 0; i < 3; ++i) arithmetic_.to_zero[i] = !m.rounds_even[i] && random.below(2);
   // Workgroups take turns where they can tell: by atomics.
   groups_.resize(m.has_atomics ? 3 : 1);

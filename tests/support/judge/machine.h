@@ -8,25 +8,12 @@
 
 namespace tessera::judge {
 
-struct Random {  // splitmix64
-  uint64_t state;
-  uint64_t next() {
-    uint64_t z = (state += 0x9e3779b97f4a7c15u);
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-    return z ^ (z >> 31);
-  }
-  uint32_t below(uint32_t n) { return static_cast<uint32_t>(next() % n); }
-  template <class T> void shuffle(std::vector<T>& v) {
-    for (size_t i = v.size(); i > 1; --i) std::swap(v[i - 1], v[below(static_cast<uint32_t>(i))]);
-  }
-};
-
 struct Dispatch {
   uint32_t base[3] = {0, 0, 0}, groups[3] = {1, 1, 1};
   uint32_t subgroup_size = 4;
   std::vector<std::byte> push;
   int64_t max_steps = 0;
+  bool inexact = false;  // Options::inexact
 };
 
 class Machine {

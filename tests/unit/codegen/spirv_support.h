@@ -121,8 +121,9 @@ inline std::string validate(const std::vector<uint32_t>& words) {
 }
 
 /// Emits and validates.
-inline std::vector<uint32_t> emit_valid(const ir::Kernel& k, const Target& t, bool indirect_table = false) {
-  std::vector<uint32_t> words = spirv::emit(k, t, indirect_table);
+inline std::vector<uint32_t> emit_valid(const ir::Kernel& k, const Target& t, bool indirect_table = false,
+                                        bool relaxed = false) {
+  std::vector<uint32_t> words = spirv::emit(k, t, indirect_table, nullptr, relaxed);
   const std::string complaint = validate(words);
   CHECK_MESSAGE(complaint.empty(), complaint << "\n" << spirv::disassemble(words));
   return words;

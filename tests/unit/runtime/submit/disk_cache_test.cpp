@@ -65,6 +65,24 @@ TEST_CASE("TESSERA_CACHE: a kernel is compiled once for all devices and processe
   CHECK(cache.all_but_pipelines().size() == 2);
 }
 
+TEST_CASE("TESSERA_CACHE: strict code is other code, by the options as by TESSERA_STRICT") {
+  const Cache cache;
+  check_counts(run_once(), 1, 0);
+  set_environment("TESSERA_STRICT", "0");
+  check_counts(run_once(), 0, 1);
+  CHECK_FALSE(strict_by_environment());
+  set_environment("TESSERA_STRICT", "1");
+  CHECK(strict_by_environment());
+  check_counts(run_once(), 1, 0);
+  set_environment("TESSERA_STRICT", nullptr);
+  CHECK(cache.all_but_pipelines().size() == 2);
+  const CompileCounts before = compile_counts();
+  CompileOptions strict;
+  strict.strict = true;
+  load(Device(), ir::parse(kText, "thrice.tir"), strict);
+  CHECK(compile_counts().compiled == before.compiled);  // that of TESSERA_STRICT, from the folder
+}
+
 TEST_CASE("TESSERA_CACHE: broken and foreign files are replaced, with a line on stderr") {
   const Cache cache;
   run_once();

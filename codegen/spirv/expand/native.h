@@ -1,0 +1,23 @@
+// f32 rows of relaxed code (../README.md, "Precision"), in fewer instructions: most rest on the device's own exp2. Each
+// stays within the row's bound for GPUs although exp2 may be as wrong as Vulkan allows: 3 + 2 |x| ulp, so that it is
+// asked inside [-1, 1] alone, and never for an infinity or NaN. Read next: exp.cpp, which has the strict forms.
+#pragma once
+#include "codegen/spirv/builder/function.h"
+
+namespace tessera::spirv::native {
+
+/// Whether rows of x's width have a form here, for this code.
+inline bool applies(V x) { return x.fn->relaxed && x.reg == Reg::f32; }
+
+V exp(V x);
+V exp2(V x);
+V logistic(V x);
+V tanh(V x);
+V log(V x);
+V log2(V x);
+V sqrt(V x);
+V rsqrt(V x);
+/// e^x for x where neither it nor x is special: |x| below some 87.
+V exp_ordinary(V x);
+
+}  // namespace tessera::spirv::native

@@ -1,0 +1,134 @@
+// What code for GPUs may do and what it may not (codegen/spirv/README.md, "Precision"), run by the judge: narrow floats
+// that stay in f32, products that fuse with sums. The bounds of single rows: expand_test.cpp.
+#include <doctest/doctest.h>
+#include <spirv/unified1/GLSL.std.450.h>
+
+#include <cmath>
+#include <set>
+#include <spirv/unified1/spirv.hpp>
+#include <string>
+
+#include "codegen/compile.h"
+#include "engine/ir/reference.h"
+#include "engine/ir/text.h"
+#include "tests/support/judge/judge.h"
+
+namespace relaxed_test {
+using namespace tessera;
+
+namespace {
+
+/// A kernel of one element per array: inputs %x, %y of `in`, `body` makes %r of `out`.
+std::string text(const std::string& in, const std::string& out, const std::string& body) {
+  return "tir 1\nkernel @k\nin " + in + "[1] whole any\nin " + in + "[1] whole any\nout " + out +
+         "[1] whole any\nbody (%0: ref<any, " + in + "[1]>, %1: ref<any, " + in + "[1]>, %2: ref<any, " + out +
+         "[1]>) {\n  %x = load %0[0:1] : " + in + "[1]\n  %y = load %1[0:1] : " + in + "[1]\n" + body +
+         "  store %2[0:1], %r\n}\n";
+}
+
+Program compiled(const std::string& kernel, bool strict, const Target& target = gpu_target()) {
+  CompileOptions options;
+  options.strict = strict;
+  return compile(ir::parse(kernel, "k.tir"), target, options);
+}
+
+/// Every result that some device may give.
+std::set<double> results(const Program& p, double x, double y) {
+  std::vector<Array> arrays;
+  for (const ProgramArg& a : p.args) {
+    arrays.emplace_back(Shape{1}, a.dtype);
+    if (!a.is_output) arrays.back().set_element_bits(0, reference::from_double(a.dtype, arrays.size() == 1 ? x : y));
+  }
+  std::set<double> all;
+  for (uint64_t seed = 0; seed < 8; ++seed) {
+    judge::Options options;
+    options.seed = seed;
+    const judge::Result r = judge::run(p, arrays, {}, options);
+    for (const std::string& s : r.reports) FAIL_CHECK(s);
+    all.insert(reference::to_double(r.outputs.at(0).dtype(), r.outputs[0].element_bits(0)));
+  }
+  return all;
+}
+
+int fused(const Program& p) {
+  int n = 0;
+  for (size_t at = 5; at < p.spirv.size(); at += p.spirv[at] >> spv::WordCountShift)
+    n += (p.spirv[at] & spv::OpCodeMask) == spv::OpExtInst && p.spirv[at + 4] == GLSLstd450Fma;
+  return n;
+}
+
+using Values = std::set<double>;
+constexpr double kHalf = 0x1p-8;  // half a unit in the last place of bf16's 1
+
+}  // namespace
+
+TEST_CASE("relaxed: bf16 is not rounded between arithmetic ops, but for whatever looks at it") {
+  const auto both = [](const std::string& out, const std::string& body, Values strict, Values relaxed) {
+    CAPTURE(body);
+    const std::string kernel = text("bf16", out, body);
+    CHECK(results(compiled(kernel, true), 1, kHalf) == strict);
+    CHECK(results(compiled(kernel, false), 1, kHalf) == relaxed);
+  };
+  const std::string sum = "  %s = add %x, %y : bf16[1]\n";
+  both("bf16", sum + "  %r = add %s, %y : bf16[1]\n", {1}, {1 + 2 * kHalf});
+  both("bf16", sum + "  %n = neg %s : bf16[1]\n  %r = sub %y, %n : bf16[1]\n", {1}, {1 + 2 * kHalf});
+  both("bf16", sum + "  %m = max %s, %x : bf16[1]\n  %r = add %m, %y : bf16[1]\n", {1}, {1 + 2 * kHalf});
+  both("f32", sum + "  %r = convert %s : f32[1]\n", {1}, {1 + kHalf});
+  both("bool", sum + "  %r = gt %s, %x : bool[1]\n", {0}, {0});
+  both("bf16", sum + "  %r = floor %s : bf16[1]\n", {1}, {1});
+  both("i16", sum + "  %r = bitcast %s : i16[1]\n", {0x3f80}, {0x3f80});
+}
+
+TEST_CASE("relaxed: a conversion to bf16 rounds, so that a number can be split") {
+  const std::string split =
+      "  %h = convert %x : bf16[1]\n  %w = convert %h : f32[1]\n  %l = sub %x, %w : f32[1]\n  %r = add %l, %y : "
+      "f32[1]\n";
+  for (const bool strict : {true, false})
+    CHECK(results(compiled(text("f32", "f32", split), strict), 1 + kHalf / 4, 0) == Values{kHalf / 4});
+}
+
+TEST_CASE("relaxed: a product fuses with what is added to it or subtracted") {
+  // The square of 1 + 2^-12 rounds to 1 + 2^-11; fused, its last bit stays.
+  const std::string square = "  %p = mul %x, %x : f32[1]\n";
+  for (const std::string op : {"sub %p, %y", "sub %y, %p"}) {
+    const std::string kernel = text("f32", "f32", square + "  %r = " + op + " : f32[1]\n");
+    const double lost = op == "sub %p, %y" ? 0x1p-24 : -0x1p-24;
+    CHECK(results(compiled(kernel, true), 1 + 0x1p-12, 1 + 0x1p-11) == Values{0});
+    CHECK(results(compiled(kernel, false), 1 + 0x1p-12, 1 + 0x1p-11) == Values{0, lost});
+    CHECK(fused(compiled(kernel, true)) == 0);
+    CHECK(fused(compiled(kernel, false)) == 1);
+    CHECK(fused(compiled(kernel, false, lavapipe_target())) == 0);
+  }
+  const std::string added = text("f32", "f32", square + "  %r = add %y, %p : f32[1]\n");
+  CHECK(results(compiled(added, false), 1 + 0x1p-12, -(1 + 0x1p-11)) == Values{0, 0x1p-24});
+}
+
+TEST_CASE("relaxed: f16 is added and multiplied by the device") {
+  const std::string kernel = text("f16", "f16", "  %p = mul %x, %x : f16[1]\n  %r = sub %p, %y : f16[1]\n");
+  CHECK(results(compiled(kernel, true), 1 + 0x1p-6, 1 + 0x1p-5) == Values{0});  // the square's last bit is half an ulp
+  CHECK(results(compiled(kernel, false), 1 + 0x1p-6, 1 + 0x1p-5) == Values{0, 0x1p-12});
+  const std::string swapped = text("f16", "f16", "  %p = mul %x, %x : f16[1]\n  %r = sub %y, %p : f16[1]\n");
+  CHECK(results(compiled(swapped, false), 1 + 0x1p-6, 1 + 0x1p-5) == Values{0, -0x1p-12});
+  const std::string sum = text("f16", "f16", "  %s = add %x, %y : f16[1]\n  %r = add %s, %y : f16[1]\n");
+  for (const bool strict : {true, false}) CHECK(results(compiled(sum, strict), 1, 0x1p-11) == Values{1});
+  Target plain = gpu_target();
+  plain.float16 = false;
+  CHECK(results(compiled(sum, false, plain), 1, 0x1p-11) == Values{1 + 0x1p-10});
+}
+
+TEST_CASE("relaxed: f8e4m3fn shows at once what it cannot hold, of rows that have poles") {
+  const std::string kernel =
+      text("f8e4m3fn", "f8e4m3fn", "  %q = div %x, %y : f8e4m3fn[1]\n  %r = min %q, %x : f8e4m3fn[1]\n");
+  for (const bool strict : {true, false}) {
+    const Values r = results(compiled(kernel, strict), 1, 0);
+    CHECK((r.size() == 1 && std::isnan(*r.begin())));
+  }
+}
+
+TEST_CASE("relaxed: sums are never reassociated") {
+  const std::string lost = "  %s = add %x, %y : f32[1]\n  %t = sub %s, %x : f32[1]\n  %r = sub %y, %t : f32[1]\n";
+  for (const bool strict : {true, false})
+    CHECK(results(compiled(text("f32", "f32", lost), strict), 0x1p24, 1) == Values{1});
+}
+
+}  // namespace relaxed_test
