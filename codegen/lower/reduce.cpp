@@ -94,7 +94,9 @@ class Reduction : public Part {
         if (shape_[dropped_[j]] != 1) c[dropped_[j]] = u[j];
       return step(a, c, valid);
     });
-    sink_(p, reduces_.across_invocations(mine, s_.group - 1, acc_));
+    std::vector<Values> points{mine};
+    reduces_.across_invocations(points, s_.group - 1, acc_);
+    sink_(p, points[0]);
   }
 
   // By layout. Kept strips are outside; inside, one accumulator per kept register; then the reduced strips, then the
@@ -105,10 +107,17 @@ class Reduction : public Part {
     Values init;
     for (size_t i = 0; i < points; ++i) init.insert(init.end(), acc_.identity.begin(), acc_.identity.end());
     const Values total = count_ == 0 ? init : reduced_strips(0, init);
-    const int bits = nests_.invocation_bits(dropped_axes_);
+    const int bits = nests_.invocation_bits(dropped_axes_) & (s_.group - 1);
+    // Where there are barriers, all points pass them together.
+    std::vector<Values> joined(points);
+    for (size_t i = 0; i < points; ++i) joined[i] = at_point(total, i);
+    const bool together = (bits & ~(s_.shuffles ? s_.subgroup - 1 : 0)) != 0;
+    if (together) reduces_.across_invocations(joined, bits, acc_);
     size_t point = 0;
     each_register(kept_regs_, [&](const std::vector<int>& regs) {
-      const Values r = reduces_.across_invocations(at_point(total, point++), bits, acc_);
+      std::vector<Values> one{joined[point++]};
+      if (!together) reduces_.across_invocations(one, bits, acc_);
+      const Values& r = one[0];
       NestPoint p;
       p.regs = regs;
       p.valid = first_;
@@ -176,53 +185,74 @@ void ReduceEmitter::reduction(const Shape& shape, const std::vector<int>& axes, 
   Reduction(e_, shape, axes, reduced, acc, element, sink).run(needs_layout, to_registers);
 }
 
-Values ReduceEmitter::across_invocations(Values v, int bits, const Accumulator& acc) {
-  bits &= s_.group - 1;
-  if (bits == 0) return v;
-  int by_shuffle = s_.shuffles ? bits & (s_.subgroup - 1) : 0;
+void ReduceEmitter::by_shuffles(std::vector<Values>& points, int bits, const Accumulator& acc) {
   for (int bit = 1; bit < s_.group; bit *= 2) {
-    if (!(by_shuffle & bit)) continue;
-    Values other;
-    for (Value x : v) other.push_back(b_.shuffle_xor(x, bit));
-    v = acc.merge(v, other);
+    if (!(bits & bit)) continue;
+    for (Values& v : points) {
+      Values other;
+      for (Value x : v) other.push_back(b_.shuffle_xor(x, bit));
+      v = acc.merge(v, other);
+    }
   }
-  // What is left, one contiguous run of bits of the invocation's number after the other: everyone writes, everyone
-  // reads the run's members in order.
-  int rest = bits & ~by_shuffle;
-  while (rest) {
-    const int stride = rest & -rest;
-    int count = 2;
-    while (rest & (stride * count)) count *= 2;
-    rest &= ~((count - 1) * stride);
-    std::vector<Slot> slots;
-    for (Value x : v) {
-      slots.push_back(arena_.temporary(b_.dtype(x), s_.group));
-      arena_.order({}, {slots.back().range});
-      b_.store(slots.back().ref, invocation_, x);
+}
+
+// One contiguous run of bits of the invocation's number: everyone writes, everyone reads the run's members in order.
+void ReduceEmitter::by_exchange(std::vector<Values>& points, int stride, int count, const Accumulator& acc) {
+  std::vector<std::vector<Slot>> slots(points.size());
+  std::vector<MemoryRange> ranges;
+  for (size_t i = 0; i < points.size(); ++i)
+    for (Value x : points[i]) {
+      slots[i].push_back(arena_.temporary(b_.dtype(x), s_.group));
+      ranges.push_back(slots[i].back().range);
+      arena_.order({}, {ranges.back()});
+      b_.store(slots[i].back().ref, invocation_, x);
     }
-    std::vector<MemoryRange> reads;
-    for (const Slot& s : slots) reads.push_back(s.range);
-    arena_.order(reads, {});
-    Value position;
-    if (stride * count == s_.group && stride == 1) position = b_.i32(0);
-    else {
-      const Value by = b_.i32(stride);
-      position = b_.sub(invocation_, b_.mul(b_.rem(b_.div(invocation_, stride), count), by));
-    }
+  arena_.order(ranges, {});
+  Value position;
+  if (stride * count == s_.group && stride == 1) position = b_.i32(0);
+  else {
+    const Value by = b_.i32(stride);
+    position = b_.sub(invocation_, b_.mul(b_.rem(b_.div(invocation_, stride), count), by));
+  }
+  for (size_t i = 0; i < points.size(); ++i) {
     auto member = [&](Value j) {
       Values x;
-      for (const Slot& s : slots) x.push_back(b_.load(s.ref, b_.add(position, b_.mul(j, b_.i32(stride)))));
+      for (const Slot& s : slots[i]) x.push_back(b_.load(s.ref, b_.add(position, b_.mul(j, b_.i32(stride)))));
       return x;
     };
+    Values& v = points[i];
     v = member(b_.i32(0));
     if (count <= 8) {
       for (int j = 1; j < count; ++j) v = acc.merge(v, member(b_.i32(j)));
     } else {
       v = b_.for_loop(1, count, v, [&](Value j, const Values& a) { return acc.merge(a, member(j)); });
     }
-    for (Slot& s : slots) arena_.free(s);
+    for (Slot& s : slots[i]) arena_.free(s);
   }
-  return v;
+}
+
+void ReduceEmitter::across_invocations(std::vector<Values>& points, int bits, const Accumulator& acc) {
+  bits &= s_.group - 1;
+  const int shuffled = s_.shuffles ? bits & (s_.subgroup - 1) : 0;
+  by_shuffles(points, shuffled, acc);
+  // What is left, one run after the other.
+  int rest = bits & ~shuffled;
+  while (rest) {
+    const int stride = rest & -rest;
+    int count = 2;
+    while (rest & (stride * count)) count *= 2;
+    rest &= ~((count - 1) * stride);
+    // as many points at a time as leave most of the shared memory to others
+    const size_t each = static_cast<size_t>(s_.group) * 4 * points[0].size();
+    const size_t most = std::max<size_t>(static_cast<size_t>(target_.shared_bytes) / 4 / each, 1);
+    for (size_t i = 0; i < points.size(); i += most) {
+      const size_t end = std::min(i + most, points.size());
+      const auto from = points.begin() + static_cast<std::ptrdiff_t>(i);
+      std::vector<Values> some(from, points.begin() + static_cast<std::ptrdiff_t>(end));
+      by_exchange(some, stride, count, acc);
+      std::copy(some.begin(), some.end(), from);
+    }
+  }
 }
 
 void ReduceEmitter::reduce(ir::OpId id) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <functional>
+#include <map>
 #include <set>
 
 #include "codegen/plan/call_remarks.h"
@@ -20,8 +21,12 @@ struct Nest {
   std::vector<int> reduced;  // axes dropped, outermost first
   std::vector<int> order;    // all of them as the operand has them: the last is the fastest in memory
   const ir::Op* dot = nullptr;
+  int64_t bytes = 4;  // of an element as it is read
   double work = 1;
 };
+
+// Elements of a row that an invocation keeps from one reduction to the next (GPUs).
+constexpr int64_t kInRegisters = 32;
 
 bool is_reduction(Opcode c) { return ir::is_reduce(c) || ir::is_argreduce(c); }
 
@@ -146,8 +151,10 @@ class Scheduler {
     return false;
   }
 
-  void add_nest(std::vector<int> kept, std::vector<int> reduced, std::vector<int> order, const ir::Op* dot = nullptr) {
-    Nest n{std::move(kept), std::move(reduced), std::move(order), dot, 1};
+  // A nest reads the elements of `of`; of a dot's operands that is the larger one.
+  void add_nest(std::vector<int> kept, std::vector<int> reduced, std::vector<int> order, Value of,
+                const ir::Op* dot = nullptr) {
+    Nest n{std::move(kept), std::move(reduced), std::move(order), dot, size_bytes(k_.type(of).dtype), 1};
     for (int a : n.order)
       if (a != kNoAxis) n.work *= static_cast<double>(axes_.axes[static_cast<size_t>(a)].extent);
     if (dot)
@@ -169,41 +176,46 @@ class Scheduler {
     for (int a : homed_.back()) homed_axis_.insert(a);
   }
 
+  Value larger_operand(const ir::Op& dot) const {
+    const auto elements = [&](size_t i) { return num_elements(k_.type(dot.operands[i]).shape); };
+    return dot.operands[elements(0) > elements(1) ? 0 : 1];
+  }
+
   void collect_nests() {
     ir::each_op(k_, k_.body, [&](ir::OpId id) {
       const ir::Op& op = k_.op(id);
       if (ir::writes_ref(op.code)) {
         const std::vector<int> d = drop_none(axes_.of(op.operands[1]));
-        add_nest(d, {}, d);
+        add_nest(d, {}, d, op.operands[1]);
         if (op.code == Opcode::swap || (ir::is_atomic(op.code) && used_[op.results[0].index])) home(op.results[0]);
       } else if (const auto from = op.code == Opcode::load ? static_cast<size_t>(ref_position(k_, op.operands[0])) : 0;
                  op.code == Opcode::load && (written_[from] || from >= k_.blocks.size())) {
         const std::vector<int> d = drop_none(axes_.of(op.results[0]));
-        add_nest(d, {}, d);
+        add_nest(d, {}, d, op.results[0]);
         home(op.results[0]);
       } else if (is_reduction(op.code)) {
         const std::vector<int> kept = drop_none(axes_.of(op.results[0])), order = drop_none(axes_.of(op.operands[0]));
         std::vector<int> reduced;
         for (int a : order)
           if (std::find(kept.begin(), kept.end(), a) == kept.end()) reduced.push_back(a);
-        add_nest(kept, reduced, order);
+        add_nest(kept, reduced, order, op.operands[0]);
         home(op.results[0]);
       } else if (op.code == Opcode::dot) {
         const std::vector<int> kept = drop_none(axes_.of(op.results[0]));
         std::vector<int> reduced;
         for (int64_t d : ir::dot_dims(k_, op).lhs_contract)
           if (const int a = axes_.of(op.operands[0], static_cast<size_t>(d)); a != kNoAxis) reduced.push_back(a);
-        add_nest(kept, reduced, kept, &op);
+        add_nest(kept, reduced, kept, larger_operand(op), &op);
         home(op.results[0]);
       } else if (ir::is_scan(op.code) || ir::is_rearranged(op.code) || ir::is_loop(op.code) || ir::is_branch(op.code)) {
         for (Value v : op.results) {
           const std::vector<int> d = drop_none(axes_.of(v));
-          if (!d.empty()) add_nest(d, {}, d);
+          if (!d.empty()) add_nest(d, {}, d, v);
           home(v);
         }
       } else if (op.results.size() == 1 && s_.kept[op.results[0].index].yes) {
         const std::vector<int> d = drop_none(axes_.of(op.results[0]));
-        add_nest(d, {}, d);
+        add_nest(d, {}, d, op.results[0]);
         home(op.results[0]);
       }
     });
@@ -419,18 +431,21 @@ class Scheduler {
     return bits;
   }
 
+  using Wanted = std::map<int, int64_t>;  // invocations, by axis; others: as many as it has elements
+
   // Deals invocations to the axes of a nest, the fastest in memory first; axes already laid out keep theirs.
-  void deal_invocations(const Nest& n, const std::vector<int>& order) {
+  void deal_invocations(const Nest& n, const std::vector<int>& order, const Wanted& wanted) {
     for (auto it = order.rbegin(); it != order.rend(); ++it) {
       const int a = *it;
       AxisPlan& p = plan(a);
-      if (p.laid_out || axis(a).mixed || axis(a).extent == 0) continue;
-      int used = used_bits(n.order);
+      if (!open(a)) continue;
+      int used = used_bits(cpu() ? n.order : order);
       for (const auto& other : homed_)
         if (std::find(other.begin(), other.end(), a) != other.end()) used |= used_bits(other);
       p.laid_out = true;
-      const int want =
-          static_cast<int>(std::bit_ceil(static_cast<uint64_t>(std::min<int64_t>(axis(a).extent, s_.group))));
+      const auto w = wanted.find(a);
+      const int64_t most = std::min<int64_t>(w == wanted.end() ? axis(a).extent : w->second, s_.group);
+      const int want = static_cast<int>(std::bit_ceil(static_cast<uint64_t>(most)));
       int stride = 1;
       while (stride < s_.group && (used & stride)) stride *= 2;
       int count = 1;
@@ -440,37 +455,142 @@ class Scheduler {
     }
   }
 
+  bool open(int a) const {
+    return !s_.plans[static_cast<size_t>(a)].laid_out && !axis(a).mixed && axis(a).extent > 0;
+  }
+  static bool has(const std::vector<int>& axes, int a) { return std::find(axes.begin(), axes.end(), a) != axes.end(); }
+
+  // All axes of a nest as what it reads has them, the fastest in memory last.
+  std::vector<int> order_of(const Nest& n) const {
+    if (!n.dot) return n.order;
+    std::vector<int> order = n.order;
+    if (cpu()) {
+      order.insert(order.end(), n.reduced.begin(), n.reduced.end());
+      return order;
+    }
+    const std::vector<int> read = drop_none(axes_.of(larger_operand(*n.dot)));
+    std::erase_if(order, [&](int a) { return has(read, a); });
+    for (int a : read)
+      if (!has(order, a)) order.push_back(a);
+    for (int a : n.reduced)
+      if (!has(order, a)) order.insert(order.begin(), a);
+    return order;
+  }
+
+  // Elements along its fastest axis that one access brings: of 128 bits where it can.
+  int64_t vector_of(const Nest& n, int a) const {
+    int64_t v = 16 / std::max<int64_t>(n.bytes, 1);
+    while (v > 1 && axis(a).extent % v != 0) v /= 2;
+    return v;
+  }
+  // Of columns that workgroups share: as many as leave enough of them, but at least a word.
+  int64_t vector_of_columns(const Nest& n, int a) const {
+    int64_t v = vector_of(n, a), all = results(n);
+    for (int r : n.reduced) all *= s_.plans[static_cast<size_t>(r)].invocations;
+    const int64_t mine = s_.plans[static_cast<size_t>(a)].invocations;
+    while (v > 1 && (v * mine > axis(a).extent || (v * n.bytes > 4 && all < v * busy()))) v /= 2;
+    return v;
+  }
+  int64_t programs() const {
+    int64_t n = 1;
+    for (int g : s_.parallel) n *= k_.grid[static_cast<size_t>(g)].size.value().value_or(64);
+    return n;
+  }
+  // Invocations that hide each other's waits, on all of the device.
+  int64_t busy() const { return int64_t{2048} * std::max(target_.compute_units, 16); }
+  int64_t results(const Nest& n) const {
+    int64_t r = programs();
+    for (int a : n.kept) r *= std::max<int64_t>(axis(a).extent, 1);
+    return r;
+  }
+
+  // GPUs, nests that drop axes: how many invocations share a result. All of the group work: those that kept axes do
+  // not use go to dropped ones.
+  Wanted share(const Nest& n, const std::vector<int>& order) const {
+    Wanted wanted;
+    std::vector<int> dropped, kept;
+    for (int a : order)
+      if (open(a)) (has(n.reduced, a) ? dropped : kept).push_back(a);
+    if (dropped.empty()) return wanted;
+    const int64_t lanes = s_.shuffles ? s_.subgroup : 32;
+    const int64_t group = std::max(s_.group >> std::popcount(static_cast<unsigned>(used_bits(order))), 1);
+    const auto ceil = [](int64_t v) { return static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(v))); };
+    int64_t rows = 1;
+    for (int a : kept) rows = std::min(rows * ceil(axis(a).extent), group);
+    const int fastest = order.back();
+    int64_t mine = 1;
+    if (open(fastest) && has(n.reduced, fastest)) {
+      // A row to a subgroup if a lane can hold its part; longer ones to all. More where there are few rows.
+      const int64_t size = axis(fastest).extent, vec = vector_of(n, fastest);
+      mine = std::min({ceil(cdiv(size, vec)), lanes, group});
+      if (cdiv(size, mine) > kInRegisters) mine = std::min(ceil(cdiv(size, int64_t{8})), group);
+      while (2 * mine <= group && 8 * results(n) * mine < busy() && cdiv(size, mine) > vec) mine *= 2;
+      while (2 * mine <= group && mine * rows < group && mine < size) mine *= 2;
+      wanted[fastest] = mine;
+      std::erase(dropped, fastest);
+      for (int a : dropped) {
+        wanted[a] = std::clamp<int64_t>(group / (mine * rows), 1, axis(a).extent);
+        mine *= ceil(wanted[a]);
+      }
+      return wanted;
+    }
+    // Columns to lanes; what the columns leave takes rows.
+    int64_t size = 1;
+    for (int a : dropped) size *= axis(a).extent;
+    const int64_t columns = std::min(kept.empty() ? 1 : has(kept, fastest) ? ceil(axis(fastest).extent) : rows, lanes);
+    const int64_t most = std::max<int64_t>(group / std::max<int64_t>(std::min(columns, group), 1), 1);
+    while (2 * mine <= most && (results(n) * mine < busy() || mine * rows < group) && size > 4 * mine) mine *= 2;
+    int64_t rest = mine;
+    for (auto it = dropped.rbegin(); it != dropped.rend(); ++it) {
+      wanted[*it] = std::min(rest, ceil(axis(*it).extent));
+      rest /= wanted[*it];
+    }
+    if (has(kept, fastest)) wanted[fastest] = std::min(group / mine, ceil(axis(fastest).extent));
+    return wanted;
+  }
+
+  // Registers along one axis of a nest that has `regs` per invocation so far, and vectors along the fastest axis.
+  void hold(const Nest& n, int a, int64_t regs, bool fastest) {
+    AxisPlan& p = plan(a);
+    const int budget = cpu() ? std::max(128 >> smaller_, 1) : kInRegisters >> smaller_;
+    const int64_t room = std::max<int64_t>(budget / std::max<int64_t>(regs, 1), 1);
+    const int64_t need = cdiv(axis(a).extent, int64_t{p.invocations});
+    int64_t vec = !cpu() && fastest ? vector_of(n, a) : 1;
+    const bool reduced = has(n.reduced, a);
+    int64_t reg = 1;
+    if (need <= room) reg = need;
+    else if (reduced || !homed_axis_.count(a)) {
+      // Strips that end where the axis ends need no masks.
+      const int64_t most = reg = std::min<int64_t>(room, cpu() ? 8 : std::max<int64_t>(vec, 4));
+      while (reg > most / 2 && axis(a).extent % (reg * p.invocations) != 0) --reg;
+      if (reg == most / 2) reg = most;
+    }
+    if (axis(a).splittable && !reduced)
+      reg = !homed_axis_.count(a)  ? std::min<int64_t>(reg, cpu() ? 8 : std::max<int64_t>(vec, 4))
+            : vec > 1 && room >= vec ? vector_of_columns(n, a)
+                                     : 1;
+    p.reg = static_cast<int>(std::max<int64_t>(reg, 1));
+    while (p.reg % vec != 0) vec /= 2;
+    p.vec = static_cast<int>(vec);
+  }
+
   void lay_out() {
     for (const Nest& n : nests_)
       if (n.dot) plan_dot(n);
     for (const Nest& n : nests_)
       if (!n.dot || s_.wide_dot == DotForm::reduce) {
-        std::vector<int> order = n.order;
-        if (n.dot) order.insert(order.end(), n.reduced.begin(), n.reduced.end());
-        deal_invocations(n, order);
+        const std::vector<int> order = order_of(n);
+        deal_invocations(n, order, cpu() ? Wanted{} : share(n, order));
       }
     // Registers: reduced axes first, then kept ones that something in registers needs, within the budget of each nest.
-    const int budget = cpu() ? std::max(128 >> smaller_, 1) : 32 >> smaller_;
     for (const Nest& n : nests_) {
+      const std::vector<int> order = cpu() ? n.order : order_of(n);
       int64_t regs = 1;
-      for (int a : n.order) regs *= plan(a).reg;
-      for (auto it = n.order.rbegin(); it != n.order.rend(); ++it) {
-        AxisPlan& p = plan(*it);
+      for (int a : order) regs *= plan(a).reg;
+      for (auto it = order.rbegin(); it != order.rend(); ++it) {
+        const AxisPlan& p = plan(*it);
         if (!p.laid_out || p.reg > 1 || fixed_.count(*it)) continue;
-        const int64_t room = std::max<int64_t>(budget / std::max<int64_t>(regs, 1), 1);
-        const int64_t need = cdiv(axis(*it).extent, int64_t{p.invocations});
-        const bool reduced = std::find(n.reduced.begin(), n.reduced.end(), *it) != n.reduced.end();
-        int64_t reg = 1;
-        if (need <= room) reg = need;
-        else if (reduced || !homed_axis_.count(*it)) {
-          // Strips that end where the axis ends need no masks.
-          const int64_t most = reg = std::min<int64_t>(room, cpu() ? 8 : 4);
-          while (reg > most / 2 && axis(*it).extent % (reg * p.invocations) != 0) --reg;
-          if (reg == most / 2) reg = most;
-        }
-        if (axis(*it).splittable && !reduced)
-          reg = std::min<int64_t>(reg, homed_axis_.count(*it) ? 1 : (cpu() ? 8 : 4));
-        p.reg = static_cast<int>(std::max<int64_t>(reg, 1));
+        hold(n, *it, regs, it == order.rbegin());
         regs *= p.reg;
       }
     }
@@ -492,6 +612,7 @@ class Scheduler {
     const int i = rows.back(), j = cols.back();
     if (i == j || axis(j).extent < s_.subgroup || axis(i).extent < 2) return;
     if (plan(i).laid_out || plan(j).laid_out) return;  // a larger dot has decided
+    if (!cpu() && few_rows(n, i)) return;
     if (s_.shuffles && cpu()) plan_shuffled_dot(i, j);
     else plan_staged_dot(n, i, j);
     plan(i).laid_out = plan(j).laid_out = true;
@@ -502,6 +623,17 @@ class Scheduler {
       plan(a).laid_out = true;  // batch and further free dims: one element at a time
       fixed_.insert(a);
     }
+  }
+
+  // GPUs: a tile of so few rows would leave most of its invocations idle. Each invocation has all of them in registers,
+  // and a part of the columns and of what is contracted.
+  bool few_rows(const Nest& n, int i) {
+    if (axis(i).extent > 8 || std::any_of(n.reduced.begin(), n.reduced.end(), [&](int a) { return axis(a).mixed; }))
+      return false;
+    plan(i).laid_out = true;
+    plan(i).reg = static_cast<int>(axis(i).extent);
+    fixed_.insert(i);
+    return true;
   }
 
   // Columns j over the group's invocations, each of which holds several of them and rows i in registers.
