@@ -309,8 +309,9 @@ void ReduceEmitter::arg_reduce(ir::OpId id) {
 }
 
 namespace {
-// Many lines: one invocation walks each. Few long ones: every invocation sums a stretch, the stretches' sums are
-// exchanged, and each walks its stretch again from what lies before it.
+// By layout: in registers, then over lanes by shuffles, then over subgroups through shared memory. Without one, many
+// lines: one invocation walks each. Few long ones: every invocation sums a stretch, the stretches' sums are exchanged,
+// and each walks its stretch again from what lies before it.
 class Scan : public Part {
  public:
   Scan(Emission& e, const ir::Op& o)
@@ -331,6 +332,7 @@ class Scan : public Part {
   void run() {
     identity_ = b_.constant(sum_t_, reference::identity(combiner_, sum_t_));
     if (n_ == 1) return copy();
+    if (s_.enumerable(axes_, axes_.of(v_))) return by_layout();
     if (placement_.kind(v_) != Kind::arena)
       throw InternalError(k_.name + ": a scan outside the arena", k_.def(v_)->loc);
     if (placement_.reads_registers(in_))
@@ -357,6 +359,135 @@ class Scan : public Part {
                   [&](const NestPoint& p) { put(p, elements_.of(in_, p.c)); });
     });
   }
+  // Elements that lie next to each other along the line, in its direction: what an invocation has in a row, and what
+  // the invocations that share the line add to it.
+  struct Run {
+    std::vector<size_t> elements;  // of all_
+    Value before, total;           // of the invocations before this one, if any; of all of them
+  };
+
+  void by_layout() {
+    const AxisPlan& p = plan(axes_.of(v_, axis_));
+    placement_.set_result(v_, placement_.arena_reads({in_}), [&](const auto& put) {
+      nests_.by_layout(shape_, axes_.of(v_), false, [&](const NestPoint& point) {
+        const Value x = read(point.c);
+        all_.push_back(point.valid ? b_.select(point.valid, x, identity_) : x);
+      });
+      std::vector<std::vector<Run>> lines = runs_of_lines(p);
+      for (std::vector<Run>& line : lines)
+        for (Run& run : line) sum_up(run);
+      if (p.invocations > 1) across(p, lines);
+      for (std::vector<Run>& line : lines) hand_out(line);
+      size_t i = 0;
+      nests_.by_layout(shape_, axes_.of(v_), placement_.kind(v_) != Kind::registers,
+                       [&](const NestPoint& point) { put(point, b_.convert(all_[i++], t_)); });
+    });
+  }
+  std::vector<std::vector<Run>> runs_of_lines(const AxisPlan& p) {
+    // registers of dims outside and inside of the scanned one
+    size_t outer = 1, inner = 1;
+    for (size_t d = 0; d < shape_.size(); ++d)
+      if (const int a = axes_.of(v_, d); a != kNoAxis && d != axis_)
+        (d < axis_ ? outer : inner) *= static_cast<size_t>(plan(a).reg);
+    const auto reg = static_cast<size_t>(p.reg), vec = static_cast<size_t>(p.vec);
+    std::vector<std::vector<Run>> lines;
+    for (size_t o = 0; o < outer; ++o)
+      for (size_t i = 0; i < inner; ++i) {
+        lines.emplace_back();
+        for (size_t r = 0; r < reg; ++r) {
+          const size_t along = reverse_ ? reg - 1 - r : r;
+          if (r % vec == 0) lines.back().emplace_back();
+          lines.back().back().elements.push_back((o * reg + along) * inner + i);
+        }
+      }
+    return lines;
+  }
+  void sum_up(Run& run) {
+    for (size_t i = 1; i < run.elements.size(); ++i)
+      all_[run.elements[i]] = combine(all_[run.elements[i - 1]], all_[run.elements[i]]);
+    run.total = all_[run.elements.back()];
+  }
+  // What lies before a run: the line's runs before it, then the invocations before this one.
+  void hand_out(std::vector<Run>& line) {
+    Value start;
+    for (Run& run : line) {
+      Value before = run.before;
+      if (start) before = before ? combine(start, before) : start;
+      if (before)
+        for (size_t e : run.elements) all_[e] = combine(before, all_[e]);
+      start = start ? combine(start, run.total) : run.total;
+    }
+  }
+  // Over the invocations of a line: those of a subgroup by shuffles, then subgroup after subgroup.
+  void across(const AxisPlan& p, std::vector<std::vector<Run>>& lines) {
+    const int stride = p.invocation_stride;
+    Value place = b_.div(invocation_, stride);
+    if (stride * p.invocations < s_.group) place = b_.rem(place, p.invocations);
+    if (reverse_) place = b_.sub(b_.i32(p.invocations - 1), place);
+    const int near = s_.shuffles && stride < s_.subgroup ? std::min(p.invocations, s_.subgroup / stride) : 1;
+    std::vector<Run*> runs;
+    for (std::vector<Run>& line : lines)
+      for (Run& run : line) runs.push_back(&run);
+    for (Run* run : runs)
+      over_lanes(*run, place, near, stride);
+    if (near == p.invocations) return;
+    // as many runs at a time as leave most of the shared memory to others
+    const size_t most = std::max<size_t>(static_cast<size_t>(target_.shared_bytes) / 4 / 8 / static_cast<size_t>(s_.group), 1);
+    for (size_t i = 0; i < runs.size(); i += most) {
+      const auto from = runs.begin() + static_cast<std::ptrdiff_t>(i);
+      const auto end = runs.begin() + static_cast<std::ptrdiff_t>(std::min(i + most, runs.size()));
+      over_subgroups({from, end}, place, near, p);
+    }
+  }
+  // Halves of 1, 2, 4 ... places tell each other their sums; an upper half comes after its lower one.
+  void over_lanes(Run& run, Value place, int near, int stride) {
+    for (int bit = 1; bit < near; bit *= 2) {
+      const Value other = b_.shuffle_xor(run.total, int64_t{bit} * stride);
+      const Value mask = b_.i32(bit), zero = b_.i32(0);
+      const Value lower = b_.eq(b_.op(Opcode::and_, {place, mask}, DType::i32), zero);
+      if (run.before) {
+        const Value later = combine(other, run.before);
+        run.before = b_.select(lower, run.before, later);
+      } else {
+        run.before = b_.select(lower, identity_, other);
+      }
+      run.total = combine(run.total, other);
+    }
+  }
+  // Everyone writes the sum of its part of the line, everyone reads all parts in order.
+  void over_subgroups(const std::vector<Run*>& runs, Value place, int near, const AxisPlan& p) {
+    const int parts = p.invocations / near;
+    const Value part = b_.div(place, near);
+    std::vector<Slot> slots;
+    std::vector<MemoryRange> ranges;
+    for (const Run* run : runs) {
+      slots.push_back(arena_.temporary(sum_t_, s_.group));
+      ranges.push_back(slots.back().range);
+      arena_.order({}, {ranges.back()});
+      b_.store(slots.back().ref, invocation_, run->total);
+    }
+    arena_.order(ranges, {});
+    const int step = near * p.invocation_stride;  // from part to part
+    Value first = invocation_;
+    const Value back = b_.mul(part, b_.i32(reverse_ ? -step : step));
+    first = b_.sub(first, back);
+    for (size_t i = 0; i < runs.size(); ++i) {
+      const auto with = [&](Value j, const Values& sums) {
+        const Value at = b_.add(first, b_.mul(j, b_.i32(reverse_ ? -step : step)));
+        const Value x = b_.load(slots[i].ref, at);
+        const Value total = combine(sums[1], x);
+        return Values{b_.select(b_.lt(j, part), total, sums[0]), total};
+      };
+      Values sums{identity_, identity_};
+      if (parts <= 8)
+        for (int j = 0; j < parts; ++j) sums = with(b_.i32(j), sums);
+      else sums = b_.for_loop(0, parts, sums, with);
+      runs[i]->before = runs[i]->before ? combine(sums[0], runs[i]->before) : sums[0];
+      runs[i]->total = sums[1];
+      arena_.free(slots[i]);
+    }
+  }
+
   void walk_lines() {
     nests_.flat(lines_, line_axes_, [&](const NestPoint& p) {
       nests_.counted(n_, {identity_}, [&](Value i, const Values& sum) {
@@ -425,6 +556,7 @@ class Scan : public Part {
   std::vector<int> line_axes_;
   Value identity_;
   Place to_;
+  Values all_;  // by layout: this invocation's elements
 };
 }  // namespace
 

@@ -207,6 +207,13 @@ class Scheduler {
           if (const int a = axes_.of(op.operands[0], static_cast<size_t>(d)); a != kNoAxis) reduced.push_back(a);
         add_nest(kept, reduced, kept, larger_operand(op), &op);
         home(op.results[0]);
+      } else if (ir::is_scan(op.code) && !cpu()) {
+        const std::vector<int> order = drop_none(axes_.of(op.results[0]));
+        const int along = axes_.of(op.results[0], static_cast<size_t>(op.attr(Attr::axis)));
+        std::vector<int> lines = order;
+        std::erase(lines, along);
+        add_nest(lines, along == kNoAxis ? std::vector<int>{} : std::vector{along}, order, op.results[0]);
+        home(op.results[0]);
       } else if (ir::is_scan(op.code) || ir::is_rearranged(op.code) || ir::is_loop(op.code) || ir::is_branch(op.code)) {
         for (Value v : op.results) {
           const std::vector<int> d = drop_none(axes_.of(v));
@@ -244,7 +251,7 @@ class Scheduler {
     const size_t args = k_.region(k_.body).args.size();
     for (size_t a = 0; a < axes_.size(); ++a) {
       Axis& axis = axes_.axes[a];
-      axis.splittable = !axis.mixed && !axis.reduced && !axis.contracted && axis.stored && axis.extent > 1;
+      axis.splittable = !axis.mixed && !axis.reduced && !axis.contracted && !axis.scanned && axis.stored && axis.extent > 1;
       axis.repeats = false;
       if (!axis.splittable) continue;
       std::vector<std::vector<Use>> uses(args);
@@ -666,7 +673,7 @@ class Scheduler {
     pi.invocations = ti;
     int ri = std::max(8 >> smaller_, 1), rj = ri;
     const auto whole = [&](int a, int invocations) {
-      return (axis(a).reduced || axis(a).contracted) && !axis(a).splittable &&
+      return (axis(a).reduced || axis(a).contracted || axis(a).scanned) && !axis(a).splittable &&
              axis(a).extent <= int64_t{8} * invocations;
     };
     if (whole(i, ti)) ri = static_cast<int>(cdiv(axis(i).extent, int64_t{ti}));
