@@ -3,11 +3,11 @@
 #include <algorithm>
 #include <bit>
 #include <functional>
-#include <map>
 #include <set>
 
 #include "codegen/plan/call_remarks.h"
 #include "codegen/plan/indexed.h"
+#include "codegen/plan/sharing.h"
 #include "engine/ir/walk.h"
 
 namespace tessera::lowering {
@@ -16,17 +16,7 @@ using ir::Attr;
 using ir::Opcode;
 using ir::Value;
 
-struct Nest {
-  std::vector<int> kept;     // axes of the result, outermost first
-  std::vector<int> reduced;  // axes dropped, outermost first
-  std::vector<int> order;    // all of them as the operand has them: the last is the fastest in memory
-  const ir::Op* dot = nullptr;
-  int64_t bytes = 4;  // of an element as it is read
-  double work = 1;
-};
-
-// Elements of a row that an invocation keeps from one reduction to the next (GPUs).
-constexpr int64_t kInRegisters = 32;
+constexpr int kLargestGroup = 1024;
 
 bool is_reduction(Opcode c) { return ir::is_reduce(c) || ir::is_argreduce(c); }
 
@@ -163,22 +153,10 @@ class Scheduler {
     nests_.push_back(std::move(n));
   }
 
-  static std::vector<int> drop_none(const std::vector<int>& v) {
-    std::vector<int> r;
-    for (int a : v)
-      if (a != kNoAxis) r.push_back(a);
-    return r;
-  }
-
   void home(Value v) {
     if (k_.type(v).shape.empty()) return;
     homed_.push_back(drop_none(axes_.of(v)));
     for (int a : homed_.back()) homed_axis_.insert(a);
-  }
-
-  Value larger_operand(const ir::Op& dot) const {
-    const auto elements = [&](size_t i) { return num_elements(k_.type(dot.operands[i]).shape); };
-    return dot.operands[elements(0) > elements(1) ? 0 : 1];
   }
 
   void collect_nests() {
@@ -205,7 +183,7 @@ class Scheduler {
         std::vector<int> reduced;
         for (int64_t d : ir::dot_dims(k_, op).lhs_contract)
           if (const int a = axes_.of(op.operands[0], static_cast<size_t>(d)); a != kNoAxis) reduced.push_back(a);
-        add_nest(kept, reduced, kept, larger_operand(op), &op);
+        add_nest(kept, reduced, kept, larger_operand(k_, op), &op);
         home(op.results[0]);
       } else if (ir::is_scan(op.code) && !cpu()) {
         const std::vector<int> order = drop_none(axes_.of(op.results[0]));
@@ -423,6 +401,8 @@ class Scheduler {
     int group = cpu() ? std::max(s_.subgroup, 4) : 256;
     if (!cpu()) {
       while (group > s_.subgroup && group > 32 && work < group * 2.0) group /= 2;
+      for (const Nest& n : nests_)
+        group = std::max(group, static_cast<int>(sharing_.group_for_rows(n, group, std::min(limit, kLargestGroup))));
     }
     s_.group = s_.workgroup = hinted_workgroup(k_, target_).value_or(std::min(group, limit));
     s_.shuffles = target_.subgroup_shuffle && target_.can_require_subgroup_size && s_.subgroup > 1 &&
@@ -438,10 +418,8 @@ class Scheduler {
     return bits;
   }
 
-  using Wanted = std::map<int, int64_t>;  // invocations, by axis; others: as many as it has elements
-
   // Deals invocations to the axes of a nest, the fastest in memory first; axes already laid out keep theirs.
-  void deal_invocations(const Nest& n, const std::vector<int>& order, const Wanted& wanted) {
+  void deal_invocations(const Nest& n, const std::vector<int>& order, const Sharing::Wanted& wanted) {
     for (auto it = order.rbegin(); it != order.rend(); ++it) {
       const int a = *it;
       AxisPlan& p = plan(a);
@@ -467,105 +445,16 @@ class Scheduler {
   }
   static bool has(const std::vector<int>& axes, int a) { return std::find(axes.begin(), axes.end(), a) != axes.end(); }
 
-  // All axes of a nest as what it reads has them, the fastest in memory last.
-  std::vector<int> order_of(const Nest& n) const {
-    if (!n.dot) return n.order;
-    std::vector<int> order = n.order;
-    if (cpu()) {
-      order.insert(order.end(), n.reduced.begin(), n.reduced.end());
-      return order;
-    }
-    const std::vector<int> read = drop_none(axes_.of(larger_operand(*n.dot)));
-    std::erase_if(order, [&](int a) { return has(read, a); });
-    for (int a : read)
-      if (!has(order, a)) order.push_back(a);
-    for (int a : n.reduced)
-      if (!has(order, a)) order.insert(order.begin(), a);
-    return order;
-  }
-
-  // Elements along its fastest axis that one access brings: of 128 bits where it can.
-  int64_t vector_of(const Nest& n, int a) const {
-    int64_t v = 16 / std::max<int64_t>(n.bytes, 1);
-    while (v > 1 && axis(a).extent % v != 0) v /= 2;
-    return v;
-  }
-  // Of columns that workgroups share: as many as leave enough of them, but at least a word.
-  int64_t vector_of_columns(const Nest& n, int a) const {
-    int64_t v = vector_of(n, a), all = results(n);
-    for (int r : n.reduced) all *= s_.plans[static_cast<size_t>(r)].invocations;
-    const int64_t mine = s_.plans[static_cast<size_t>(a)].invocations;
-    while (v > 1 && (v * mine > axis(a).extent || (v * n.bytes > 4 && all < v * busy()))) v /= 2;
-    return v;
-  }
-  int64_t programs() const {
-    int64_t n = 1;
-    for (int g : s_.parallel) n *= k_.grid[static_cast<size_t>(g)].size.value().value_or(64);
-    return n;
-  }
-  // Invocations that hide each other's waits, on all of the device.
-  int64_t busy() const { return int64_t{2048} * std::max(target_.compute_units, 16); }
-  int64_t results(const Nest& n) const {
-    int64_t r = programs();
-    for (int a : n.kept) r *= std::max<int64_t>(axis(a).extent, 1);
-    return r;
-  }
-
-  // GPUs, nests that drop axes: how many invocations share a result. All of the group work: those that kept axes do
-  // not use go to dropped ones.
-  Wanted share(const Nest& n, const std::vector<int>& order) const {
-    Wanted wanted;
-    std::vector<int> dropped, kept;
-    for (int a : order)
-      if (open(a)) (has(n.reduced, a) ? dropped : kept).push_back(a);
-    if (dropped.empty()) return wanted;
-    const int64_t lanes = s_.shuffles ? s_.subgroup : 32;
-    const int64_t group = std::max(s_.group >> std::popcount(static_cast<unsigned>(used_bits(order))), 1);
-    const auto ceil = [](int64_t v) { return static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(v))); };
-    int64_t rows = 1;
-    for (int a : kept) rows = std::min(rows * ceil(axis(a).extent), group);
-    const int fastest = order.back();
-    int64_t mine = 1;
-    if (open(fastest) && has(n.reduced, fastest)) {
-      // A row to a subgroup if a lane can hold its part; longer ones to all. More where there are few rows.
-      const int64_t size = axis(fastest).extent, vec = vector_of(n, fastest);
-      mine = std::min({ceil(cdiv(size, vec)), lanes, group});
-      if (cdiv(size, mine) > kInRegisters) mine = std::min(ceil(cdiv(size, int64_t{8})), group);
-      while (2 * mine <= group && 8 * results(n) * mine < busy() && cdiv(size, mine) > vec) mine *= 2;
-      while (2 * mine <= group && mine * rows < group && mine < size) mine *= 2;
-      wanted[fastest] = mine;
-      std::erase(dropped, fastest);
-      for (int a : dropped) {
-        wanted[a] = std::clamp<int64_t>(group / (mine * rows), 1, axis(a).extent);
-        mine *= ceil(wanted[a]);
-      }
-      return wanted;
-    }
-    // Columns to lanes; what the columns leave takes rows.
-    int64_t size = 1;
-    for (int a : dropped) size *= axis(a).extent;
-    const int64_t columns = std::min(kept.empty() ? 1 : has(kept, fastest) ? ceil(axis(fastest).extent) : rows, lanes);
-    const int64_t most = std::max<int64_t>(group / std::max<int64_t>(std::min(columns, group), 1), 1);
-    while (2 * mine <= most && (results(n) * mine < busy() || mine * rows < group) && size > 4 * mine) mine *= 2;
-    int64_t rest = mine;
-    for (auto it = dropped.rbegin(); it != dropped.rend(); ++it) {
-      wanted[*it] = std::min(rest, ceil(axis(*it).extent));
-      rest /= wanted[*it];
-    }
-    if (has(kept, fastest)) wanted[fastest] = std::min(group / mine, ceil(axis(fastest).extent));
-    return wanted;
-  }
-
   // Registers along one axis of a nest that has `regs` per invocation so far, and vectors along the fastest axis.
   void hold(const Nest& n, int a, int64_t regs, bool fastest) {
     AxisPlan& p = plan(a);
     const int budget = cpu() ? std::max(128 >> smaller_, 1) : kInRegisters >> smaller_;
     const int64_t room = std::max<int64_t>(budget / std::max<int64_t>(regs, 1), 1);
     const int64_t need = cdiv(axis(a).extent, int64_t{p.invocations});
-    int64_t vec = !cpu() && fastest ? vector_of(n, a) : 1;
+    int64_t vec = !cpu() && fastest ? sharing_.vector_of(n, a) : 1;
     const bool reduced = has(n.reduced, a);
     int64_t reg = 1;
-    if (need <= room) reg = need;
+    if (need <= room) reg = vec > 1 && reduced && cdiv(need, vec) * vec <= room ? cdiv(need, vec) * vec : need;
     else if (reduced || !homed_axis_.count(a)) {
       // Strips that end where the axis ends need no masks.
       const int64_t most = reg = std::min<int64_t>(room, cpu() ? 8 : std::max<int64_t>(vec, 4));
@@ -574,11 +463,12 @@ class Scheduler {
     }
     if (axis(a).splittable && !reduced)
       reg = !homed_axis_.count(a)  ? std::min<int64_t>(reg, cpu() ? 8 : std::max<int64_t>(vec, 4))
-            : vec > 1 && room >= vec ? vector_of_columns(n, a)
+            : vec > 1 && room >= vec ? sharing_.vector_of_columns(n, a)
                                      : 1;
     p.reg = static_cast<int>(std::max<int64_t>(reg, 1));
     while (p.reg % vec != 0) vec /= 2;
-    p.vec = static_cast<int>(vec);
+    // Along columns a running sum goes over one stretch of each invocation.
+    p.vec = axis(a).scanned && !fastest ? p.reg : static_cast<int>(vec);
   }
 
   void lay_out() {
@@ -586,12 +476,13 @@ class Scheduler {
       if (n.dot) plan_dot(n);
     for (const Nest& n : nests_)
       if (!n.dot || s_.wide_dot == DotForm::reduce) {
-        const std::vector<int> order = order_of(n);
-        deal_invocations(n, order, cpu() ? Wanted{} : share(n, order));
+        std::vector<int> order = cpu() ? n.order : sharing_.order_of(n);
+        if (cpu() && n.dot) order.insert(order.end(), n.reduced.begin(), n.reduced.end());
+        deal_invocations(n, order, cpu() ? Sharing::Wanted{} : sharing_.wanted(n, order));
       }
     // Registers: reduced axes first, then kept ones that something in registers needs, within the budget of each nest.
     for (const Nest& n : nests_) {
-      const std::vector<int> order = cpu() ? n.order : order_of(n);
+      const std::vector<int> order = cpu() ? n.order : sharing_.order_of(n);
       int64_t regs = 1;
       for (int a : order) regs *= plan(a).reg;
       for (auto it = order.rbegin(); it != order.rend(); ++it) {
@@ -777,6 +668,7 @@ class Scheduler {
   std::vector<Nest> nests_;
   std::vector<std::vector<int>> homed_;  // axes of every value that wants a home
   std::set<int> homed_axis_, fixed_, decided_;
+  const Sharing sharing_{k_, axes_, target_, s_, nests_, homed_axis_};  // GPUs
 };
 }  // namespace
 
