@@ -97,7 +97,8 @@ int64_t Sharing::of_a_row(const Nest& n, int fastest, int64_t rows, int64_t grou
 int64_t Sharing::of_a_column(const Nest& n, int64_t size, int64_t columns, int64_t rows, int64_t group) const {
   const int64_t most = std::max<int64_t>(group / columns, 1);
   int64_t mine = 1;
-  while (2 * mine <= most && (results(n) * mine < busy() || mine * rows < group) && size > 4 * mine) mine *= 2;
+  const auto idle = [&] { return mine * rows < group && size > mine; };
+  while (2 * mine <= most && (idle() || (results(n) * mine < busy() && size > 4 * mine))) mine *= 2;
   if (read_again(n)) {
     const int64_t narrow = std::max<int64_t>(std::min(columns, kSector / std::max<int64_t>(n.bytes, 1)), 1);
     int64_t more = mine;
