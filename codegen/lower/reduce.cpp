@@ -94,7 +94,9 @@ class Reduction : public Part {
         if (shape_[dropped_[j]] != 1) c[dropped_[j]] = u[j];
       return step(a, c, valid);
     });
-    sink_(p, reduces_.across_invocations(mine, s_.group - 1, acc_));
+    std::vector<Values> points{mine};
+    reduces_.across_invocations(points, s_.group - 1, acc_);
+    sink_(p, points[0]);
   }
 
   // By layout. Kept strips are outside; inside, one accumulator per kept register; then the reduced strips, then the
@@ -105,10 +107,17 @@ class Reduction : public Part {
     Values init;
     for (size_t i = 0; i < points; ++i) init.insert(init.end(), acc_.identity.begin(), acc_.identity.end());
     const Values total = count_ == 0 ? init : reduced_strips(0, init);
-    const int bits = nests_.invocation_bits(dropped_axes_);
+    const int bits = nests_.invocation_bits(dropped_axes_) & (s_.group - 1);
+    // Where there are barriers, all points pass them together.
+    std::vector<Values> joined(points);
+    for (size_t i = 0; i < points; ++i) joined[i] = at_point(total, i);
+    const bool together = (bits & ~(s_.shuffles ? s_.subgroup - 1 : 0)) != 0;
+    if (together) reduces_.across_invocations(joined, bits, acc_);
     size_t point = 0;
     each_register(kept_regs_, [&](const std::vector<int>& regs) {
-      const Values r = reduces_.across_invocations(at_point(total, point++), bits, acc_);
+      std::vector<Values> one{joined[point++]};
+      if (!together) reduces_.across_invocations(one, bits, acc_);
+      const Values& r = one[0];
       NestPoint p;
       p.regs = regs;
       p.valid = first_;
@@ -176,53 +185,74 @@ void ReduceEmitter::reduction(const Shape& shape, const std::vector<int>& axes, 
   Reduction(e_, shape, axes, reduced, acc, element, sink).run(needs_layout, to_registers);
 }
 
-Values ReduceEmitter::across_invocations(Values v, int bits, const Accumulator& acc) {
-  bits &= s_.group - 1;
-  if (bits == 0) return v;
-  int by_shuffle = s_.shuffles ? bits & (s_.subgroup - 1) : 0;
+void ReduceEmitter::by_shuffles(std::vector<Values>& points, int bits, const Accumulator& acc) {
   for (int bit = 1; bit < s_.group; bit *= 2) {
-    if (!(by_shuffle & bit)) continue;
-    Values other;
-    for (Value x : v) other.push_back(b_.shuffle_xor(x, bit));
-    v = acc.merge(v, other);
+    if (!(bits & bit)) continue;
+    for (Values& v : points) {
+      Values other;
+      for (Value x : v) other.push_back(b_.shuffle_xor(x, bit));
+      v = acc.merge(v, other);
+    }
   }
-  // What is left, one contiguous run of bits of the invocation's number after the other: everyone writes, everyone
-  // reads the run's members in order.
-  int rest = bits & ~by_shuffle;
-  while (rest) {
-    const int stride = rest & -rest;
-    int count = 2;
-    while (rest & (stride * count)) count *= 2;
-    rest &= ~((count - 1) * stride);
-    std::vector<Slot> slots;
-    for (Value x : v) {
-      slots.push_back(arena_.temporary(b_.dtype(x), s_.group));
-      arena_.order({}, {slots.back().range});
-      b_.store(slots.back().ref, invocation_, x);
+}
+
+// One contiguous run of bits of the invocation's number: everyone writes, everyone reads the run's members in order.
+void ReduceEmitter::by_exchange(std::vector<Values>& points, int stride, int count, const Accumulator& acc) {
+  std::vector<std::vector<Slot>> slots(points.size());
+  std::vector<MemoryRange> ranges;
+  for (size_t i = 0; i < points.size(); ++i)
+    for (Value x : points[i]) {
+      slots[i].push_back(arena_.temporary(b_.dtype(x), s_.group));
+      ranges.push_back(slots[i].back().range);
+      arena_.order({}, {ranges.back()});
+      b_.store(slots[i].back().ref, invocation_, x);
     }
-    std::vector<MemoryRange> reads;
-    for (const Slot& s : slots) reads.push_back(s.range);
-    arena_.order(reads, {});
-    Value position;
-    if (stride * count == s_.group && stride == 1) position = b_.i32(0);
-    else {
-      const Value by = b_.i32(stride);
-      position = b_.sub(invocation_, b_.mul(b_.rem(b_.div(invocation_, stride), count), by));
-    }
+  arena_.order(ranges, {});
+  Value position;
+  if (stride * count == s_.group && stride == 1) position = b_.i32(0);
+  else {
+    const Value by = b_.i32(stride);
+    position = b_.sub(invocation_, b_.mul(b_.rem(b_.div(invocation_, stride), count), by));
+  }
+  for (size_t i = 0; i < points.size(); ++i) {
     auto member = [&](Value j) {
       Values x;
-      for (const Slot& s : slots) x.push_back(b_.load(s.ref, b_.add(position, b_.mul(j, b_.i32(stride)))));
+      for (const Slot& s : slots[i]) x.push_back(b_.load(s.ref, b_.add(position, b_.mul(j, b_.i32(stride)))));
       return x;
     };
+    Values& v = points[i];
     v = member(b_.i32(0));
     if (count <= 8) {
       for (int j = 1; j < count; ++j) v = acc.merge(v, member(b_.i32(j)));
     } else {
       v = b_.for_loop(1, count, v, [&](Value j, const Values& a) { return acc.merge(a, member(j)); });
     }
-    for (Slot& s : slots) arena_.free(s);
+    for (Slot& s : slots[i]) arena_.free(s);
   }
-  return v;
+}
+
+void ReduceEmitter::across_invocations(std::vector<Values>& points, int bits, const Accumulator& acc) {
+  bits &= s_.group - 1;
+  const int shuffled = s_.shuffles ? bits & (s_.subgroup - 1) : 0;
+  by_shuffles(points, shuffled, acc);
+  // What is left, one run after the other.
+  int rest = bits & ~shuffled;
+  while (rest) {
+    const int stride = rest & -rest;
+    int count = 2;
+    while (rest & (stride * count)) count *= 2;
+    rest &= ~((count - 1) * stride);
+    // as many points at a time as leave most of the shared memory to others
+    const size_t each = static_cast<size_t>(s_.group) * 4 * points[0].size();
+    const size_t most = std::max<size_t>(static_cast<size_t>(target_.shared_bytes) / 4 / each, 1);
+    for (size_t i = 0; i < points.size(); i += most) {
+      const size_t end = std::min(i + most, points.size());
+      const auto from = points.begin() + static_cast<std::ptrdiff_t>(i);
+      std::vector<Values> some(from, points.begin() + static_cast<std::ptrdiff_t>(end));
+      by_exchange(some, stride, count, acc);
+      std::copy(some.begin(), some.end(), from);
+    }
+  }
 }
 
 void ReduceEmitter::reduce(ir::OpId id) {
@@ -279,8 +309,9 @@ void ReduceEmitter::arg_reduce(ir::OpId id) {
 }
 
 namespace {
-// Many lines: one invocation walks each. Few long ones: every invocation sums a stretch, the stretches' sums are
-// exchanged, and each walks its stretch again from what lies before it.
+// By layout: in registers, then over lanes by shuffles, then over subgroups through shared memory. Without one, many
+// lines: one invocation walks each. Few long ones: every invocation sums a stretch, the stretches' sums are exchanged,
+// and each walks its stretch again from what lies before it.
 class Scan : public Part {
  public:
   Scan(Emission& e, const ir::Op& o)
@@ -301,6 +332,7 @@ class Scan : public Part {
   void run() {
     identity_ = b_.constant(sum_t_, reference::identity(combiner_, sum_t_));
     if (n_ == 1) return copy();
+    if (s_.enumerable(axes_, axes_.of(v_))) return by_layout();
     if (placement_.kind(v_) != Kind::arena)
       throw InternalError(k_.name + ": a scan outside the arena", k_.def(v_)->loc);
     if (placement_.reads_registers(in_))
@@ -327,6 +359,135 @@ class Scan : public Part {
                   [&](const NestPoint& p) { put(p, elements_.of(in_, p.c)); });
     });
   }
+  // Elements that lie next to each other along the line, in its direction: what an invocation has in a row, and what
+  // the invocations that share the line add to it.
+  struct Run {
+    std::vector<size_t> elements;  // of all_
+    Value before, total;           // of the invocations before this one, if any; of all of them
+  };
+
+  void by_layout() {
+    const AxisPlan& p = plan(axes_.of(v_, axis_));
+    placement_.set_result(v_, placement_.arena_reads({in_}), [&](const auto& put) {
+      nests_.by_layout(shape_, axes_.of(v_), false, [&](const NestPoint& point) {
+        const Value x = read(point.c);
+        all_.push_back(point.valid ? b_.select(point.valid, x, identity_) : x);
+      });
+      std::vector<std::vector<Run>> lines = runs_of_lines(p);
+      for (std::vector<Run>& line : lines)
+        for (Run& run : line) sum_up(run);
+      if (p.invocations > 1) across(p, lines);
+      for (std::vector<Run>& line : lines) hand_out(line);
+      size_t i = 0;
+      nests_.by_layout(shape_, axes_.of(v_), placement_.kind(v_) != Kind::registers,
+                       [&](const NestPoint& point) { put(point, b_.convert(all_[i++], t_)); });
+    });
+  }
+  std::vector<std::vector<Run>> runs_of_lines(const AxisPlan& p) {
+    // registers of dims outside and inside of the scanned one
+    size_t outer = 1, inner = 1;
+    for (size_t d = 0; d < shape_.size(); ++d)
+      if (const int a = axes_.of(v_, d); a != kNoAxis && d != axis_)
+        (d < axis_ ? outer : inner) *= static_cast<size_t>(plan(a).reg);
+    const auto reg = static_cast<size_t>(p.reg), vec = static_cast<size_t>(p.vec);
+    std::vector<std::vector<Run>> lines;
+    for (size_t o = 0; o < outer; ++o)
+      for (size_t i = 0; i < inner; ++i) {
+        lines.emplace_back();
+        for (size_t r = 0; r < reg; ++r) {
+          const size_t along = reverse_ ? reg - 1 - r : r;
+          if (r % vec == 0) lines.back().emplace_back();
+          lines.back().back().elements.push_back((o * reg + along) * inner + i);
+        }
+      }
+    return lines;
+  }
+  void sum_up(Run& run) {
+    for (size_t i = 1; i < run.elements.size(); ++i)
+      all_[run.elements[i]] = combine(all_[run.elements[i - 1]], all_[run.elements[i]]);
+    run.total = all_[run.elements.back()];
+  }
+  // What lies before a run: the line's runs before it, then the invocations before this one.
+  void hand_out(std::vector<Run>& line) {
+    Value start;
+    for (Run& run : line) {
+      Value before = run.before;
+      if (start) before = before ? combine(start, before) : start;
+      if (before)
+        for (size_t e : run.elements) all_[e] = combine(before, all_[e]);
+      start = start ? combine(start, run.total) : run.total;
+    }
+  }
+  // Over the invocations of a line: those of a subgroup by shuffles, then subgroup after subgroup.
+  void across(const AxisPlan& p, std::vector<std::vector<Run>>& lines) {
+    const int stride = p.invocation_stride;
+    Value place = b_.div(invocation_, stride);
+    if (stride * p.invocations < s_.group) place = b_.rem(place, p.invocations);
+    if (reverse_) place = b_.sub(b_.i32(p.invocations - 1), place);
+    const int near = s_.shuffles && stride < s_.subgroup ? std::min(p.invocations, s_.subgroup / stride) : 1;
+    std::vector<Run*> runs;
+    for (std::vector<Run>& line : lines)
+      for (Run& run : line) runs.push_back(&run);
+    for (Run* run : runs)
+      over_lanes(*run, place, near, stride);
+    if (near == p.invocations) return;
+    // as many runs at a time as leave most of the shared memory to others
+    const size_t most = std::max<size_t>(static_cast<size_t>(target_.shared_bytes) / 4 / 8 / static_cast<size_t>(s_.group), 1);
+    for (size_t i = 0; i < runs.size(); i += most) {
+      const auto from = runs.begin() + static_cast<std::ptrdiff_t>(i);
+      const auto end = runs.begin() + static_cast<std::ptrdiff_t>(std::min(i + most, runs.size()));
+      over_subgroups({from, end}, place, near, p);
+    }
+  }
+  // Halves of 1, 2, 4 ... places tell each other their sums; an upper half comes after its lower one.
+  void over_lanes(Run& run, Value place, int near, int stride) {
+    for (int bit = 1; bit < near; bit *= 2) {
+      const Value other = b_.shuffle_xor(run.total, int64_t{bit} * stride);
+      const Value mask = b_.i32(bit), zero = b_.i32(0);
+      const Value lower = b_.eq(b_.op(Opcode::and_, {place, mask}, DType::i32), zero);
+      if (run.before) {
+        const Value later = combine(other, run.before);
+        run.before = b_.select(lower, run.before, later);
+      } else {
+        run.before = b_.select(lower, identity_, other);
+      }
+      run.total = combine(run.total, other);
+    }
+  }
+  // Everyone writes the sum of its part of the line, everyone reads all parts in order.
+  void over_subgroups(const std::vector<Run*>& runs, Value place, int near, const AxisPlan& p) {
+    const int parts = p.invocations / near;
+    const Value part = b_.div(place, near);
+    std::vector<Slot> slots;
+    std::vector<MemoryRange> ranges;
+    for (const Run* run : runs) {
+      slots.push_back(arena_.temporary(sum_t_, s_.group));
+      ranges.push_back(slots.back().range);
+      arena_.order({}, {ranges.back()});
+      b_.store(slots.back().ref, invocation_, run->total);
+    }
+    arena_.order(ranges, {});
+    const int step = near * p.invocation_stride;  // from part to part
+    Value first = invocation_;
+    const Value back = b_.mul(part, b_.i32(reverse_ ? -step : step));
+    first = b_.sub(first, back);
+    for (size_t i = 0; i < runs.size(); ++i) {
+      const auto with = [&](Value j, const Values& sums) {
+        const Value at = b_.add(first, b_.mul(j, b_.i32(reverse_ ? -step : step)));
+        const Value x = b_.load(slots[i].ref, at);
+        const Value total = combine(sums[1], x);
+        return Values{b_.select(b_.lt(j, part), total, sums[0]), total};
+      };
+      Values sums{identity_, identity_};
+      if (parts <= 8)
+        for (int j = 0; j < parts; ++j) sums = with(b_.i32(j), sums);
+      else sums = b_.for_loop(0, parts, sums, with);
+      runs[i]->before = runs[i]->before ? combine(sums[0], runs[i]->before) : sums[0];
+      runs[i]->total = sums[1];
+      arena_.free(slots[i]);
+    }
+  }
+
   void walk_lines() {
     nests_.flat(lines_, line_axes_, [&](const NestPoint& p) {
       nests_.counted(n_, {identity_}, [&](Value i, const Values& sum) {
@@ -395,6 +556,7 @@ class Scan : public Part {
   std::vector<int> line_axes_;
   Value identity_;
   Place to_;
+  Values all_;  // by layout: this invocation's elements
 };
 }  // namespace
 

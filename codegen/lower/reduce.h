@@ -24,8 +24,13 @@ class ReduceEmitter : public Part {
                  bool to_registers, const Accumulator& acc, const std::function<Values(const Coords&)>& element,
                  const std::function<void(const NestPoint&, const Values&)>& sink);
 
-  /// v joined over all invocations that differ in these bits of their number, in each of them.
-  Values across_invocations(Values v, int bits, const Accumulator& acc);
+  /// Each of `points` joined over all invocations that differ in these bits of their number, in each of them: many
+  /// points pass the same two barriers.
+  void across_invocations(std::vector<Values>& points, int bits, const Accumulator& acc);
+
+ private:
+  void by_shuffles(std::vector<Values>& points, int bits, const Accumulator& acc);
+  void by_exchange(std::vector<Values>& points, int stride, int count, const Accumulator& acc);
 };
 
 }  // namespace tessera::lowering

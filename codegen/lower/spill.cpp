@@ -93,9 +93,11 @@ bool Placement::spill_for(const ir::Op& o) {
     case Family::control:
       for (Value v : o.operands) read(v, v);
       break;
-    case Family::scan:  // each invocation walks a line
-      if (shape(o.results[0])[static_cast<size_t>(o.attr(Attr::axis))] > 1) changed |= to_arena(o.operands[0]);
-      else read(o.operands[0], o.operands[0]);
+    case Family::scan:  // by layout, or each invocation walks a line
+      if (shape(o.results[0])[static_cast<size_t>(o.attr(Attr::axis))] == 1 ||
+          s_.enumerable(axes_, axes_.of(o.results[0])))
+        read(o.operands[0], o.operands[0]);
+      else changed |= to_arena(o.operands[0]);
       break;
     case Family::rearrange:  // each invocation walks lines, or elements as they come
       if (!ir::is_rearranged(o.code)) where_used();

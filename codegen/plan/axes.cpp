@@ -36,7 +36,8 @@ bool is_whole_access(const ir::Kernel& k, const ir::Op& op) {
   return true;
 }
 
-Axes::Axes(const ir::Kernel& k, const std::vector<bool>& resident) : k_(k), resident_(resident) {
+Axes::Axes(const ir::Kernel& k, const std::vector<bool>& resident, bool scans)
+    : k_(k), resident_(resident), scans_(scans) {
   size_t n = 0;
   for (const ir::ValueInfo& v : k.values) {
     first_.push_back(n);
@@ -48,6 +49,7 @@ Axes::Axes(const ir::Kernel& k, const std::vector<bool>& resident) : k_(k), resi
   mixed_.resize(n);
   reduced_.resize(n);
   contracted_.resize(n);
+  scanned_.resize(n);
   stored_.resize(n);
   walk(k.body);
 
@@ -70,6 +72,7 @@ Axes::Axes(const ir::Kernel& k, const std::vector<bool>& resident) : k_(k), resi
     a.mixed = a.mixed || mixed_[i];
     a.reduced = a.reduced || reduced_[i];
     a.contracted = a.contracted || contracted_[i];
+    a.scanned = a.scanned || scanned_[i];
     a.stored = a.stored || stored_[i];
   }
 }
@@ -123,10 +126,14 @@ void Axes::visit(const ir::Op& op) {
     }
     case Family::scan:
       for (size_t d = 0; d < k_.type(result()).shape.size(); ++d) {
-        if (static_cast<int64_t>(d) == op.attr(Attr::axis)) {
-          mix(op.operands[0], d);
-          mix(result(), d);
-        } else equate(op.operands[0], d, result(), d);
+        const bool along = static_cast<int64_t>(d) == op.attr(Attr::axis);
+        if (along && scans_) scanned_[node(result(), d)] = true;
+        if (!along || scans_) {
+          equate(op.operands[0], d, result(), d);
+          continue;
+        }
+        mix(op.operands[0], d);
+        mix(result(), d);
       }
       return;
     case Family::rearrange: return rearrange(op);

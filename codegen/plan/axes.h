@@ -1,7 +1,7 @@
 // Axis variables: one per set of dims of tile values (and of Refs held in registers) that must be iterated together.
 // Element-wise ops equate dims, broadcast all but the repeated ones, transpose permutes, dot has batch, free and
 // contracted dims, a reduction drops some, loop carries equate in and out. An op that mixes dims (slice, concatenate, a
-// mixing reshape, a scan) starts new axes and leaves its operand's axes `mixed`: values with a mixed axis live in the
+// mixing reshape) starts new axes and leaves its operand's axes `mixed`: values with a mixed axis live in the
 // arena. Dims of size 1 have no axis.
 #pragma once
 #include <vector>
@@ -17,6 +17,7 @@ struct Axis {
   bool mixed = false;    // read at computed positions, or twice in one value: no layout, no registers, no splitting
   bool reduced = false;  // dropped by some reduction
   bool contracted = false;
+  bool scanned = false;  // running sums go along it, from layout to layout
   bool stored = false;  // some store has it
   // it could be split, but most of the work lacks it, and each slice would repeat that (set by the schedule)
   bool repeats = false;
@@ -25,8 +26,9 @@ struct Axis {
 
 class Axes {
  public:
-  /// `resident[r]`: whole loads and stores of body argument r equate its dims with the value's.
-  Axes(const ir::Kernel& k, const std::vector<bool>& resident);
+  /// `resident[r]`: whole loads and stores of body argument r equate its dims with the value's. `scans`: those keep
+  /// their axes, else they mix the one that they go along.
+  Axes(const ir::Kernel& k, const std::vector<bool>& resident, bool scans);
   int of(ir::Value v, size_t dim) const;  ///< kNoAxis for dims of size 1
   int of_ref(int ref, size_t dim) const;  ///< of a resident Ref
   std::vector<int> of(ir::Value v) const;
@@ -49,10 +51,11 @@ class Axes {
 
   const ir::Kernel& k_;
   const std::vector<bool>& resident_;
+  const bool scans_;
   std::vector<size_t> first_;  // per value: its first node
   mutable std::vector<size_t> parent_;
   std::vector<int64_t> extent_;
-  std::vector<bool> mixed_, reduced_, contracted_, stored_;
+  std::vector<bool> mixed_, reduced_, contracted_, scanned_, stored_;
   std::vector<int> axis_of_root_;
 };
 

@@ -113,11 +113,12 @@ std::string axis_text(const Axis& x, const AxisPlan& p, const std::string& name)
   std::string out = "  " + name + ": " + std::to_string(x.extent) +
                     (x.contracted ? " contracted"
                      : x.reduced  ? " reduced"
+                     : x.scanned  ? " scanned"
                      : x.mixed    ? " mixed"
                                   : "");
   if (!p.laid_out) out += ", one after another";
   else {
-    out += (x.contracted || x.reduced || x.mixed ? ", " : ": ") + std::to_string(p.reg) +
+    out += (x.contracted || x.reduced || x.scanned || x.mixed ? ", " : ": ") + std::to_string(p.reg) +
            (p.reg == 1 ? " register x " : " registers x ");
     out += std::to_string(p.invocations) + (p.invocations == 1 ? " invocation" : " invocations");
     if (p.strips() > 1) out += " in " + std::to_string(p.strips()) + " strips";

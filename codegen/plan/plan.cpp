@@ -39,7 +39,7 @@ Plan::Plan(const ir::Kernel& k, const Target& target, bool general, int smaller,
   const std::vector<bool> direct = loaded_directly(k);
   std::vector<Kept> kept(k.values.size());
   for (bool chosen = general;;) {
-    axes = std::make_unique<Axes>(k, resident);
+    axes = std::make_unique<Axes>(k, resident, target.kind == Target::Kind::gpu && !general);
     schedule = make_schedule(k, *axes, resident, parallel, scalars, target, general, smaller, kept);
     if (!chosen) {
       chosen = true;

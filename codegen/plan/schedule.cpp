@@ -8,6 +8,7 @@
 
 #include "codegen/plan/call_remarks.h"
 #include "codegen/plan/indexed.h"
+#include "codegen/plan/sharing.h"
 #include "codegen/plan/vector_width.h"
 #include "engine/ir/walk.h"
 
@@ -17,13 +18,7 @@ using ir::Attr;
 using ir::Opcode;
 using ir::Value;
 
-struct Nest {
-  std::vector<int> kept;     // axes of the result, outermost first
-  std::vector<int> reduced;  // axes dropped, outermost first
-  std::vector<int> order;    // all of them as the operand has them: the last is the fastest in memory
-  const ir::Op* dot = nullptr;
-  double work = 1;
-};
+constexpr int kLargestGroup = 1024;
 
 bool is_reduction(Opcode c) { return ir::is_reduce(c) || ir::is_argreduce(c); }
 
@@ -67,7 +62,6 @@ class Scheduler {
       return s_;
     }
     choose_group();
-    choose_vectors();
     lay_out();
     choose_tiles();
     residencies();
@@ -149,21 +143,16 @@ class Scheduler {
     return false;
   }
 
-  void add_nest(std::vector<int> kept, std::vector<int> reduced, std::vector<int> order, const ir::Op* dot = nullptr) {
-    Nest n{std::move(kept), std::move(reduced), std::move(order), dot, 1};
+  // A nest reads the elements of `of`; of a dot's operands that is the larger one.
+  void add_nest(std::vector<int> kept, std::vector<int> reduced, std::vector<int> order, Value of,
+                const ir::Op* dot = nullptr) {
+    Nest n{std::move(kept), std::move(reduced), std::move(order), dot, size_bytes(k_.type(of).dtype), 1};
     for (int a : n.order)
       if (a != kNoAxis) n.work *= static_cast<double>(axes_.axes[static_cast<size_t>(a)].extent);
     if (dot)
       for (int a : n.reduced)
         if (a != kNoAxis) n.work *= static_cast<double>(axes_.axes[static_cast<size_t>(a)].extent);
     nests_.push_back(std::move(n));
-  }
-
-  static std::vector<int> drop_none(const std::vector<int>& v) {
-    std::vector<int> r;
-    for (int a : v)
-      if (a != kNoAxis) r.push_back(a);
-    return r;
   }
 
   void home(Value v) {
@@ -177,36 +166,43 @@ class Scheduler {
       const ir::Op& op = k_.op(id);
       if (ir::writes_ref(op.code)) {
         const std::vector<int> d = drop_none(axes_.of(op.operands[1]));
-        add_nest(d, {}, d);
+        add_nest(d, {}, d, op.operands[1]);
         if (op.code == Opcode::swap || (ir::is_atomic(op.code) && used_[op.results[0].index])) home(op.results[0]);
       } else if (const auto from = op.code == Opcode::load ? static_cast<size_t>(ref_position(k_, op.operands[0])) : 0;
                  op.code == Opcode::load && (written_[from] || from >= k_.blocks.size())) {
         const std::vector<int> d = drop_none(axes_.of(op.results[0]));
-        add_nest(d, {}, d);
+        add_nest(d, {}, d, op.results[0]);
         home(op.results[0]);
       } else if (is_reduction(op.code)) {
         const std::vector<int> kept = drop_none(axes_.of(op.results[0])), order = drop_none(axes_.of(op.operands[0]));
         std::vector<int> reduced;
         for (int a : order)
           if (std::find(kept.begin(), kept.end(), a) == kept.end()) reduced.push_back(a);
-        add_nest(kept, reduced, order);
+        add_nest(kept, reduced, order, op.operands[0]);
         home(op.results[0]);
       } else if (op.code == Opcode::dot) {
         const std::vector<int> kept = drop_none(axes_.of(op.results[0]));
         std::vector<int> reduced;
         for (int64_t d : ir::dot_dims(k_, op).lhs_contract)
           if (const int a = axes_.of(op.operands[0], static_cast<size_t>(d)); a != kNoAxis) reduced.push_back(a);
-        add_nest(kept, reduced, kept, &op);
+        add_nest(kept, reduced, kept, larger_operand(k_, op), &op);
+        home(op.results[0]);
+      } else if (ir::is_scan(op.code) && !cpu()) {
+        const std::vector<int> order = drop_none(axes_.of(op.results[0]));
+        const int along = axes_.of(op.results[0], static_cast<size_t>(op.attr(Attr::axis)));
+        std::vector<int> lines = order;
+        std::erase(lines, along);
+        add_nest(lines, along == kNoAxis ? std::vector<int>{} : std::vector{along}, order, op.results[0]);
         home(op.results[0]);
       } else if (ir::is_scan(op.code) || ir::is_rearranged(op.code) || ir::is_loop(op.code) || ir::is_branch(op.code)) {
         for (Value v : op.results) {
           const std::vector<int> d = drop_none(axes_.of(v));
-          if (!d.empty()) add_nest(d, {}, d);
+          if (!d.empty()) add_nest(d, {}, d, v);
           home(v);
         }
       } else if (op.results.size() == 1 && s_.kept[op.results[0].index].yes) {
         const std::vector<int> d = drop_none(axes_.of(op.results[0]));
-        add_nest(d, {}, d);
+        add_nest(d, {}, d, op.results[0]);
         home(op.results[0]);
       }
     });
@@ -235,7 +231,7 @@ class Scheduler {
     const size_t args = k_.region(k_.body).args.size();
     for (size_t a = 0; a < axes_.size(); ++a) {
       Axis& axis = axes_.axes[a];
-      axis.splittable = !axis.mixed && !axis.reduced && !axis.contracted && axis.stored && axis.extent > 1;
+      axis.splittable = !axis.mixed && !axis.reduced && !axis.contracted && !axis.scanned && axis.stored && axis.extent > 1;
       axis.repeats = false;
       if (!axis.splittable) continue;
       std::vector<std::vector<Use>> uses(args);
@@ -408,45 +404,13 @@ class Scheduler {
     if (!cpu()) {
       while (group > s_.subgroup && group > 32 && work < group * 2.0) group /= 2;
       s_.widths = vector_widths(k_, axes_);
-      // Few invocations with whole vectors rather than many with parts, but enough to hide each other's waiting; and
-      // not where each register of an invocation repeats a long chain of values.
-      const bool chains = std::any_of(s_.kept.begin(), s_.kept.end(), [](const Kept& x) { return x.yes; });
-      const int vec = s_.widths.empty() ? 1 : *std::max_element(s_.widths.begin(), s_.widths.end());
-      while (!chains && group > std::max(s_.subgroup, 64) && work < static_cast<double>(group) * vec) group /= 2;
+      for (const Nest& n : nests_)
+        group = std::max(group, static_cast<int>(sharing_.group_for_rows(n, group, std::min(limit, kLargestGroup))));
     }
     s_.group = s_.workgroup = hinted_workgroup(k_, target_).value_or(std::min(group, limit));
     s_.shuffles = target_.subgroup_shuffle && target_.can_require_subgroup_size && s_.subgroup > 1 &&
                   s_.subgroup == target_.subgroup_size && s_.group % s_.subgroup == 0;
   }
-
-  // Neighbours that one access brings lie in one invocation's registers: along the one axis of a nest that its accesses
-  // have for their last dim, as far as the nest has work for all invocations then. Where two axes of one nest ask for
-  // it (a transpose), the one of the result's last dim has it.
-  void choose_vectors() {
-    vectors_.assign(axes_.size(), 1);
-    if (cpu()) return;
-    std::vector<bool> refused(axes_.size(), false);
-    for (const Nest& n : nests_) {
-      int chosen = kNoAxis;
-      for (auto it = n.order.rbegin(); it != n.order.rend(); ++it)
-        if (s_.widths[static_cast<size_t>(*it)] > 1) {
-          if (chosen == kNoAxis) chosen = *it;
-          else refused[static_cast<size_t>(*it)] = true;
-        }
-      if (chosen == kNoAxis) continue;
-      int width = s_.widths[static_cast<size_t>(chosen)];
-      const auto too_wide = [&] {
-        return n.work < static_cast<double>(width) * s_.group || axis(chosen).extent < width;
-      };
-      while (width > 4 && too_wide()) width /= 2;
-      if (too_wide()) width = 1;
-      int& vec = vectors_[static_cast<size_t>(chosen)];
-      vec = std::max(vec, width);
-    }
-    for (size_t a = 0; a < axes_.size(); ++a)
-      if (refused[a]) vectors_[a] = 1;
-  }
-  int vec(int a) const { return vectors_[static_cast<size_t>(a)]; }
 
   int used_bits(const std::vector<int>& dims) const {
     int bits = 0;
@@ -458,19 +422,18 @@ class Scheduler {
   }
 
   // Deals invocations to the axes of a nest, the fastest in memory first; axes already laid out keep theirs.
-  void deal_invocations(const Nest& n, const std::vector<int>& order) {
+  void deal_invocations(const Nest& n, const std::vector<int>& order, const Sharing::Wanted& wanted) {
     for (auto it = order.rbegin(); it != order.rend(); ++it) {
       const int a = *it;
       AxisPlan& p = plan(a);
-      if (p.laid_out || axis(a).mixed || axis(a).extent == 0) continue;
-      int used = used_bits(n.order);
+      if (!open(a)) continue;
+      int used = used_bits(cpu() ? n.order : order);
       for (const auto& other : homed_)
         if (std::find(other.begin(), other.end(), a) != other.end()) used |= used_bits(other);
       p.laid_out = true;
-      p.vec = vec(a);
-      p.reg = p.vec;
-      const int64_t pieces = cdiv(axis(a).extent, int64_t{p.vec});
-      const int want = static_cast<int>(std::bit_ceil(static_cast<uint64_t>(std::min<int64_t>(pieces, s_.group))));
+      const auto w = wanted.find(a);
+      const int64_t most = std::min<int64_t>(w == wanted.end() ? axis(a).extent : w->second, s_.group);
+      const int want = static_cast<int>(std::bit_ceil(static_cast<uint64_t>(most)));
       int stride = 1;
       while (stride < s_.group && (used & stride)) stride *= 2;
       int count = 1;
@@ -480,38 +443,55 @@ class Scheduler {
     }
   }
 
+  bool open(int a) const {
+    return !s_.plans[static_cast<size_t>(a)].laid_out && !axis(a).mixed && axis(a).extent > 0;
+  }
+  static bool has(const std::vector<int>& axes, int a) { return std::find(axes.begin(), axes.end(), a) != axes.end(); }
+
+  // Registers along one axis of a nest that has `regs` per invocation so far, and vectors along the fastest axis.
+  void hold(const Nest& n, int a, int64_t regs, bool fastest) {
+    AxisPlan& p = plan(a);
+    const int budget = cpu() ? std::max(128 >> smaller_, 1) : kInRegisters >> smaller_;
+    const int64_t room = std::max<int64_t>(budget / std::max<int64_t>(regs, 1), 1);
+    const int64_t need = cdiv(axis(a).extent, int64_t{p.invocations});
+    int64_t vec = !cpu() && fastest ? sharing_.vector_of(n, a) : 1;
+    const bool reduced = has(n.reduced, a);
+    int64_t reg = 1;
+    if (need <= room) reg = vec > 1 && reduced && cdiv(need, vec) * vec <= room ? cdiv(need, vec) * vec : need;
+    else if (reduced || !homed_axis_.count(a)) {
+      // Strips that end where the axis ends need no masks.
+      const int64_t most = reg = std::min<int64_t>(room, cpu() ? 8 : std::max<int64_t>(vec, 4));
+      while (reg > most / 2 && axis(a).extent % (reg * p.invocations) != 0) --reg;
+      if (reg == most / 2) reg = most;
+    }
+    if (axis(a).splittable && !reduced)
+      reg = !homed_axis_.count(a)  ? std::min<int64_t>(reg, cpu() ? 8 : std::max<int64_t>(vec, 4))
+            : vec > 1 && room >= vec ? sharing_.vector_of_columns(n, a)
+                                     : 1;
+    p.reg = static_cast<int>(std::max<int64_t>(reg, 1));
+    while (p.reg % vec != 0) vec /= 2;
+    // Along columns a running sum goes over one stretch of each invocation.
+    p.vec = axis(a).scanned && !fastest ? p.reg : static_cast<int>(vec);
+  }
+
   void lay_out() {
     for (const Nest& n : nests_)
       if (n.dot) plan_dot(n);
     for (const Nest& n : nests_)
       if (!n.dot || s_.wide_dot == DotForm::reduce) {
-        std::vector<int> order = n.order;
-        if (n.dot) order.insert(order.end(), n.reduced.begin(), n.reduced.end());
-        deal_invocations(n, order);
+        std::vector<int> order = cpu() ? n.order : sharing_.order_of(n);
+        if (cpu() && n.dot) order.insert(order.end(), n.reduced.begin(), n.reduced.end());
+        deal_invocations(n, order, cpu() ? Sharing::Wanted{} : sharing_.wanted(n, order));
       }
     // Registers: reduced axes first, then kept ones that something in registers needs, within the budget of each nest.
-    const int budget = cpu() ? std::max(128 >> smaller_, 1) : 32 >> smaller_;
     for (const Nest& n : nests_) {
+      const std::vector<int> order = cpu() ? n.order : sharing_.order_of(n);
       int64_t regs = 1;
-      for (int a : n.order) regs *= plan(a).reg;
-      for (auto it = n.order.rbegin(); it != n.order.rend(); ++it) {
-        AxisPlan& p = plan(*it);
-        if (!p.laid_out || p.reg > p.vec || fixed_.count(*it)) continue;
-        regs /= p.vec;
-        const int64_t room = std::max<int64_t>(budget / std::max<int64_t>(regs, 1), 1);
-        const int64_t need = cdiv(axis(*it).extent, int64_t{p.invocations} * p.vec) * p.vec;
-        const bool reduced = std::find(n.reduced.begin(), n.reduced.end(), *it) != n.reduced.end();
-        int64_t reg = 1;
-        if (need <= room) reg = need;
-        else if (reduced || !homed_axis_.count(*it)) {
-          // Strips that end where the axis ends need no masks.
-          const int64_t most = reg = std::min<int64_t>(room, cpu() ? 8 : 4);
-          while (reg > most / 2 && axis(*it).extent % (reg * p.invocations) != 0) --reg;
-          if (reg == most / 2) reg = most;
-        }
-        if (axis(*it).splittable && !reduced)
-          reg = std::min<int64_t>(reg, homed_axis_.count(*it) ? 1 : (cpu() ? 8 : 4));
-        p.reg = static_cast<int>(std::max<int64_t>(reg / p.vec, 1) * p.vec);
+      for (int a : order) regs *= plan(a).reg;
+      for (auto it = order.rbegin(); it != order.rend(); ++it) {
+        const AxisPlan& p = plan(*it);
+        if (!p.laid_out || p.reg > 1 || fixed_.count(*it)) continue;
+        hold(n, *it, regs, it == order.rbegin());
         regs *= p.reg;
       }
     }
@@ -533,6 +513,7 @@ class Scheduler {
     const int i = rows.back(), j = cols.back();
     if (i == j || axis(j).extent < s_.subgroup || axis(i).extent < 2) return;
     if (plan(i).laid_out || plan(j).laid_out) return;  // a larger dot has decided
+    if (!cpu() && few_rows(n, i)) return;
     if (s_.shuffles && cpu()) plan_shuffled_dot(i, j);
     else plan_staged_dot(n, i, j);
     plan(i).laid_out = plan(j).laid_out = true;
@@ -543,6 +524,17 @@ class Scheduler {
       plan(a).laid_out = true;  // batch and further free dims: one element at a time
       fixed_.insert(a);
     }
+  }
+
+  // GPUs: a tile of so few rows would leave most of its invocations idle. Each invocation has all of them in registers,
+  // and a part of the columns and of what is contracted.
+  bool few_rows(const Nest& n, int i) {
+    if (axis(i).extent > 8 || std::any_of(n.reduced.begin(), n.reduced.end(), [&](int a) { return axis(a).mixed; }))
+      return false;
+    plan(i).laid_out = true;
+    plan(i).reg = static_cast<int>(axis(i).extent);
+    fixed_.insert(i);
+    return true;
   }
 
   // Columns j over the group's invocations, each of which holds several of them and rows i in registers.
@@ -575,7 +567,7 @@ class Scheduler {
     pi.invocations = ti;
     int ri = std::max(8 >> smaller_, 1), rj = ri;
     const auto whole = [&](int a, int invocations) {
-      return (axis(a).reduced || axis(a).contracted) && !axis(a).splittable &&
+      return (axis(a).reduced || axis(a).contracted || axis(a).scanned) && !axis(a).splittable &&
              axis(a).extent <= int64_t{8} * invocations;
     };
     if (whole(i, ti)) ri = static_cast<int>(cdiv(axis(i).extent, int64_t{ti}));
@@ -682,7 +674,7 @@ class Scheduler {
   std::vector<Nest> nests_;
   std::vector<std::vector<int>> homed_;  // axes of every value that wants a home
   std::set<int> homed_axis_, fixed_, decided_;
-  std::vector<int> vectors_;  // per axis: the neighbours along it that an invocation has
+  const Sharing sharing_{k_, axes_, target_, s_, nests_, homed_axis_};  // GPUs
 };
 }  // namespace
 

@@ -19,7 +19,8 @@ struct Target {
   int32_t push_constant_bytes = 128;
   int64_t max_buffer_bytes = int64_t{1} << 27;
   int32_t min_subgroup_size = 4, max_subgroup_size = 4;
-  /// The size codegen plans for. With can_require_subgroup_size a pipeline can insist on it and on full subgroups.
+  /// The size codegen plans for. With can_require_subgroup_size a pipeline has full subgroups of it: because it insists
+  /// on the size, or because the device has no other.
   int32_t subgroup_size = 4;
   bool can_require_subgroup_size = false;
   /// Loop iterations after which the driver silently leaves every loop of an invocation, all loops together; 0: no

@@ -160,13 +160,20 @@ void describe_subgroups(Target& t, const Properties& p, const Features& has) {
   t.min_subgroup_size = clamp32(p.v13.minSubgroupSize);
   t.max_subgroup_size = clamp32(p.v13.maxSubgroupSize);
   t.subgroup_size = clamp32(p.v11.subgroupSize);
-  t.can_require_subgroup_size = has.v13.subgroupSizeControl && has.v13.computeFullSubgroups &&
-                                (p.v13.requiredSubgroupSizeStages & VK_SHADER_STAGE_COMPUTE_BIT);
+  const bool sizes_vary = t.min_subgroup_size != t.max_subgroup_size;
+  t.can_require_subgroup_size =
+      has.v13.computeFullSubgroups &&
+      (!sizes_vary || (has.v13.subgroupSizeControl && (p.v13.requiredSubgroupSizeStages & VK_SHADER_STAGE_COMPUTE_BIT)));
+  // Of two sizes the smaller: as many registers for an invocation, and shuffles that reach all of it in one instruction.
+  constexpr int32_t kPlanned = 32;
+  if (t.kind == Target::Kind::gpu && t.can_require_subgroup_size && t.min_subgroup_size <= kPlanned &&
+      kPlanned <= t.max_subgroup_size)
+    t.subgroup_size = kPlanned;
   // A pipeline that insists on its subgroup size may not have more subgroups than this: Vulkan's limit on invocations
   // does not know it.
   if (t.can_require_subgroup_size)
-    t.max_workgroup_size =
-        std::min(t.max_workgroup_size, clamp32(uint64_t{p.v11.subgroupSize} * p.v13.maxComputeWorkgroupSubgroups));
+    t.max_workgroup_size = std::min(
+        t.max_workgroup_size, clamp32(static_cast<uint64_t>(t.subgroup_size) * p.v13.maxComputeWorkgroupSubgroups));
 }
 
 /// What Vulkan does not say: how drivers treat branches and loops.

@@ -104,7 +104,9 @@ Pipeline::Pipeline(Context& context, const Program& p)
     info.stage.module = module;
     info.stage.pName = "main";
     if (subgroup_size_) {
-      info.stage.pNext = &size;
+      // A device of one size may have no way to ask for it.
+      const Target& t = context.probe().info.target;
+      if (t.min_subgroup_size != t.max_subgroup_size) info.stage.pNext = &size;
       info.stage.flags = VK_PIPELINE_SHADER_STAGE_CREATE_REQUIRE_FULL_SUBGROUPS_BIT;
     }
     // Whether a call is cut into slices is known only when it comes, and a second pipeline would be compiled anew.

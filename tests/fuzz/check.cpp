@@ -341,9 +341,8 @@ class Checker {
     options.dump = [&](std::string_view step, const Kernel& k, bool) {
       (k.level == ir::Level::lane ? lane : tile) = k;
       if (k.level != ir::Level::lane)
-        tile_ops = k.ops.size() +
-                   31 * static_cast<size_t>(std::count_if(k.ops.begin(), k.ops.end(),
-                                                          [](const ir::Op& op) { return op.code == ir::Opcode::dot; }));
+        for (tile_ops = 0; const ir::Op& op : k.ops)
+          tile_ops += op.code == ir::Opcode::dot ? 32 : ir::is_scan(op.code) ? 8 : 1;
       if (step == "lower") lane_ops = std::max(lane_ops, k.ops.size());
     };
     Program program;
@@ -361,7 +360,7 @@ class Checker {
     if (!hold_to_claims(name, tile, &t)) return false;
     const bool is_new = is_new_code(program, lane, t);
     // Code is linear in the kernel's ops: each is emitted for so many elements of an invocation, at so many positions,
-    // with so much around it; a product is many.
+    // with so much around it; a product is many, and so is a running sum.
     begin(name + ": size");
     const size_t most = 500 + (t.kind == Target::Kind::cpu && !general ? 192 : 64) * tile_ops;
     if (lane_ops > most)

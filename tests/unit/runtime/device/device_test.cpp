@@ -76,6 +76,9 @@ TEST_CASE("devices are listed with what they can do") {
     CHECK(t.max_workgroup_count >= 65535);
     CHECK(t.min_subgroup_size <= t.subgroup_size);
     CHECK(t.subgroup_size <= t.max_subgroup_size);
+    if (t.min_subgroup_size == t.max_subgroup_size) CHECK(t.can_require_subgroup_size);
+    const bool has_32 = t.min_subgroup_size <= 32 && 32 <= t.max_subgroup_size;
+    if (t.kind == Target::Kind::gpu && t.can_require_subgroup_size && has_32) CHECK(t.subgroup_size == 32);
     CHECK(t.compute_units >= 1);
     CHECK(t.max_buffer_bytes >= int64_t{1} << 27);
   }

@@ -1,0 +1,155 @@
+#include "codegen/plan/sharing.h"
+
+#include <algorithm>
+#include <bit>
+
+namespace tessera::lowering {
+namespace {
+
+bool has(const std::vector<int>& axes, int a) { return std::find(axes.begin(), axes.end(), a) != axes.end(); }
+int64_t ceil_power(int64_t v) {
+  return static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(std::max<int64_t>(v, 1))));
+}
+
+// Bytes of a row that invocations next to each other read at once, where others read other rows: a sector of a cache.
+constexpr int64_t kSector = 32;
+
+}  // namespace
+
+std::vector<int> drop_none(const std::vector<int>& axes) {
+  std::vector<int> r;
+  for (int a : axes)
+    if (a != kNoAxis) r.push_back(a);
+  return r;
+}
+
+ir::Value larger_operand(const ir::Kernel& k, const ir::Op& dot) {
+  const auto elements = [&](size_t i) { return num_elements(k.type(dot.operands[i]).shape); };
+  return dot.operands[elements(0) > elements(1) ? 0 : 1];
+}
+
+std::vector<int> Sharing::order_of(const Nest& n) const {
+  if (!n.dot) return n.order;
+  const std::vector<int> read = drop_none(axes_.of(larger_operand(k_, *n.dot)));
+  std::vector<int> order = n.order;
+  std::erase_if(order, [&](int a) { return has(read, a); });
+  order.insert(order.end(), read.begin(), read.end());
+  return order;
+}
+
+int64_t Sharing::vector_of(const Nest& n, int a) const {
+  int64_t v = s_.widths[static_cast<size_t>(a)] == 1 ? 1 : 16 / std::max<int64_t>(n.bytes, 1);
+  while (v > 1 && axis(a).extent % v != 0) v /= 2;
+  return std::max<int64_t>(v, 1);
+}
+
+int64_t Sharing::vector_of_columns(const Nest& n, int a) const {
+  int64_t v = vector_of(n, a), all = results(n), rows = 1;
+  for (int r : n.reduced) {
+    all *= plan(r).invocations;
+    rows *= cdiv(axis(r).extent, int64_t{plan(r).invocations});
+  }
+  if (read_again(n))  // rows stay in registers if one column's do
+    while (v > 1 && rows <= kInRegisters && rows * v > kInRegisters) v /= 2;
+  while (v > 1 && (v * plan(a).invocations > axis(a).extent || (v * n.bytes > 4 && all < v * busy()))) v /= 2;
+  return v;
+}
+
+// Invocations that hide each other's waits, on all of the device.
+int64_t Sharing::busy() const { return int64_t{2048} * std::max(target_.compute_units, 16); }
+
+int64_t Sharing::results(const Nest& n) const {
+  double r = 1;
+  for (int g : s_.parallel) r *= static_cast<double>(k_.grid[static_cast<size_t>(g)].size.value().value_or(64));
+  for (int a : n.kept) r *= static_cast<double>(std::max<int64_t>(axis(a).extent, 1));
+  return static_cast<int64_t>(std::min(r, 1e12));
+}
+
+// Whether what it drops an axis of is wanted again, or is a running sum: then rows in registers save a pass.
+bool Sharing::read_again(const Nest& n) const {
+  return std::any_of(n.reduced.begin(), n.reduced.end(), [&](int a) {
+    return axis(a).scanned || std::count_if(nests_.begin(), nests_.end(), [&](const Nest& other) {
+                                return has(other.order, a) || has(other.reduced, a);
+                              }) > 1;
+  });
+}
+
+int64_t Sharing::group_for_rows(const Nest& n, int64_t usual, int64_t limit) const {
+  if (n.dot || n.reduced.empty() || n.order.empty() || n.order.back() != n.reduced.back() || !read_again(n))
+    return usual;
+  const int64_t size = axis(n.reduced.back()).extent;
+  int64_t group = usual;
+  while (group < limit && group * kInRegisters < size) group *= 2;
+  return group * kInRegisters < size ? usual : group;
+}
+
+// A row to a subgroup if a lane can hold its part; longer ones to all. More invocations where there are few rows.
+int64_t Sharing::of_a_row(const Nest& n, int fastest, int64_t rows, int64_t group) const {
+  const int64_t lanes = s_.shuffles ? s_.subgroup : 32, size = axis(fastest).extent, vec = vector_of(n, fastest);
+  int64_t mine = std::min({ceil_power(cdiv(size, vec)), lanes, group});
+  if (cdiv(size, mine) > kInRegisters) mine = std::min(ceil_power(cdiv(size, int64_t{8})), group);
+  while (2 * mine <= group && 8 * results(n) * mine < busy() && cdiv(size, mine) > vec) mine *= 2;
+  while (2 * mine <= group && mine * rows < group && mine < size) mine *= 2;
+  return mine;
+}
+
+// Columns to lanes; invocations that columns do not use take some of the rows each.
+int64_t Sharing::of_a_column(const Nest& n, int64_t size, int64_t columns, int64_t rows, int64_t group) const {
+  const int64_t most = std::max<int64_t>(group / columns, 1);
+  int64_t mine = 1;
+  const auto idle = [&] { return mine * rows < group && size > mine; };
+  while (2 * mine <= most && (idle() || (results(n) * mine < busy() && size > 4 * mine))) mine *= 2;
+  if (read_again(n)) {
+    const int64_t narrow = std::max<int64_t>(std::min(columns, kSector / std::max<int64_t>(n.bytes, 1)), 1);
+    int64_t more = mine;
+    while (2 * more * narrow <= group && cdiv(size, more) > kInRegisters) more *= 2;
+    if (cdiv(size, more) <= kInRegisters) mine = more;
+  }
+  return mine;
+}
+
+Sharing::Wanted Sharing::wanted(const Nest& n, const std::vector<int>& order) const {
+  Wanted wanted;
+  if (order.empty()) return wanted;
+  std::vector<int> dropped, kept;
+  int used = 0;
+  for (int a : order) {
+    if (open(a)) (has(n.reduced, a) ? dropped : kept).push_back(a);
+    if (plan(a).laid_out) used |= (plan(a).invocations - 1) * plan(a).invocation_stride;
+  }
+  const int64_t group = std::max(s_.group >> std::popcount(static_cast<unsigned>(used)), 1);
+  const int fastest = order.back();
+  if (dropped.empty()) {
+    // What streams through: a vector to each invocation, if that leaves enough of them.
+    const int64_t vec = vector_of(n, fastest);
+    if (open(fastest) && !homed_.count(fastest) && results(n) >= vec * busy())
+      wanted[fastest] = cdiv(axis(fastest).extent, vec);
+    return wanted;
+  }
+  int64_t rows = 1;
+  for (int a : kept) rows = std::min(rows * ceil_power(axis(a).extent), group);
+  if (open(fastest) && has(n.reduced, fastest)) {
+    int64_t mine = wanted[fastest] = of_a_row(n, fastest, rows, group);
+    for (int a : dropped) {
+      if (a == fastest) continue;
+      wanted[a] = std::clamp<int64_t>(group / (mine * rows), 1, axis(a).extent);
+      mine *= ceil_power(wanted[a]);
+    }
+    return wanted;
+  }
+  int64_t size = 1;
+  for (int a : dropped) size *= axis(a).extent;
+  const int64_t lanes = s_.shuffles ? s_.subgroup : 32;
+  const int64_t columns = std::min(
+      {kept.empty() ? 1 : has(kept, fastest) ? ceil_power(axis(fastest).extent) : rows, lanes, group});
+  const int64_t mine = of_a_column(n, size, columns, rows, group);
+  int64_t rest = mine;
+  for (auto it = dropped.rbegin(); it != dropped.rend(); ++it) {
+    wanted[*it] = std::min(rest, ceil_power(axis(*it).extent));
+    rest /= wanted[*it];
+  }
+  if (has(kept, fastest)) wanted[fastest] = std::min(group / mine, ceil_power(axis(fastest).extent));
+  return wanted;
+}
+
+}  // namespace tessera::lowering
