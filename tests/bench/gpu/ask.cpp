@@ -1,8 +1,8 @@
-// bench_gpu --out FILE.json FILE.tir|FILE.spv [--subgroup N]: asks the current Vulkan device's compiler about one
-// module: our kernel, compiled for that device, or the SPIR-V of a hand-written shader. Nothing is executed. The file
-// has the driver, the time from text to SPIR-V, the time of vkCreateComputePipelines, every statistic and every text
-// that the driver gives (VK_KHR_pipeline_executable_properties). tests/bench/gpu/run calls it, once per module and
-// chip; analyse.py reads it.
+// bench_gpu --out FILE.json FILE.tir|FILE.spv [--subgroup N] [--plain]: asks the current Vulkan device's compiler about
+// one module: our kernel, compiled for that device, or the SPIR-V of a hand-written shader. Nothing is executed. The
+// file has the driver, the time from text to SPIR-V, the time of vkCreateComputePipelines, every statistic and every
+// text that the driver gives (VK_KHR_pipeline_executable_properties). tests/bench/gpu/run calls it, once per module and
+// chip; analyse.py reads it. --plain: only the times, of a pipeline made as the runtime makes it.
 #include <vulkan/vulkan.h>
 
 #include <algorithm>
@@ -10,6 +10,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <ctime>
 #include <fstream>
 #include <iterator>
 #include <nlohmann/json.hpp>
@@ -17,6 +18,7 @@
 #include <vector>
 
 #include "codegen/compile.h"
+#include "engine/base/error.h"
 #include "engine/ir/text.h"
 #include "runtime/device.h"
 
@@ -28,6 +30,8 @@ using Clock = std::chrono::steady_clock;
 double ms_since(Clock::time_point start) {
   return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
 }
+/// Of all threads: what a compiler takes when nothing else wants the machine.
+double processor_ms() { return 1e3 * static_cast<double>(std::clock()) / CLOCKS_PER_SEC; }
 
 std::string read(const std::string& path) {
   std::ifstream in(path, std::ios::binary);
@@ -63,7 +67,7 @@ constexpr Optional kOptional[] = {
 /// A device with all its features but those that make accesses robust, which change the code.
 class Asked {
  public:
-  explicit Asked(int index) {
+  Asked(int index, bool plain) {
     VkApplicationInfo app{VK_STRUCTURE_TYPE_APPLICATION_INFO, nullptr, "bench_gpu", 0, nullptr, 0, VK_API_VERSION_1_3};
     VkInstanceCreateInfo info{};
     info.sType = VK_STRUCTURE_TYPE_INSTANCE_CREATE_INFO;
@@ -74,7 +78,7 @@ class Asked {
     std::vector<VkPhysicalDevice> devices(n);
     check(vkEnumeratePhysicalDevices(instance_, &n, devices.data()), "vkEnumeratePhysicalDevices");
     physical_ = devices.at(static_cast<size_t>(index));
-    create_device();
+    create_device(plain);
   }
   Asked(const Asked&) = delete;
   Asked& operator=(const Asked&) = delete;
@@ -89,7 +93,7 @@ class Asked {
     return std::any_of(extensions_.begin(), extensions_.end(),
                        [&](const VkExtensionProperties& e) { return std::strcmp(e.extensionName, extension) == 0; });
   }
-  void create_device();
+  void create_device(bool plain);
   json described(VkPipeline pipeline) const;
 
   VkInstance instance_ = VK_NULL_HANDLE;
@@ -99,7 +103,7 @@ class Asked {
   bool executables_ = false;
 };
 
-void Asked::create_device() {
+void Asked::create_device(bool plain) {
   uint32_t n = 0;
   vkEnumerateDeviceExtensionProperties(physical_, nullptr, &n, nullptr);
   extensions_.resize(n);
@@ -128,9 +132,10 @@ void Asked::create_device() {
     core.pNext = &flags.back();
   };
   for (const Optional& o : kOptional) add(o.extension, o.type);
-  executables_ = has(VK_KHR_PIPELINE_EXECUTABLE_PROPERTIES_EXTENSION_NAME);
-  add(VK_KHR_PIPELINE_EXECUTABLE_PROPERTIES_EXTENSION_NAME,
-      VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PIPELINE_EXECUTABLE_PROPERTIES_FEATURES_KHR);
+  executables_ = !plain && has(VK_KHR_PIPELINE_EXECUTABLE_PROPERTIES_EXTENSION_NAME);
+  if (executables_)
+    add(VK_KHR_PIPELINE_EXECUTABLE_PROPERTIES_EXTENSION_NAME,
+        VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PIPELINE_EXECUTABLE_PROPERTIES_FEATURES_KHR);
   vkGetPhysicalDeviceFeatures2(physical_, &core);
   core.features.robustBufferAccess = VK_FALSE;
   v13.robustImageAccess = VK_FALSE;
@@ -244,18 +249,21 @@ json Asked::pipeline(const std::vector<uint32_t>& code, uint32_t push_bytes, int
         VK_PIPELINE_CREATE_CAPTURE_STATISTICS_BIT_KHR | VK_PIPELINE_CREATE_CAPTURE_INTERNAL_REPRESENTATIONS_BIT_KHR;
   VkPipeline pipeline = VK_NULL_HANDLE;
   const auto start = Clock::now();
+  const double processor_start = processor_ms();
   check(vkCreateComputePipelines(device_, VK_NULL_HANDLE, 1, &info, nullptr, &pipeline), "vkCreateComputePipelines");
-  const double ms = ms_since(start);
+  const double ms = ms_since(start), processor = processor_ms() - processor_start;
   json out = described(pipeline);
   out["pipeline_ms"] = ms;
+  out["pipeline_processor_ms"] = processor;
   return out;
 }
 
-int32_t power_of_two_in(int32_t n, const Target& t) {
+/// The size, where the device can be made to use it; else 0: whatever it likes.
+int32_t offered(int32_t n, const Target& t) {
   return t.can_require_subgroup_size && t.min_subgroup_size <= n && n <= t.max_subgroup_size ? n : 0;
 }
 
-json ask(const std::string& path, int32_t subgroup) {
+json ask(const std::string& path, int32_t subgroup, bool plain) {
   const DeviceInfo info = find_device();
   const Target& target = info.target;
   json out{{"device", info.name}, {"driver", info.driver}};
@@ -265,7 +273,7 @@ json ask(const std::string& path, int32_t subgroup) {
     const std::string text = read(path);
     Program program;
     double best = 1e9;
-    for (int i = 0; i < 3; ++i) {
+    for (int i = 0; i < (plain ? 1 : 3); ++i) {
       const auto start = Clock::now();
       program = compile(ir::parse(text, path), target);
       best = std::min(best, ms_since(start));
@@ -282,11 +290,11 @@ json ask(const std::string& path, int32_t subgroup) {
     const std::string bytes = read(path);
     code.resize(bytes.size() / sizeof(uint32_t));
     std::memcpy(code.data(), bytes.data(), code.size() * sizeof(uint32_t));
-    subgroup = power_of_two_in(subgroup, target);
+    subgroup = offered(subgroup, target);
   }
   out["spirv_words"] = code.size();
   out["required_subgroup_size"] = subgroup;
-  out.update(Asked(info.index).pipeline(code, push_bytes, subgroup));
+  out.update(Asked(info.index, plain).pipeline(code, push_bytes, subgroup));
   return out;
 }
 
@@ -296,22 +304,28 @@ json ask(const std::string& path, int32_t subgroup) {
 int main(int argc, char** argv) {
   std::string path, out;
   int subgroup = 0;
+  bool plain = false;
   for (int i = 1; i < argc; ++i) {
     const std::string a = argv[i];
     if (a == "--out" && i + 1 < argc) out = argv[++i];
     else if (a == "--subgroup" && i + 1 < argc) subgroup = std::atoi(argv[++i]);
+    else if (a == "--plain") plain = true;
     else path = a;
   }
   if (path.empty() || out.empty()) {
-    std::fprintf(stderr, "usage: bench_gpu --out FILE.json [--subgroup N] FILE.tir|FILE.spv\n");
+    std::fprintf(stderr, "usage: bench_gpu --out FILE.json [--subgroup N] [--plain] FILE.tir|FILE.spv\n");
     return 2;
   }
+  nlohmann::json answer;
+  int status = 0;
   try {
-    std::ofstream(out)
-        << tessera::bench::ask(path, subgroup).dump(1, ' ', false, nlohmann::json::error_handler_t::replace) << "\n";
+    answer = tessera::bench::ask(path, subgroup, plain);
+  } catch (const tessera::CompileError& e) {  // it is right to refuse what the device cannot do
+    answer["refused"] = e.what();
   } catch (const std::exception& e) {
-    std::fprintf(stderr, "%s\n", e.what());
-    return 1;
+    answer["error"] = e.what();
+    status = 1;
   }
-  return 0;
+  std::ofstream(out) << answer.dump(1, ' ', false, nlohmann::json::error_handler_t::replace) << "\n";
+  return status;
 }

@@ -63,24 +63,26 @@ class Machine:
                 return ""
         return " ".join(line.strip() for line in text.split("\n") if "ERROR" in line)[:300] or text.strip()[:300]
 
-    def ask(self, chip, module, subgroup=0, limit=60):
+    def ask(self, chip, module, subgroup=0, limit=60, options=()):
         """What bench_gpu says of a module (as named in the folder) on a chip; {"error": ...} if it says nothing."""
         icd = self.icd(chip.driver)
         if icd is None:
             return {"error": f"there is no driver {chip.driver}"}
         out = f"{module}.{chip.name}.{subgroup}.json"
         start = time.monotonic()
-        status, text = self.run(["./bench_gpu", "--out", out, "--subgroup", str(subgroup), module], chips.environment(chip, icd), limit)
+        status, text = self.run(["./bench_gpu", "--out", out, "--subgroup", str(subgroup), *options, module], chips.environment(chip, icd), limit)
         seconds = time.monotonic() - start
         if status is None:
             return {"error": f"stopped after {limit} s", "seconds": seconds}
-        if status != 0 or not (self.folder / out).exists():
-            lines = [line for line in text.split("\n") if line.strip() and "WARNING" not in line and "Unknown DRM" not in line]
+        if not (self.folder / out).exists():  # it crashed
             what = f"signal {-status}" if status < 0 else f"signal {status - 128}" if status > 128 else f"exit status {status}"
+            lines = [line for line in text.split("\n") if line.strip() and "WARNING" not in line and "Unknown DRM" not in line]
             return {"error": f"{what}: {lines[-1].strip() if lines and chip.driver != 'asahi' else ''}"[:300], "seconds": seconds}
         answer = json.loads((self.folder / out).read_text())
         (self.folder / out).unlink()
         answer["seconds"] = seconds
+        if "refused" in answer:
+            answer["error"] = "refused: " + answer["refused"].split("\n")[0]
         if chip.driver == "asahi":
             answer["texts"] = {"AGX": text}
         return answer

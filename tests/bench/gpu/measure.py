@@ -73,9 +73,7 @@ def work_of(row, hand):
     if kind == "bytes":
         return "bytes"
     loop = (hand or {}).get("loop")
-    if loop and loop["macs"] * 4 >= loop["instructions"]:
-        return "fma"
-    return "bytes"
+    return "fma" if loop and loop["macs"] * 2 >= loop["instructions"] else "bytes"
 
 
 def of_class(row, chip):
