@@ -19,6 +19,7 @@ class Instr:
     bits: int = 0            # of memory accesses: what one invocation moves
     macs: float = 0          # multiply-adds of an invocation; of a matrix instruction those of the whole subgroup, see per_wave
     per_wave: bool = False
+    products: int = 0        # of integers, in a multiplication that may be an address's
     slots: int = 1           # issue slots: more where one line repeats
     target: object = None    # of branches: a label
     falls: bool = True       # whether what follows can be next
@@ -70,8 +71,6 @@ def aco_vector(op):
     if re.match(r"v_(dual_)?(fma|fmac|fmamk|fmaak|mac|mad|madmk|madak|fma_mix|mad_mix)(_|lo_|hi_)?(legacy_)?(f|bf)\d+", op) or re.match(
             r"v_(fma|mad)_mix", op):
         return "fma", 1, False
-    if re.match(r"v_(mul_lo_u32|mul_lo_u16|mad_\w*[iu](16|24|32)|mul_[iu]32_[iu]24|pk_mul_lo|pk_mad_[iu]16)", op):
-        return "int", 0, False
     if re.match(r"v_(readlane|writelane|readfirstlane|permlane|mov_b32_dpp|mov_b32_e32_dpp)", op):
         return "lanes", 0, False
     if re.match(r"v_(dual_)?(mov|cndmask|accvgpr|swap|nop|movrel)", op):
@@ -119,7 +118,8 @@ def parse_aco(text):
             kind, macs, per_wave = aco_vector(op)
             if "_dpp" in op and "mov" in op:
                 kind = "lanes"
-            out.append(Instr(kind, macs=macs, per_wave=per_wave, text=line))
+            products = 2 if re.match(r"v_pk_m(ul|ad)", op) else 1 if re.match(r"v_m(ul|ad)_", op) else 0
+            out.append(Instr(kind, macs=macs, per_wave=per_wave, products=products if kind == "int" else 0, text=line))
         else:  # ds_bpermute, ds_swizzle and their like
             out.append(Instr("lanes" if re.match(r"ds_(b?permute|swizzle)", op) else "rest", text=line))
     return out
@@ -189,7 +189,7 @@ def parse_nak(text):
             rest = rest[m.end():]
         op = rest.split(" ")[0]
         kind, bits, macs, per_wave = nak_kind(op)
-        instr = Instr(kind, bits=bits, macs=macs, per_wave=per_wave, text=line)
+        instr = Instr(kind, bits=bits, macs=macs, per_wave=per_wave, products=int(op.split(".")[0] in ("imad", "imul")), text=line)
         if op == "bra":
             m = re.match(r"bra (\S+) (L\d+)", rest)
             instr.target = m.group(2) if m else rest.split()[-1]
@@ -252,7 +252,7 @@ def parse_agx(text):
         if rows and address == 0:
             break
         kind, bits, macs = agx_kind(op, operands)
-        instr = Instr(kind, bits=bits, macs=macs, text=op + " " + operands)
+        instr = Instr(kind, bits=bits, macs=macs, products=int(op in ("imadd", "imad", "imul", "imsub")), text=op + " " + operands)
         if op.startswith("jmp"):
             instr.target = address + int(operands)
             targets.add(instr.target)
@@ -330,7 +330,8 @@ def parse_ir3(text):
         if kind in ("shared_load", "shared_store", "global_load", "global_store", "scratch"):
             count = re.search(r", (\d+)$", operands)
             bits *= int(count.group(1)) if count else 1
-        instr = Instr(kind, bits=bits, macs=macs * slots, slots=slots, text=line)
+        products = slots if kind == "int" and re.match(r"(mad|mul)\.[su]", op) or op.startswith("mull") else 0
+        instr = Instr(kind, bits=bits, macs=macs * slots, products=products, slots=slots, text=line)
         if m := re.search(r"#(l\d+)", operands):
             instr.target = m.group(1)
             instr.falls = op != "jump"
@@ -427,32 +428,38 @@ def loops_of(successors):
 
 
 def count(instrs, lanes):
-    """A summary of some instructions, for subgroups of so many invocations."""
+    """A summary of some instructions, for subgroups of so many invocations. "macs" are an invocation's multiply-adds."""
     kinds = {k: 0 for k in KINDS}
     widths = {k: {} for k in ("shared_load", "shared_store", "global_load", "global_store")}
-    macs = 0.0
+    macs, products, roots = 0.0, 0, 0
     for i in instrs:
         kinds[i.kind] += i.slots
+        products += i.products
+        roots += i.slots if i.kind == "float" and "rsq" in i.text else 0
         macs += i.macs / (lanes if i.per_wave else 1)
         if i.kind in widths:
             widths[i.kind][str(i.bits)] = widths[i.kind].get(str(i.bits), 0) + i.slots
     total = sum(n for k, n in kinds.items() if k != "wait")
+    if macs == 0 and products * 8 >= total:  # too many to be addresses': a product of integers
+        macs = float(products)
     bytes_by_width = {}
     for k in ("global_load", "global_store"):
         for b, n in widths[k].items():
             bytes_by_width[int(b)] = bytes_by_width.get(int(b), 0) + n * int(b) / 8
     moved = sum(bytes_by_width.values())
     return {"instructions": total, "kinds": {k: n for k, n in kinds.items() if n}, "widths": {k: w for k, w in widths.items() if w},
-            "macs": macs, "global_bytes": moved,
+            "macs": macs, "roots": roots, "global_bytes": moved,
             "share_of_128": bytes_by_width.get(128, 0.0) / moved if moved else None,
             "math_share": (kinds["matrix"] + kinds["fma"]) / total if total else None,
             "shared_reads_per_mac": kinds["shared_load"] / macs if macs else None}
 
 
 def work_in(summary, work):
-    """Of some instructions: multiply-adds ("fma"), bytes of global memory ("bytes"), or ("") these with all accesses to memory."""
+    """Of some instructions: multiply-adds ("fma"), bytes of global memory ("bytes"), inverse square roots ("roots"), or ("") all that computes or moves."""
     if work == "fma":
         return summary["macs"]
+    if work == "roots":
+        return summary["roots"]
     if work == "bytes":
         return summary["global_bytes"]
     kinds = ("global_load", "global_store", "shared_load", "shared_store", "atomic")
@@ -515,7 +522,7 @@ def analyse(answer, work=""):
 
 
 def cost_per_work(summary, work):
-    """Instructions of the loop, per invocation and unit of its work (a multiply-add or a byte of global memory); None: it does none of it."""
+    """Instructions of the loop, per invocation and unit of its work; None: it does none of it."""
     loop = summary.get("loop")
     if not loop:
         return None

@@ -29,11 +29,8 @@ def shader_path(name):
 
 
 def subgroup_of(defines):
-    """The subgroup size that a shader is written for, if its macros say so (-DSUBGROUP=32)."""
-    for d in defines:
-        if d.startswith("-DSUBGROUP="):
-            return int(d.split("=")[1])
-    return 0
+    """The subgroup size that a shader is written for, if its macros say so (-DWAVE=32)."""
+    return next((int(d.split("=")[1]) for d in defines if d.startswith("-DWAVE=")), 0)
 
 
 class Jobs:
@@ -66,18 +63,24 @@ class Jobs:
 
 
 def work_of(row, hand):
-    """What the loop's instructions are counted per: "fma" or "bytes"."""
-    kind = row["inner"].split()[0] if row else "-"
-    if kind in ("fma", "mac", "macs"):
-        return "fma"
-    if kind == "bytes":
-        return "bytes"
+    """What the loop's instructions are counted per."""
+    kind = {"pair": "roots"}.get(row["inner"].split()[0], row["inner"].split()[0])
+    if kind in ("fma", "bytes", "roots"):
+        return kind
     loop = (hand or {}).get("loop")
     return "fma" if loop and loop["macs"] * 2 >= loop["instructions"] else "bytes"
 
 
 def of_class(row, chip):
-    return chip.classes.index(row["class"]) if row["class"] in chip.classes else -1
+    """How special a shader is, where it is for this chip; else -1."""
+    if row["class"] not in chip.classes:
+        return -1
+    macros = dict(d[2:].split("=") for d in row["defines"].split() if "=" in d)
+    if row["class"] == "matrix" and "FN" in macros:  # a shape that the device has, for the dtype
+        shape = tuple(int(macros[m]) for m in ("FM", "FN", "FK"))
+        if shape not in (chip.byte_matrices if macros.get("KIND") == "3" else chip.half_matrices):
+            return -1
+    return chip.classes.index(row["class"])
 
 
 def combine(kernel, chip, ours, hands):
@@ -110,7 +113,7 @@ def compare(line):
     if "error" in ours or hand is None:
         return {"loop_ratio": None, "whole_ratio": None}
     a, b = analyse.cost_per_work(ours, work), analyse.cost_per_work(hand, work)
-    if b is None and work == "fma":
+    if b is None:
         a, b = analyse.cost_per_work(ours, "bytes"), analyse.cost_per_work(hand, "bytes")
     return {"loop_ratio": ratio(a, b), "whole_ratio": ratio(ours.get("instructions"), hand.get("instructions"))}
 
