@@ -1,8 +1,9 @@
-// bench_gpu --out FILE.json FILE.tir|FILE.spv [--subgroup N] [--plain]: asks the current Vulkan device's compiler about
-// one module: our kernel, compiled for that device, or the SPIR-V of a hand-written shader. Nothing is executed. The
-// file has the driver, the time from text to SPIR-V, the time of vkCreateComputePipelines, every statistic and every
-// text that the driver gives (VK_KHR_pipeline_executable_properties). tests/bench/gpu/run calls it, once per module and
-// chip; analyse.py reads it. --plain: only the times, of a pipeline made as the runtime makes it.
+// bench_gpu --out FILE.json FILE.tir|FILE.spv [--subgroup N] [--plain|--statistics]: asks the current Vulkan device's
+// compiler about one module: our kernel, compiled for that device, or the SPIR-V of a hand-written shader. Nothing is
+// executed. The file has the driver, the time from text to SPIR-V, the time of vkCreateComputePipelines, every
+// statistic and every text that the driver gives (VK_KHR_pipeline_executable_properties). tests/bench/gpu/run calls it,
+// once per module and chip; analyse.py reads it. --plain: only the times, of a pipeline made as the runtime makes it;
+// --statistics: no texts.
 #include <vulkan/vulkan.h>
 
 #include <algorithm>
@@ -23,6 +24,9 @@
 #include "runtime/device.h"
 
 namespace tessera::bench {
+
+enum class Detail { times, statistics, texts };  // what is asked for, each with those before it
+
 namespace {
 
 using nlohmann::json;
@@ -67,7 +71,7 @@ constexpr Optional kOptional[] = {
 /// A device with all its features but those that make accesses robust, which change the code.
 class Asked {
  public:
-  Asked(int index, bool plain) {
+  Asked(int index, Detail detail) : detail_(detail) {
     VkApplicationInfo app{VK_STRUCTURE_TYPE_APPLICATION_INFO, nullptr, "bench_gpu", 0, nullptr, 0, VK_API_VERSION_1_3};
     VkInstanceCreateInfo info{};
     info.sType = VK_STRUCTURE_TYPE_INSTANCE_CREATE_INFO;
@@ -78,7 +82,7 @@ class Asked {
     std::vector<VkPhysicalDevice> devices(n);
     check(vkEnumeratePhysicalDevices(instance_, &n, devices.data()), "vkEnumeratePhysicalDevices");
     physical_ = devices.at(static_cast<size_t>(index));
-    create_device(plain);
+    create_device();
   }
   Asked(const Asked&) = delete;
   Asked& operator=(const Asked&) = delete;
@@ -93,17 +97,18 @@ class Asked {
     return std::any_of(extensions_.begin(), extensions_.end(),
                        [&](const VkExtensionProperties& e) { return std::strcmp(e.extensionName, extension) == 0; });
   }
-  void create_device(bool plain);
+  void create_device();
   json described(VkPipeline pipeline) const;
 
   VkInstance instance_ = VK_NULL_HANDLE;
   VkPhysicalDevice physical_ = VK_NULL_HANDLE;
   VkDevice device_ = VK_NULL_HANDLE;
   std::vector<VkExtensionProperties> extensions_;
+  Detail detail_;
   bool executables_ = false;
 };
 
-void Asked::create_device(bool plain) {
+void Asked::create_device() {
   uint32_t n = 0;
   vkEnumerateDeviceExtensionProperties(physical_, nullptr, &n, nullptr);
   extensions_.resize(n);
@@ -132,7 +137,7 @@ void Asked::create_device(bool plain) {
     core.pNext = &flags.back();
   };
   for (const Optional& o : kOptional) add(o.extension, o.type);
-  executables_ = !plain && has(VK_KHR_PIPELINE_EXECUTABLE_PROPERTIES_EXTENSION_NAME);
+  executables_ = detail_ != Detail::times && has(VK_KHR_PIPELINE_EXECUTABLE_PROPERTIES_EXTENSION_NAME);
   if (executables_)
     add(VK_KHR_PIPELINE_EXECUTABLE_PROPERTIES_EXTENSION_NAME,
         VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PIPELINE_EXECUTABLE_PROPERTIES_FEATURES_KHR);
@@ -197,6 +202,7 @@ json Asked::described(VkPipeline pipeline) const {
   statistics(device_, &first, &n, values.data());
   for (const VkPipelineExecutableStatisticKHR& s : values) out["statistics"][s.name] = value_of(s);
 
+  if (detail_ != Detail::texts) return out;
   n = 0;
   texts(device_, &first, &n, nullptr);
   VkPipelineExecutableInternalRepresentationKHR no_text{};
@@ -263,7 +269,7 @@ int32_t offered(int32_t n, const Target& t) {
   return t.can_require_subgroup_size && t.min_subgroup_size <= n && n <= t.max_subgroup_size ? n : 0;
 }
 
-json ask(const std::string& path, int32_t subgroup, bool plain) {
+json ask(const std::string& path, int32_t subgroup, Detail detail) {
   const DeviceInfo info = find_device();
   const Target& target = info.target;
   json out{{"device", info.name}, {"driver", info.driver}};
@@ -273,7 +279,7 @@ json ask(const std::string& path, int32_t subgroup, bool plain) {
     const std::string text = read(path);
     Program program;
     double best = 1e9;
-    for (int i = 0; i < (plain ? 1 : 3); ++i) {
+    for (int i = 0; i < (detail == Detail::texts ? 3 : 1); ++i) {
       const auto start = Clock::now();
       program = compile(ir::parse(text, path), target);
       best = std::min(best, ms_since(start));
@@ -294,7 +300,7 @@ json ask(const std::string& path, int32_t subgroup, bool plain) {
   }
   out["spirv_words"] = code.size();
   out["required_subgroup_size"] = subgroup;
-  out.update(Asked(info.index, plain).pipeline(code, push_bytes, subgroup));
+  out.update(Asked(info.index, detail).pipeline(code, push_bytes, subgroup));
   return out;
 }
 
@@ -304,22 +310,23 @@ json ask(const std::string& path, int32_t subgroup, bool plain) {
 int main(int argc, char** argv) {
   std::string path, out;
   int subgroup = 0;
-  bool plain = false;
+  tessera::bench::Detail detail = tessera::bench::Detail::texts;
   for (int i = 1; i < argc; ++i) {
     const std::string a = argv[i];
     if (a == "--out" && i + 1 < argc) out = argv[++i];
     else if (a == "--subgroup" && i + 1 < argc) subgroup = std::atoi(argv[++i]);
-    else if (a == "--plain") plain = true;
+    else if (a == "--plain") detail = Detail::times;
+    else if (a == "--statistics") detail = Detail::statistics;
     else path = a;
   }
   if (path.empty() || out.empty()) {
-    std::fprintf(stderr, "usage: bench_gpu --out FILE.json [--subgroup N] [--plain] FILE.tir|FILE.spv\n");
+    std::fprintf(stderr, "usage: bench_gpu --out FILE.json [--subgroup N] [--plain|--statistics] FILE.tir|FILE.spv\n");
     return 2;
   }
   nlohmann::json answer;
   int status = 0;
   try {
-    answer = tessera::bench::ask(path, subgroup, plain);
+    answer = tessera::bench::ask(path, subgroup, detail);
   } catch (const tessera::CompileError& e) {  // it is right to refuse what the device cannot do
     answer["refused"] = e.what();
   } catch (const std::exception& e) {

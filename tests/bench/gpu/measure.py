@@ -218,6 +218,19 @@ def kernels_of(a):
     return files
 
 
+def write(lines, out):
+    """results.json, the page, and the machine code of each innermost loop."""
+    (out / "loops").mkdir(parents=True, exist_ok=True)
+    for line in lines:
+        for who in ("ours", "hand"):
+            code = (line[who] or {}).pop("loop_text", None)
+            if code:
+                (out / "loops" / f"{line['kernel']}.{line['chip']}.{who}.txt").write_text(code + "\n")
+    (out / "results.json").write_text(json.dumps(lines, indent=1) + "\n")
+    (out / "index.html").write_text(page.page(lines))
+    print(f"\nwritten to {out}: index.html, results.json, loops/")
+
+
 def main():
     a = parse_arguments()
     files, suite = kernels_of(a), rows_of(machine.HERE / "suite.tsv")
@@ -259,11 +272,7 @@ def main():
     print_table(lines, a.detail)
     print_matrix(lines)
     if a.out:
-        out = pathlib.Path(a.out)
-        out.mkdir(parents=True, exist_ok=True)
-        (out / "results.json").write_text(json.dumps(lines, indent=1) + "\n")
-        (out / "index.html").write_text(page.page(lines))
-        print(f"\nwritten: {out / 'results.json'}, {out / 'index.html'}")
+        write(lines, pathlib.Path(a.out))
 
 
 if __name__ == "__main__":
