@@ -33,6 +33,7 @@ V round_f16(V v) {
   Function& f = *v.fn;
   if (native_f16(f.target)) {
     const Id half = f.module.op(spv::OpFConvert, type_f16(f), {v.id});
+    f.module.decorate(half, spv::DecorationNoContraction);  // or Mesa 26.1 drops both conversions
     return {&f, f.module.op(spv::OpFConvert, f.type(Reg::f32), {half}), Reg::f32};
   }
   const V m = magnitude_bits(v);

@@ -310,7 +310,8 @@ json ask(const std::string& path, int32_t subgroup, Detail detail) {
 int main(int argc, char** argv) {
   std::string path, out;
   int subgroup = 0;
-  tessera::bench::Detail detail = tessera::bench::Detail::texts;
+  using tessera::bench::Detail;
+  Detail detail = Detail::texts;
   for (int i = 1; i < argc; ++i) {
     const std::string a = argv[i];
     if (a == "--out" && i + 1 < argc) out = argv[++i];
