@@ -1,10 +1,15 @@
 # Sourced after setup.sh: a root of Debian 13 beside this system, for programs that want its newer drivers. Nothing is mounted, so such a folder can simply be removed.
 
-# make_debian13 DIR PACKAGE...: a root in DIR with these packages, those of Mesa from the backports. True if it is there; else `why_no_root` says in a line why not.
+# Drivers for GPUs that are not there (mesa-drm-shim), a glslang that knows cooperative matrices, and what the tests themselves use.
+debian13_packages=(mesa-vulkan-drivers mesa-drm-shim glslang-tools vulkan-validationlayers)
+debian13=${TESSERA_DEBIAN13:-$root/build/debian13}
+
+# make_debian13: that root, with these packages, those of Mesa from the backports. True if it is there; else `why_no_root` says in a line why not.
 make_debian13() {
-  local root=$1 uri log
-  shift
+  local root=$debian13 uri log
+  set -- "${debian13_packages[@]}"
   log=$root.log
+  mkdir -p "${root%/*}"
   [ -f "$root/made" ] && [ "$(cat "$root/made")" = "$*" ] && return
   if [ "$(id -u)" -ne 0 ]; then why_no_root="making one takes root"; return 1; fi
   if ! command -v mmdebstrap > /dev/null; then why_no_root="there is no mmdebstrap (Debian: mmdebstrap)"; return 1; fi
@@ -26,10 +31,10 @@ make_debian13() {
   echo "$*" > "$root/made"
 }
 
-# in_debian13 DIR COMMAND...: runs a command in the root's folder /t.
+# in_debian13 FOLDER COMMAND...: runs a command in that folder of the root.
 in_debian13() {
-  local root=$1
+  local folder=$1
   shift
-  mkdir -p "$root/t" "$root/run/user"
-  chroot "$root" env -C /t XDG_RUNTIME_DIR=/run/user "$@"
+  mkdir -p "$debian13$folder" "$debian13/run/user"
+  chroot "$debian13" env -C "$folder" XDG_RUNTIME_DIR=/run/user "$@"
 }

@@ -2,7 +2,7 @@
 # build/soak keeps all there is: next seeds and counts (counts.tsv), what failed, shrunk (fuzz_SEED.tir, *.log). A later call goes on where this one ended.
 
 # Generator and judges, and the command; %seed is where a turn begins. A turn is about two minutes. Those of JAX and of the second driver take what tests/jax.sh and
-# tests/second_driver/run have made in the build folder, and are left out where that is not there.
+# tests/vendors/run have made in the build folder, and are left out where that is not there.
 soak_venv=$build/jax/venv-0.10.2
 soak_turns=(
   "random kernels: passes, lane interpreter, judge|\"$build/tests/fuzz\" --targets 1 --shrink 40 --out %out --seed %seed --seconds 120"
@@ -13,7 +13,7 @@ soak_turns=(
   "mutants of kernels' texts: the parser|\"$build/tests/parser\" --seed %seed --count 20000"
 )
 [ ! -f "$soak_venv/complete" ] || soak_turns+=("random Pallas kernels: JAX, interpreter, Vulkan|JAX_PLATFORMS=cpu \"$soak_venv/bin/python\" tests/jax/random_kernels.py --seed %seed --count 1000000 --seconds 120")
-[ ! -f "$build/debian13/made" ] || soak_turns+=("random kernels: a second Vulkan driver|tests/second_driver/run --no-install --random --seed %seed --count 150")
+[ ! -f "${TESSERA_DEBIAN13:-$build/debian13}/made" ] || soak_turns+=("random kernels: a second Vulkan driver|tests/vendors/run --no-install --only random --seed %seed --count 150")
 
 # soak_turn N: one turn of the Nth of these; its counts are added under a lock.
 soak_turn() {

@@ -22,8 +22,9 @@ Id type_u16(Function& f) {
 V round_f16(V v) {
   Function& f = *v.fn;
   if (native_f16(f.target)) {
-    const Id h = f.module.op(spv::OpFConvert, type_f16(f), {v.id});
-    return from_half(f, h);
+    const Id half = f.module.op(spv::OpFConvert, type_f16(f), {v.id});
+    f.module.decorate(half, spv::DecorationNoContraction);  // or Mesa 26.1 drops both conversions
+    return from_half(f, half);
   }
   const V m = magnitude_bits(v);
   const V last = (m >> 13) & 1;

@@ -176,6 +176,22 @@ TEST_CASE("spirv: what a division takes, by what is known of its operands") {
     }
 }
 
+TEST_CASE("spirv: the rounding of a value that stays f32 is none that a driver may drop") {
+  LaneKernel t(8);
+  const Value x = t.arg(DType::f32), y = t.arg(DType::f32), i = t.global_index();
+  t.store(y, i, t.op(Opcode::convert, {t.op(Opcode::convert, {t.load(x, i)}, DType::f16)}));
+  t.finish();
+  const auto words = emit_valid(t.k, lavapipe_target());
+  std::vector<uint32_t> exact, rounded;  // ids; an instruction is its number of words and opcode, then what it takes
+  for (size_t w = 5; w < words.size(); w += words[w] >> 16) {
+    const auto op = static_cast<spv::Op>(words[w] & 0xffff);
+    if (op == spv::OpDecorate && words[w + 2] == spv::DecorationNoContraction) exact.push_back(words[w + 1]);
+    if (op == spv::OpFConvert) rounded.push_back(words[w + 2]);
+  }
+  REQUIRE(rounded.size() == 2);
+  CHECK(exact == std::vector{rounded[0]});
+}
+
 TEST_CASE("spirv: masked loads and stores") {
   LaneKernel t(8);
   const Value x = t.arg(DType::i32), y = t.arg(DType::i32), i = t.value(Opcode::local_index);

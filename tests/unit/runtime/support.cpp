@@ -1,11 +1,14 @@
 #include "support.h"
 
+#include <optional>
+
 #include "programs/ADD.h"
 #include "programs/BUSY.h"
 #include "programs/SCALE.h"
 #include "programs/SCRATCH.h"
 #include "programs/SUBGROUP.h"
 #include "programs/TABLE.h"
+#include "tests/unit/main.h"
 
 namespace tessera::test {
 namespace {
@@ -28,12 +31,13 @@ template <size_t N> Program program(const char* name, const uint32_t (&words)[N]
 }  // namespace
 
 Device& device() {
-  static Device d = [] {
+  static std::optional<Device> d = [] {
     DeviceOptions o;
     o.validation = kValidation, o.log_commands = true;
     return Device(o);
   }();
-  return d;
+  at_end = [] { d.reset(); };
+  return *d;
 }
 
 void check_clean(const Device& d) {

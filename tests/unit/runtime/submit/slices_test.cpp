@@ -288,14 +288,16 @@ TEST_CASE("slices: workgroups that loop over units through their arenas") {
   general.general = true;
   const CompiledKernel compiled = load(d, k, general);
   REQUIRE(compiled.program().max_workgroups > 0);
-  REQUIRE(compiled.program().units_extent >= 0);
+  // A driver that runs what no invocation takes is given addresses that depend on the number of units as well.
+  const bool sliced = d.target().skips_branches;
+  REQUIRE((compiled.program().units_extent >= 0) == sliced);
   Array x({3, 9, 4, 4096}, f32);
   for (int64_t i = 0; i < x.size(); ++i) x.data<float>()[static_cast<size_t>(i)] = static_cast<float>(i % 1001);
   const Array got = compiled.run({x})[0];
   bool same = true;
   for (int64_t i = 0; i < x.size(); ++i) same = same && got.at(i) == x.at(i) * x.at(i);
   CHECK(same);
-  CHECK(submissions(d, "squares") == 27);
+  CHECK(submissions(d, "squares") == (sliced ? 27 : 1));
   check_clean(d);
 }
 
