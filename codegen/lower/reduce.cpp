@@ -428,11 +428,11 @@ class Scan : public Part {
     std::vector<Run*> runs;
     for (std::vector<Run>& line : lines)
       for (Run& run : line) runs.push_back(&run);
-    for (Run* run : runs)
-      over_lanes(*run, place, near, stride);
+    for (Run* run : runs) over_lanes(*run, place, near, stride);
     if (near == p.invocations) return;
     // as many runs at a time as leave most of the shared memory to others
-    const size_t most = std::max<size_t>(static_cast<size_t>(target_.shared_bytes) / 4 / 8 / static_cast<size_t>(s_.group), 1);
+    const size_t most =
+        std::max<size_t>(static_cast<size_t>(target_.shared_bytes) / 4 / 8 / static_cast<size_t>(s_.group), 1);
     for (size_t i = 0; i < runs.size(); i += most) {
       const auto from = runs.begin() + static_cast<std::ptrdiff_t>(i);
       const auto end = runs.begin() + static_cast<std::ptrdiff_t>(std::min(i + most, runs.size()));

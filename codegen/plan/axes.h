@@ -18,7 +18,7 @@ struct Axis {
   bool reduced = false;  // dropped by some reduction
   bool contracted = false;
   bool scanned = false;  // running sums go along it, from layout to layout
-  bool stored = false;  // some store has it
+  bool stored = false;   // some store has it
   // it could be split, but most of the work lacks it, and each slice would repeat that (set by the schedule)
   bool repeats = false;
   bool splittable = false;  // different workgroups may take different parts (set by the schedule)

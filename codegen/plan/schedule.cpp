@@ -231,7 +231,8 @@ class Scheduler {
     const size_t args = k_.region(k_.body).args.size();
     for (size_t a = 0; a < axes_.size(); ++a) {
       Axis& axis = axes_.axes[a];
-      axis.splittable = !axis.mixed && !axis.reduced && !axis.contracted && !axis.scanned && axis.stored && axis.extent > 1;
+      axis.splittable =
+          !axis.mixed && !axis.reduced && !axis.contracted && !axis.scanned && axis.stored && axis.extent > 1;
       axis.repeats = false;
       if (!axis.splittable) continue;
       std::vector<std::vector<Use>> uses(args);
@@ -443,9 +444,7 @@ class Scheduler {
     }
   }
 
-  bool open(int a) const {
-    return !s_.plans[static_cast<size_t>(a)].laid_out && !axis(a).mixed && axis(a).extent > 0;
-  }
+  bool open(int a) const { return !s_.plans[static_cast<size_t>(a)].laid_out && !axis(a).mixed && axis(a).extent > 0; }
   static bool has(const std::vector<int>& axes, int a) { return std::find(axes.begin(), axes.end(), a) != axes.end(); }
 
   // Registers along one axis of a nest that has `regs` per invocation so far, and vectors along the fastest axis.
@@ -465,8 +464,8 @@ class Scheduler {
       if (reg == most / 2) reg = most;
     }
     if (axis(a).splittable && !reduced)
-      reg = !homed_axis_.count(a)  ? std::min<int64_t>(reg, cpu() ? 8 : std::max<int64_t>(vec, 4))
-            : vec > 1 && room >= vec ? sharing_.vector_of_columns(n, a)
+      reg = !homed_axis_.count(a)    ? std::min<int64_t>(reg, cpu() ? 8 : std::max<int64_t>(vec, 4))
+               : vec > 1 && room >= vec ? sharing_.vector_of_columns(n, a)
                                      : 1;
     p.reg = static_cast<int>(std::max<int64_t>(reg, 1));
     while (p.reg % vec != 0) vec /= 2;

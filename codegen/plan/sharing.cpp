@@ -140,8 +140,10 @@ Sharing::Wanted Sharing::wanted(const Nest& n, const std::vector<int>& order) co
   int64_t size = 1;
   for (int a : dropped) size *= axis(a).extent;
   const int64_t lanes = s_.shuffles ? s_.subgroup : 32;
-  const int64_t columns = std::min(
-      {kept.empty() ? 1 : has(kept, fastest) ? ceil_power(axis(fastest).extent) : rows, lanes, group});
+  const int64_t columns = std::min({kept.empty()         ? 1
+                                    : has(kept, fastest) ? ceil_power(axis(fastest).extent)
+                                                         : rows,
+                                    lanes, group});
   const int64_t mine = of_a_column(n, size, columns, rows, group);
   int64_t rest = mine;
   for (auto it = dropped.rbegin(); it != dropped.rend(); ++it) {

@@ -1,6 +1,6 @@
 // How the invocations of a GPU's workgroup share a nest: how many of them make one result together where axes are
-// dropped, how many elements one access brings, which axis is the fastest in memory. Read next: sharing.cpp; schedule.cpp
-// turns the numbers into layouts.
+// dropped, how many elements one access brings, which axis is the fastest in memory. Read next: sharing.cpp;
+// schedule.cpp turns the numbers into layouts.
 #pragma once
 #include <map>
 #include <set>

@@ -161,10 +161,11 @@ void describe_subgroups(Target& t, const Properties& p, const Features& has) {
   t.max_subgroup_size = clamp32(p.v13.maxSubgroupSize);
   t.subgroup_size = clamp32(p.v11.subgroupSize);
   const bool sizes_vary = t.min_subgroup_size != t.max_subgroup_size;
-  t.can_require_subgroup_size =
-      has.v13.computeFullSubgroups &&
-      (!sizes_vary || (has.v13.subgroupSizeControl && (p.v13.requiredSubgroupSizeStages & VK_SHADER_STAGE_COMPUTE_BIT)));
-  // Of two sizes the smaller: as many registers for an invocation, and shuffles that reach all of it in one instruction.
+  t.can_require_subgroup_size = has.v13.computeFullSubgroups &&
+                                (!sizes_vary || (has.v13.subgroupSizeControl &&
+                                                 (p.v13.requiredSubgroupSizeStages & VK_SHADER_STAGE_COMPUTE_BIT)));
+  // Of two sizes the smaller: as many registers for an invocation, and shuffles that reach all of it in one
+  // instruction.
   constexpr int32_t kPlanned = 32;
   if (t.kind == Target::Kind::gpu && t.can_require_subgroup_size && t.min_subgroup_size <= kPlanned &&
       kPlanned <= t.max_subgroup_size)

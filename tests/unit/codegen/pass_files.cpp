@@ -167,7 +167,7 @@ std::string print_known(const Kernel& k, const PassSettings& s) {
 
 std::string print_axes(const Kernel& k, const PassSettings&) {
   const std::vector<bool> resident = lowering::resident_candidates(k);
-  const lowering::Axes axes(k, resident);
+  const lowering::Axes axes(k, resident, false);
   std::map<int, int> number;  // in order of appearance
   const auto named = [&](int a) {
     return a == lowering::kNoAxis
