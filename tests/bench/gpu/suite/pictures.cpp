@@ -1,0 +1,7 @@
+#include "tests/bench/gpu/suite/suite.h"
+
+namespace tessera::gpu_suite {
+
+void pictures(std::vector<Case>&, Sizes) {}
+
+}  // namespace tessera::gpu_suite
