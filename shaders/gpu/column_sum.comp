@@ -6,7 +6,7 @@
 layout(local_size_x = LOCAL) in;
 layout(buffer_reference, buffer_reference_align = 4, std430) writeonly buffer Output { float at[]; };
 layout(push_constant) uniform Arguments {
-  Pieces x;
+  uint64_t x;
   Output o;
 };
 
@@ -21,7 +21,7 @@ void main() {
   [[unroll]] for (uint i = 0; i < vectors; ++i) total[i] = vec4(0);
   [[dont_unroll]] for (uint r = 0; r < fours; ++r) {
     uvec4 p[4];
-    [[unroll]] for (uint i = 0; i < 4; ++i) p[i] = x.at[((r * 4 + i) * down + line) * row_pieces + first];
+    [[unroll]] for (uint i = 0; i < 4; ++i) p[i] = load_piece(x, line * row_pieces + first, (r * 4 + i) * down * row_pieces);
     [[unroll]] for (uint i = 0; i < 4; ++i) {
       vec4 v[vectors];
       unpack(p[i], v);
@@ -31,7 +31,7 @@ void main() {
 #if ROWS % (LOCAL / 2) != 0
   for (uint r = fours * 4 * down + line; r < ROWS; r += down) {
     vec4 v[vectors];
-    unpack(x.at[r * row_pieces + first], v);
+    unpack(load_piece(x, r * row_pieces + first, 0), v);
     [[unroll]] for (uint j = 0; j < vectors; ++j) total[j] += v[j];
   }
 #endif

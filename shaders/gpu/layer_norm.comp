@@ -4,8 +4,8 @@
 #extension GL_GOOGLE_include_directive : require
 #include "rows.glsl"
 layout(push_constant) uniform Arguments {
-  Pieces x, weight, bias;
-  OutputPieces o;
+  uint64_t x, weight, bias;
+  uint64_t o;
 };
 
 void main() {
@@ -26,10 +26,10 @@ void main() {
   [[unroll]] for (uint p = 0; p < held; ++p) {
     if (inside && is_there(p, lane)) {
       vec4 w[vectors], b[vectors];
-      unpack(weight.at[p * LANES + lane], w);
-      unpack(bias.at[p * LANES + lane], b);
+      unpack(load_piece(weight, lane, p * LANES), w);
+      unpack(load_piece(bias, lane, p * LANES), b);
       [[unroll]] for (uint i = 0; i < vectors; ++i) v[p][i] = fma(v[p][i] * scale, w[i], b[i]);
-      o.at[row * row_pieces + p * LANES + lane] = pack(v[p]);
+      store_piece(o, row * row_pieces + lane, p * LANES, pack(v[p]));
     }
   }
 }

@@ -1,5 +1,8 @@
-// Pieces of 16 bytes of an array of floats, as vec4s: 4 elements of f32 (KIND 0), 8 of f16 (1) or bf16 (2).
+// Pieces of 16 bytes of an array of floats, as vec4s: 4 elements of f32 (KIND 0), 8 of f16 (1) or bf16 (2). They lie at an address that is the same for all
+// invocations plus bytes that fit 32 bits, which costs no arithmetic in 64 bits where loads take both.
 #extension GL_EXT_buffer_reference : require
+#extension GL_EXT_shader_explicit_arithmetic_types_int64 : require
+#extension GL_EXT_shader_explicit_arithmetic_types_float16 : require
 #extension GL_EXT_control_flow_attributes : require
 
 #if KIND == 0
@@ -7,8 +10,12 @@ const uint each = 4, vectors = 1;
 #else
 const uint each = 8, vectors = 2;
 #endif
-layout(buffer_reference, buffer_reference_align = 16, std430) readonly buffer Pieces { uvec4 at[]; };
-layout(buffer_reference, buffer_reference_align = 16, std430) writeonly buffer OutputPieces { uvec4 at[]; };
+layout(buffer_reference, buffer_reference_align = 16, std430) readonly buffer Piece { uvec4 v; };
+layout(buffer_reference, buffer_reference_align = 16, std430) writeonly buffer OutputPiece { uvec4 v; };
+
+// Piece number first + more, where `more` is the same for all invocations.
+uvec4 load_piece(uint64_t array, uint first, uint more) { return Piece((array + more * 16u) + uint64_t(first * 16u)).v; }
+void store_piece(uint64_t array, uint first, uint more, uvec4 v) { OutputPiece((array + more * 16u) + uint64_t(first * 16u)).v = v; }
 
 void unpack(uvec4 p, out vec4 v[vectors]) {
 #if KIND == 0
@@ -29,7 +36,7 @@ uint packed(vec2 v) {
   return up.x >> 16 | (up.y & 0xffff0000u);
 }
 #else
-uint packed(vec2 v) { return packHalf2x16(v); }
+uint packed(vec2 v) { return packFloat2x16(f16vec2(v)); }  // to nearest even, which packHalf2x16 leaves open
 #endif
 uvec4 pack(vec4 v[vectors]) {
 #if KIND == 0

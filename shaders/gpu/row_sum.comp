@@ -4,7 +4,7 @@
 #include "rows.glsl"
 layout(buffer_reference, buffer_reference_align = 4, std430) writeonly buffer Output { float at[]; };
 layout(push_constant) uniform Arguments {
-  Pieces x;
+  uint64_t x;
   Output o;
 };
 

@@ -37,9 +37,9 @@ OVER_LANES(sum_of_row, plus, subgroupAdd, 0.0)
 OVER_LANES(maximum_of_row, max, subgroupMax, uintBitsToFloat(0xff800000u))
 
 // A row's pieces that this invocation holds; `other` in place of what lies behind the row's end.
-void load_row(Pieces x, uint row, uint lane, float other, out vec4 v[held][vectors]) {
+void load_row(uint64_t x, uint row, uint lane, float other, out vec4 v[held][vectors]) {
   [[unroll]] for (uint p = 0; p < held; ++p) {
-    if (is_there(p, lane)) unpack(x.at[row * row_pieces + p * LANES + lane], v[p]);
+    if (is_there(p, lane)) unpack(load_piece(x, row * row_pieces + lane, p * LANES), v[p]);
     else [[unroll]] for (uint i = 0; i < vectors; ++i) v[p][i] = vec4(other);
   }
 }

@@ -3,8 +3,8 @@
 #extension GL_GOOGLE_include_directive : require
 #include "rows.glsl"
 layout(push_constant) uniform Arguments {
-  Pieces x;
-  OutputPieces o;
+  uint64_t x;
+  uint64_t o;
 };
 
 void main() {
@@ -24,6 +24,6 @@ void main() {
   const float scale = 1 / sum_of_row(of_all(total), 1);
   [[unroll]] for (uint p = 0; p < held; ++p) {
     [[unroll]] for (uint i = 0; i < vectors; ++i) v[p][i] *= scale;
-    if (inside && is_there(p, lane)) o.at[row * row_pieces + p * LANES + lane] = pack(v[p]);
+    if (inside && is_there(p, lane)) store_piece(o, row * row_pieces + lane, p * LANES, pack(v[p]));
   }
 }
