@@ -71,11 +71,42 @@ Shader plain(const Product& p, bool full) {
   return s;
 }
 
+/// With cooperative matrices of fm x fn x fk; y is turned on its way to shared memory, or kept as it is.
+Shader by_matrices(const Product& p, bool full, bool k_major, int64_t fm, int64_t fn, int64_t fk) {
+  const bool wide = full && p.m * p.n * p.batch >= 2048 * 2048 && p.n >= 128;
+  const int64_t tile = full ? (wide ? 64 : 32) : 16, wave = full ? 32 : 8;  // results of a subgroup, each way
+  const int64_t bm = 2 * tile, deep = p.dtype == i8 ? 4 : 2, piece = 16 / size_bytes(p.dtype);
+  int64_t bk = p.dtype == i8 ? 64 : full ? 32 : 16;
+  if (k_major && bm * bk / piece / (4 * wave) % deep != 0) bk *= 2;
+  Shader s;
+  s.file = "matmul_matrix";
+  s.defines = macros(p.sizes()) + " " +
+              macros({{"FM", fm}, {"FN", fn}, {"FK", fk}, {"WM", tile / fm}, {"WN", tile / fn}, {"WAVES_M", 2},
+                      {"WAVES_N", 2}, {"WAVE", wave}, {"BK", bk}}) +
+              p.flags() + (k_major ? " -DK_MAJOR" : "");
+  s.device_class = "matrix";
+  s.groups = p.batch * cdiv(p.m, bm) * cdiv(p.n, bm);
+  s.local = static_cast<int32_t>(4 * wave);
+  s.inner = "fma " + std::to_string(bm * bm * bk);
+  s.note = "matrices of " + std::to_string(fm) + "x" + std::to_string(fn) + "x" + std::to_string(fk) +
+           (k_major ? ", y turned in shared memory" : "");
+  return s;
+}
+
 double product_tolerance(DType t) { return t == f32 ? 1e-5 : t == f16 ? 2e-3 : t == bf16 ? 1e-2 : 0; }
 
 Case matmul(const Product& p, Sizes sizes) {
   Case c{p.name(), kernel_of(p), {}, product_tolerance(p.dtype)};
-  if (p.dtype != i8) c.shaders.push_back(plain(p, sizes == Sizes::full));
+  const bool full = sizes == Sizes::full;
+  if (p.dtype != i8) c.shaders.push_back(plain(p, full));
+  if (p.dtype != f16 && p.dtype != i8) return c;
+  const int64_t f = full ? 16 : 8;
+  for (const bool k_major : {true, false}) {
+    // y is turned already; and no chip loads bytes across k well
+    if (p.transposed ? k_major : !k_major && p.dtype == i8) continue;
+    c.shaders.push_back(by_matrices(p, full, k_major, f, f, f));
+    if (p.dtype == i8 && full) c.shaders.push_back(by_matrices(p, full, k_major, 16, 8, 32));
+  }
   return c;
 }
 
@@ -99,7 +130,7 @@ void products(std::vector<Case>& cases, Sizes sizes) {
   } else {
     for (const DType t : {f32, f16, bf16, i8}) {
       all_products.push_back({2, 64, 64, 128, t});
-      all_products.push_back({1, 100, 96, 80, t, true});
+      all_products.push_back({1, 100, 128, 80, t, true});
       if (t == i8) continue;
       all_products.push_back({1, 128, 80, 64, t, false, true});
       all_products.push_back({1, 65, 77, 33, t});
