@@ -72,7 +72,7 @@ Shader plain(const Product& p, bool full) {
 }
 
 /// With cooperative matrices of fm x fn x fk; y is turned on its way to shared memory, or kept as it is.
-Shader by_matrices(const Product& p, bool full, bool k_major, int64_t fm, int64_t fn, int64_t fk) {
+Shader product_by_matrices(const Product& p, bool full, bool k_major, int64_t fm, int64_t fn, int64_t fk) {
   const bool wide = full && p.m * p.n * p.batch >= 2048 * 2048 && p.n >= 128;
   const int64_t tile = full ? (wide ? 64 : 32) : 16, wave = full ? 32 : 8;  // results of a subgroup, each way
   const int64_t bm = 2 * tile, deep = p.dtype == i8 ? 4 : 2, piece = 16 / size_bytes(p.dtype);
@@ -104,8 +104,8 @@ Case matmul(const Product& p, Sizes sizes) {
   for (const bool k_major : {true, false}) {
     // y is turned already; and no chip loads bytes across k well
     if (p.transposed ? k_major : !k_major && p.dtype == i8) continue;
-    c.shaders.push_back(by_matrices(p, full, k_major, f, f, f));
-    if (p.dtype == i8 && full) c.shaders.push_back(by_matrices(p, full, k_major, 16, 8, 32));
+    c.shaders.push_back(product_by_matrices(p, full, k_major, f, f, f));
+    if (p.dtype == i8 && full) c.shaders.push_back(product_by_matrices(p, full, k_major, 16, 8, 32));
   }
   return c;
 }
