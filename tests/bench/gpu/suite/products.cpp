@@ -98,7 +98,17 @@ double product_tolerance(DType t) { return t == f32 ? 1e-5 : t == f16 ? 2e-3 : t
 Case matmul(const Product& p, Sizes sizes) {
   Case c{p.name(), kernel_of(p), {}, product_tolerance(p.dtype)};
   const bool full = sizes == Sizes::full;
-  if (p.dtype != i8) c.shaders.push_back(plain(p, full));
+  if (p.dtype != i8) {
+    c.shaders.push_back(plain(p, full));
+  } else {
+    const int64_t tiles = cdiv(p.m, 128) * cdiv(p.n, 128);
+    c.shaders.push_back({.file = "matmul_dot4",
+                         .defines = macros({{"BATCH", p.batch}, {"M", p.m}, {"N", p.n}, {"K", p.k}}) + p.flags(),
+                         .device_class = "dot4",
+                         .groups = p.batch * tiles,
+                         .inner = "fma " + std::to_string(128 * 128 * 32),
+                         .note = "a packed dot product counts as four"});
+  }
   if (p.dtype != f16 && p.dtype != i8) return c;
   const int64_t f = full ? 16 : 8;
   for (const bool k_major : {true, false}) {
@@ -108,6 +118,47 @@ Case matmul(const Product& p, Sizes sizes) {
     if (p.dtype == i8 && full) c.shaders.push_back(product_by_matrices(p, full, k_major, 16, 8, 32));
   }
   return c;
+}
+
+/// One row times a matrix [k, n], or [n, k] transposed: f16, sums in f32.
+Case gemv(int64_t k, int64_t n, bool transposed) {
+  const int64_t block = 64;
+  const BlockSpec row{{1, k}, [](Value) { return Indices{0, 0}; }};
+  const BlockSpec matrix = transposed ? BlockSpec{{block, k}, [](Value j) { return Indices{j, 0}; }}
+                                      : BlockSpec{{k, block}, [](Value j) { return Indices{0, j}; }};
+  const ShapeDtype ys{transposed ? std::vector<Extent>{n, k} : std::vector<Extent>{k, n}, f16};
+  const ir::Kernel kernel =
+      pallas_call(
+          [=](Ref x, Ref y, Ref o) {
+            DotParams params;
+            params.preferred_element_type = f32;
+            if (transposed) params.lhs_contract = {1}, params.rhs_contract = {1};
+            const Value left = x[all], right = y[all];
+            o[all] = cast(dot(left, right, params), f16);
+          },
+          {.out_shape = {{{1, n}, f16}},
+           .grid = cdiv(n, block),
+           .in_specs = {row, matrix},
+           .out_specs = {{{1, block}, [](Value j) { return Indices{0, j}; }}},
+           .name = "gemv"})
+          .trace({{{1, k}, f16}, ys});
+  Shader s;
+  if (transposed) {
+    s.file = "gemv";
+    s.defines = macros({{"KIND", 1}, {"ROWS", n}, {"COLUMNS", k}, {"LOCAL", 128}, {"LANES", 32}});
+    s.groups = cdiv(n, 16);
+    s.local = 128;
+    s.inner = "bytes " + std::to_string(2 * 4 * 128 * 16);
+  } else {
+    const int64_t local = k < 1000 ? 256 : 512;
+    s.file = "column_sum";
+    s.defines = macros({{"KIND", 1}, {"ROWS", k}, {"COLUMNS", n}, {"LOCAL", local}}) + " -DWEIGHTED";
+    s.groups = cdiv(n, 64);
+    s.local = static_cast<int32_t>(local);
+    s.inner = "bytes " + std::to_string(4 * local * 16);
+  }
+  return {std::string("gemv_") + (transposed ? "nt_" : "") + "f16_" + std::to_string(k) + "x" + std::to_string(n), kernel,
+          {s}, 2e-3};
 }
 
 }  // namespace
@@ -138,6 +189,10 @@ void products(std::vector<Case>& cases, Sizes sizes) {
     }
   }
   for (const Product& p : all_products) cases.push_back(matmul(p, sizes));
+  for (const bool transposed : {true, false}) {
+    if (sizes == Sizes::full) cases.push_back(gemv(4096, 4096, transposed));
+    else cases.push_back(gemv(transposed ? 776 : 301, 192, transposed));
+  }
 }
 
 }  // namespace tessera::gpu_suite
