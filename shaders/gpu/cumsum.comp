@@ -5,7 +5,6 @@
 #extension GL_EXT_control_flow_attributes : require
 #extension GL_KHR_shader_subgroup_arithmetic : require
 #extension GL_KHR_shader_subgroup_ballot : require
-#extension GL_KHR_shader_subgroup_shuffle : require
 layout(local_size_x = LOCAL) in;
 layout(buffer_reference, buffer_reference_align = 16, std430) readonly buffer Quads { vec4 at[]; };
 layout(buffer_reference, buffer_reference_align = 16, std430) writeonly buffer Output { vec4 at[]; };
@@ -41,7 +40,7 @@ void main() {
       const float end = at < count ? ends[turn][at] : 0, upto = carry + subgroupInclusiveAdd(end), from = upto - end;
       [[unroll]] for (uint i = 0; i < EACH; ++i) {
         const uint mine = i * gl_NumSubgroups + gl_SubgroupID;
-        const float value = subgroupShuffle(from, mine % gl_SubgroupSize);
+        const float value = subgroupBroadcast(from, mine % gl_SubgroupSize);
         if (mine / gl_SubgroupSize * gl_SubgroupSize == s) offset[i] = value;
       }
       carry = subgroupBroadcast(upto, gl_SubgroupSize - 1);
