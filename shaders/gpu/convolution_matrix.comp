@@ -1,7 +1,7 @@
 // A convolution of 3 x 3 taps, f16 [IMAGES, H + 2, W + 2, C] by [3, 3, C, N] to [IMAGES, H, W, N], by cooperative matrices of FM x FM x FM: a fragment's rows are FM
-// neighbours in a row of pixels, which lie in shared memory once for all nine taps. A workgroup of four subgroups of WAVE computes 8 x FM pixels x 64 channels, a
+// neighbours in a row of pixels, which lie in shared memory once for all nine taps. A workgroup of four subgroups of WAVE computes 8 x FM pixels x CHANNELS channels, a
 // subgroup two rows of pixels. Strips of 16 channels; filters are turned on their way to shared memory. The next strip is fetched meanwhile. H is a multiple of 8,
-// W of FM, N of 64, C of 16.
+// W of FM, N of CHANNELS, C of 16.
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #extension GL_KHR_cooperative_matrix : require
@@ -15,11 +15,11 @@ const uint lanes = 4 * WAVE;
 layout(local_size_x = 4 * WAVE) in;
 layout(push_constant) uniform Arguments { uint64_t x, filters, o; };
 
-const uint width = FM + 2, pixel_pieces = 10 * width * 2, items = 9 * 8 * 8;  // an item is a piece of two channels of a tap
+const uint width = FM + 2, pixel_pieces = 10 * width * 2, items = 9 * CHANNELS;  // an item is a piece of two channels of a tap
 const uint pixel_rounds = (pixel_pieces + lanes - 1) / lanes, filter_rounds = (items + lanes - 1) / lanes;
 const uint line = 3;                       // 16 channels and padding, in pieces
-const uint across = 64 / FM, out_line = 9;  // a row of results: 64 channels and padding
-const uint tile_size = 10 * width * line, filter_size = 9 * 64 * line;
+const uint across = CHANNELS / FM, out_pieces = CHANNELS / 8, out_line = out_pieces + 1;  // a row of results, and padding
+const uint tile_size = 10 * width * line, filter_size = 9 * CHANNELS * line;
 shared uvec4 stage[tile_size + filter_size];
 
 struct Strip {
@@ -34,7 +34,7 @@ void fetch(uint from, uint group, uint c0, out Strip s) {
   }
   [[unroll]] for (uint i = 0; i < filter_rounds; ++i)
     [[unroll]] for (uint d = 0; d < 2; ++d) {
-      const uint n = min(i * lanes + t, items - 1), tap = n / 64, c = n % 8 * 2 + d, k = n / 8 % 8;
+      const uint n = min(i * lanes + t, items - 1), tap = n / CHANNELS, c = n % 8 * 2 + d, k = n / 8 % out_pieces;
       s.f[i][d] = load_piece(filters, (tap * C + c) * (N / 8) + k, (c0 * N + group) / 8);
     }
 }
@@ -46,18 +46,18 @@ void put(Strip s) {
     stage[n / 2 * line + n % 2] = s.x[i];
   }
   [[unroll]] for (uint i = 0; i < filter_rounds; ++i) {
-    const uint n = min(i * lanes + t, items - 1), c = n % 8, k = n / 8 % 8 * 8, tap = n / 64;
+    const uint n = min(i * lanes + t, items - 1), c = n % 8, k = n / 8 % out_pieces * 8, tap = n / CHANNELS;
     uvec4 two[2];
     uint words[8];
     two[0] = s.f[i][0], two[1] = s.f[i][1];
     turn(two, words);
-    [[unroll]] for (uint e = 0; e < 8; ++e) stage[tile_size + (tap * 64 + k + e) * line + c / 4][c % 4] = words[e];
+    [[unroll]] for (uint e = 0; e < 8; ++e) stage[tile_size + (tap * CHANNELS + k + e) * line + c / 4][c % 4] = words[e];
   }
 }
 
 void main() {
-  const uint columns = W / FM, rows = H / 8, groups = N / 64;
-  const uint group = gl_WorkGroupID.x % groups * 64, column = gl_WorkGroupID.x / groups % columns * FM;
+  const uint columns = W / FM, rows = H / 8, groups = N / CHANNELS;
+  const uint group = gl_WorkGroupID.x % groups * CHANNELS, column = gl_WorkGroupID.x / groups % columns * FM;
   const uint row = gl_WorkGroupID.x / (groups * columns) % rows * 8, image = gl_WorkGroupID.x / (groups * columns * rows);
   const uint from = ((image * (H + 2) + row) * (W + 2) + column) * (C / 8), mine = gl_SubgroupID * 2;
   coopmat<float, gl_ScopeSubgroup, FM, FM, gl_MatrixUseAccumulator> sum[2][across];
@@ -70,15 +70,15 @@ void main() {
     put(next);
     barrier();
     fetch(from, group, min(c0 + 16, C - 16), next);
-    [[unroll]] for (uint c = 0; c < 16; c += FM)
-      [[unroll]] for (uint dx = 0; dx < 3; ++dx) {
+    [[dont_unroll]] for (uint c = 0; c < 16; c += FM)
+      [[dont_unroll]] for (uint dx = 0; dx < 3; ++dx) {
         coopmat<float16_t, gl_ScopeSubgroup, FM, FM, gl_MatrixUseA> a[4];
         [[unroll]] for (uint r = 0; r < 4; ++r)
           coopMatLoad(a[r], stage, ((mine + r) * width + dx) * line + c / 8, line, gl_CooperativeMatrixLayoutRowMajor);
         [[unroll]] for (uint dy = 0; dy < 3; ++dy)
           [[unroll]] for (uint j = 0; j < across; ++j) {
             coopmat<float16_t, gl_ScopeSubgroup, FM, FM, gl_MatrixUseB> b;
-            coopMatLoad(b, stage, tile_size + ((dy * 3 + dx) * 64 + j * FM) * line + c / 8, line, gl_CooperativeMatrixLayoutColumnMajor);
+            coopMatLoad(b, stage, tile_size + ((dy * 3 + dx) * CHANNELS + j * FM) * line + c / 8, line, gl_CooperativeMatrixLayoutColumnMajor);
             [[unroll]] for (uint i = 0; i < 2; ++i) sum[i][j] = coopMatMulAdd(a[dy + i], b, sum[i][j]);
           }
       }
@@ -93,9 +93,9 @@ void main() {
     }
     subgroupMemoryBarrierShared();
     subgroupBarrier();
-    [[unroll]] for (uint n = 0; n < FM * 8; n += WAVE) {
+    [[unroll]] for (uint n = 0; n < FM * out_pieces; n += WAVE) {
       const uint item = n + gl_SubgroupInvocationID;
-      store_piece(o, item / 8 * (N / 8) + item % 8, (((image * H + row + mine + i) * W + column) * N + group) / 8, stage[own + item / 8 * out_line + item % 8]);
+      store_piece(o, item / out_pieces * (N / 8) + item % out_pieces, (((image * H + row + mine + i) * W + column) * N + group) / 8, stage[own + item / out_pieces * out_line + item % out_pieces]);
     }
     subgroupMemoryBarrierShared();
     subgroupBarrier();

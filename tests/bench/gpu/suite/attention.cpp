@@ -20,7 +20,8 @@ struct Attention {
 Shader plain_attention(const Attention& a, int64_t rows) {
   const int64_t local = 1024 / rows;
   return {.file = "flash",
-          .defines = macros(a.sizes()) + " " + macros({{"KIND", kind(a.dtype)}, {"ROWS", rows}, {"LOCAL", local}}) + a.flags(),
+          .defines =
+              macros(a.sizes()) + " " + macros({{"KIND", kind(a.dtype)}, {"ROWS", rows}, {"LOCAL", local}}) + a.flags(),
           .groups = a.batch * a.heads * (a.length / 64),
           .local = static_cast<int32_t>(local),
           .inner = "fma " + std::to_string(rows == 8 ? 128 * 128 : 64 * 256),
@@ -29,7 +30,8 @@ Shader plain_attention(const Attention& a, int64_t rows) {
 
 Shader attention_by_matrices(const Attention& a, int64_t f, int64_t block, int64_t waves, int64_t wave) {
   return {.file = "flash_matrix",
-          .defines = macros(a.sizes()) + " " + macros({{"FM", f}, {"BLOCK", block}, {"WAVES", waves}, {"WAVE", wave}}) + a.flags(),
+          .defines = macros(a.sizes()) + " " + macros({{"FM", f}, {"BLOCK", block}, {"WAVES", waves}, {"WAVE", wave}}) +
+                     a.flags(),
           .device_class = "matrix",
           .groups = a.batch * a.heads * (a.length / (waves * f)),
           .local = static_cast<int32_t>(waves * wave),
@@ -51,7 +53,7 @@ Case flash(const Attention& a, Sizes sizes) {
     c.shaders.push_back(attention_by_matrices(a, 16, a.d == 64 ? 64 : 32, 4, 32));
     if (a.d == 64) c.shaders.push_back(attention_by_matrices(a, 16, 32, 8, 32));
   } else if (a.dtype == f16) {
-    c.shaders.push_back(attention_by_matrices(a, 8, 32, 4, 8));
+    c.shaders.push_back(attention_by_matrices(a, 8, a.d == 64 ? 16 : 8, 4, 8));
   }
   return c;
 }

@@ -9,16 +9,17 @@ namespace {
 /// o = the counts so far plus how often each byte is in x, by atomics on memory.
 Case histogram(int64_t n) {
   const int64_t block = 4096;
-  const PallasCall call = pallas_call(
-      [](Ref x, Ref, Ref o) { atomic_add(o, {cast(x[all], i32)}, full({block}, 1, i32)); },
-      {.out_shape = {{{256}, i32}},
-       .grid = cdiv(n, block),
-       .in_specs = {{{block}, [](Value i) { return Indices{i}; }}, no_block_spec},
-       .out_specs = no_block_spec,
-       .input_output_aliases = {{1, 0}},
-       .name = "histogram"});
+  const PallasCall call =
+      pallas_call([](Ref x, Ref, Ref o) { atomic_add(o, {cast(x[all], i32)}, full({block}, 1, i32)); },
+                  {.out_shape = {{{256}, i32}},
+                   .grid = cdiv(n, block),
+                   .in_specs = {{{block}, [](Value i) { return Indices{i}; }}, no_block_spec},
+                   .out_specs = no_block_spec,
+                   .input_output_aliases = {{1, 0}},
+                   .name = "histogram"});
   const int64_t pieces = n / 16, each = n >= 1 << 20 ? 16 : 2;
-  return {"histogram_u8_" + std::to_string(n), call.trace({{{n}, u8}, {{256}, i32}}),
+  return {"histogram_u8_" + std::to_string(n),
+          call.trace({{{n}, u8}, {{256}, i32}}),
           {{.file = "histogram",
             .defines = macros({{"COUNT", n}, {"EACH", each}}),
             .groups = cdiv(pieces, 256 * each),
@@ -28,7 +29,8 @@ Case histogram(int64_t n) {
 
 Case n_body(int64_t n) {
   const int64_t each = n >= 65536 ? 2 : 1, local = n >= 1024 ? 256 : 64;
-  return {"n_body_" + std::to_string(n), kernels::n_body_step(n, 0.05).trace({{{4, n}, f32}, {{4, n}, f32}, {{3, n}, f32}, {{2}, f32}}),
+  return {"n_body_" + std::to_string(n),
+          kernels::n_body_step(n, 0.05).trace({{{4, n}, f32}, {{4, n}, f32}, {{3, n}, f32}, {{2}, f32}}),
           {{.file = "n_body",
             .defines = macros({{"COUNT", n}, {"EACH", each}, {"LOCAL", local}}) + " -DSOFTENING=0.05",
             .groups = cdiv(n, local * each),

@@ -30,12 +30,14 @@ ir::Kernel kernel_of(const Product& p) {
   const DType sums = p.dtype == i8 ? i32 : f32, result = p.dtype == i8 ? i32 : p.dtype;
   const bool transposed = p.transposed;
   const BlockSpec x{{squeezed, bm, p.k}, [](Value b, Value i, Value) { return Indices{b, i, 0}; }};
-  const BlockSpec y = transposed ? BlockSpec{{squeezed, bn, p.k}, [](Value b, Value, Value j) { return Indices{b, j, 0}; }}
-                                 : BlockSpec{{squeezed, p.k, bn}, [](Value b, Value, Value j) { return Indices{b, 0, j}; }};
+  const BlockSpec y = transposed
+                          ? BlockSpec{{squeezed, bn, p.k}, [](Value b, Value, Value j) { return Indices{b, j, 0}; }}
+                          : BlockSpec{{squeezed, p.k, bn}, [](Value b, Value, Value j) { return Indices{b, 0, j}; }};
   const BlockSpec bias{{bn}, [](Value, Value, Value j) { return Indices{j}; }};
   const BlockSpec o{{squeezed, bm, bn}, [](Value b, Value i, Value j) { return Indices{b, i, j}; }};
   const ShapeDtype xs{{p.batch, p.m, p.k}, p.dtype}, os{{p.batch, p.m, p.n}, result}, bs{{p.n}, p.dtype};
-  const ShapeDtype ys{transposed ? std::vector<Extent>{p.batch, p.n, p.k} : std::vector<Extent>{p.batch, p.k, p.n}, p.dtype};
+  const ShapeDtype ys{transposed ? std::vector<Extent>{p.batch, p.n, p.k} : std::vector<Extent>{p.batch, p.k, p.n},
+                      p.dtype};
   const auto product = [=](const Ref& a, const Ref& b) {
     DotParams params;
     params.preferred_element_type = sums;
@@ -81,8 +83,15 @@ Shader product_by_matrices(const Product& p, bool full, bool k_major, int64_t fm
   Shader s;
   s.file = "matmul_matrix";
   s.defines = macros(p.sizes()) + " " +
-              macros({{"FM", fm}, {"FN", fn}, {"FK", fk}, {"WM", tile / fm}, {"WN", tile / fn}, {"WAVES_M", 2},
-                      {"WAVES_N", 2}, {"WAVE", wave}, {"BK", bk}}) +
+              macros({{"FM", fm},
+                      {"FN", fn},
+                      {"FK", fk},
+                      {"WM", tile / fm},
+                      {"WN", tile / fn},
+                      {"WAVES_M", 2},
+                      {"WAVES_N", 2},
+                      {"WAVE", wave},
+                      {"BK", bk}}) +
               p.flags() + (k_major ? " -DK_MAJOR" : "");
   s.device_class = "matrix";
   s.groups = p.batch * cdiv(p.m, bm) * cdiv(p.n, bm);
@@ -127,21 +136,20 @@ Case gemv(int64_t k, int64_t n, bool transposed) {
   const BlockSpec matrix = transposed ? BlockSpec{{block, k}, [](Value j) { return Indices{j, 0}; }}
                                       : BlockSpec{{k, block}, [](Value j) { return Indices{0, j}; }};
   const ShapeDtype ys{transposed ? std::vector<Extent>{n, k} : std::vector<Extent>{k, n}, f16};
-  const ir::Kernel kernel =
-      pallas_call(
-          [=](Ref x, Ref y, Ref o) {
-            DotParams params;
-            params.preferred_element_type = f32;
-            if (transposed) params.lhs_contract = {1}, params.rhs_contract = {1};
-            const Value left = x[all], right = y[all];
-            o[all] = cast(dot(left, right, params), f16);
-          },
-          {.out_shape = {{{1, n}, f16}},
-           .grid = cdiv(n, block),
-           .in_specs = {row, matrix},
-           .out_specs = {{{1, block}, [](Value j) { return Indices{0, j}; }}},
-           .name = "gemv"})
-          .trace({{{1, k}, f16}, ys});
+  const ir::Kernel kernel = pallas_call(
+                                [=](Ref x, Ref y, Ref o) {
+                                  DotParams params;
+                                  params.preferred_element_type = f32;
+                                  if (transposed) params.lhs_contract = {1}, params.rhs_contract = {1};
+                                  const Value left = x[all], right = y[all];
+                                  o[all] = cast(dot(left, right, params), f16);
+                                },
+                                {.out_shape = {{{1, n}, f16}},
+                                 .grid = cdiv(n, block),
+                                 .in_specs = {row, matrix},
+                                 .out_specs = {{{1, block}, [](Value j) { return Indices{0, j}; }}},
+                                 .name = "gemv"})
+                                .trace({{{1, k}, f16}, ys});
   Shader s;
   if (transposed) {
     s.file = "gemv";
@@ -157,8 +165,10 @@ Case gemv(int64_t k, int64_t n, bool transposed) {
     s.local = static_cast<int32_t>(local);
     s.inner = "bytes " + std::to_string(4 * local * 16);
   }
-  return {std::string("gemv_") + (transposed ? "nt_" : "") + "f16_" + std::to_string(k) + "x" + std::to_string(n), kernel,
-          {s}, 2e-3};
+  return {std::string("gemv_") + (transposed ? "nt_" : "") + "f16_" + std::to_string(k) + "x" + std::to_string(n),
+          kernel,
+          {s},
+          2e-3};
 }
 
 }  // namespace

@@ -27,11 +27,12 @@ double tolerance(DType t) { return t == f32 ? 1e-5 : t == f16 ? 2e-3 : 1e-2; }
 
 Shader over_rows(const std::string& file, int64_t m, int64_t n, DType t) {
   const Rows r(n, t, m < 200 ? 256 : 1024);  // the small ones are for CPUs too
-  return {.file = file,
-          .defines = macros({{"KIND", kind(t)}, {"ROWS", m}, {"COLUMNS", n}, {"LOCAL", r.local}, {"LANES", r.row_lanes}}),
-          .groups = cdiv(m, r.in_group),
-          .local = static_cast<int32_t>(r.local),
-          .note = r.in_group > 1 ? std::to_string(r.in_group) + " rows to a workgroup" : ""};
+  return {
+      .file = file,
+      .defines = macros({{"KIND", kind(t)}, {"ROWS", m}, {"COLUMNS", n}, {"LOCAL", r.local}, {"LANES", r.row_lanes}}),
+      .groups = cdiv(m, r.in_group),
+      .local = static_cast<int32_t>(r.local),
+      .note = r.in_group > 1 ? std::to_string(r.in_group) + " rows to a workgroup" : ""};
 }
 
 Case softmax(int64_t m, int64_t n, DType t) {
@@ -58,27 +59,26 @@ Case layer_norm(int64_t m, int64_t n, DType t) {
 
 Case row_sum(int64_t m, int64_t n, DType t) {
   const int64_t block = n >= 4096 ? 8 : 128;
-  const PallasCall call =
-      pallas_call([](Ref x, Ref o) { o[all] = sum(cast(x[all], f32), {.axis = 1}); },
-                  {.out_shape = {{{m}, f32}},
-                   .grid = cdiv(m, block),
-                   .in_specs = {{{block, n}, [](Value i) { return Indices{i, 0}; }}},
-                   .out_specs = {{{block}, [](Value i) { return Indices{i}; }}},
-                   .name = "row_sum"});
+  const PallasCall call = pallas_call([](Ref x, Ref o) { o[all] = sum(cast(x[all], f32), {.axis = 1}); },
+                                      {.out_shape = {{{m}, f32}},
+                                       .grid = cdiv(m, block),
+                                       .in_specs = {{{block, n}, [](Value i) { return Indices{i, 0}; }}},
+                                       .out_specs = {{{block}, [](Value i) { return Indices{i}; }}},
+                                       .name = "row_sum"});
   return {"row_sum_" + size_name(m, n, t), call.trace({{{m, n}, t}}), {over_rows("row_sum", m, n, t)}, 1e-5};
 }
 
 Case column_sum(int64_t m, int64_t n, DType t) {
   const int64_t block = 128;
-  const PallasCall call =
-      pallas_call([](Ref x, Ref o) { o[all] = sum(cast(x[all], f32), {.axis = 0}); },
-                  {.out_shape = {{{n}, f32}},
-                   .grid = cdiv(n, block),
-                   .in_specs = {{{m, block}, [](Value j) { return Indices{0, j}; }}},
-                   .out_specs = {{{block}, [](Value j) { return Indices{j}; }}},
-                   .name = "column_sum"});
+  const PallasCall call = pallas_call([](Ref x, Ref o) { o[all] = sum(cast(x[all], f32), {.axis = 0}); },
+                                      {.out_shape = {{{n}, f32}},
+                                       .grid = cdiv(n, block),
+                                       .in_specs = {{{m, block}, [](Value j) { return Indices{0, j}; }}},
+                                       .out_specs = {{{block}, [](Value j) { return Indices{j}; }}},
+                                       .name = "column_sum"});
   const int64_t across = 8 * 16 / size_bytes(t), local = m < 1000 ? 256 : 512;  // 128 bytes of a row
-  return {"column_sum_" + size_name(m, n, t), call.trace({{{m, n}, t}}),
+  return {"column_sum_" + size_name(m, n, t),
+          call.trace({{{m, n}, t}}),
           {{.file = "column_sum",
             .defines = macros({{"KIND", kind(t)}, {"ROWS", m}, {"COLUMNS", n}, {"LOCAL", local}}),
             .groups = cdiv(n, across),
@@ -89,18 +89,17 @@ Case column_sum(int64_t m, int64_t n, DType t) {
 
 Case cumulated(int64_t m, int64_t n) {
   const BlockSpec row{{1, n}, [](Value i) { return Indices{i, 0}; }};
-  const PallasCall call = pallas_call([](Ref x, Ref o) { o[all] = cumsum(x[all], {.axis = 1}); },
-                                      {.out_shape = {{{m, n}, f32}},
-                                       .grid = m,
-                                       .in_specs = row,
-                                       .out_specs = row,
-                                       .name = "cumsum"});
-  return {"cumsum_" + size_name(m, n, f32), call.trace({{{m, n}, f32}}),
-          {{.file = "cumsum",
-            .defines = macros({{"ROWS", m}, {"COLUMNS", n}, {"LOCAL", 256}, {"EACH", std::min<int64_t>(cdiv(n, 1024), 4)}}),
-            .groups = m,
-            .inner = "bytes " + std::to_string(2 * 4 * std::min<int64_t>(n, 4096))}},
-          2e-5};
+  const PallasCall call =
+      pallas_call([](Ref x, Ref o) { o[all] = cumsum(x[all], {.axis = 1}); },
+                  {.out_shape = {{{m, n}, f32}}, .grid = m, .in_specs = row, .out_specs = row, .name = "cumsum"});
+  return {
+      "cumsum_" + size_name(m, n, f32),
+      call.trace({{{m, n}, f32}}),
+      {{.file = "cumsum",
+        .defines = macros({{"ROWS", m}, {"COLUMNS", n}, {"LOCAL", 256}, {"EACH", std::min<int64_t>(cdiv(n, 1024), 4)}}),
+        .groups = m,
+        .inner = "bytes " + std::to_string(2 * 4 * std::min<int64_t>(n, 4096))}},
+      2e-5};
 }
 
 }  // namespace
@@ -127,7 +126,8 @@ void rows(std::vector<Case>& cases, Sizes sizes) {
     cases.push_back(row_sum(130, 64, f32));
     cases.push_back(column_sum(300, 96, f32));
     cases.push_back(column_sum(301, 192, f16));
-    for (const auto& [m, n] : {std::pair(2, 4096), std::pair(3, 1024), std::pair(1, 8192)}) cases.push_back(cumulated(m, n));
+    for (const auto& [m, n] : {std::pair(2, 4096), std::pair(3, 1024), std::pair(1, 8192)})
+      cases.push_back(cumulated(m, n));
   }
   if (!full) return;
   cases.push_back(softmax(2048, 4096, f16));

@@ -20,21 +20,24 @@ Case axpy(int64_t n, DType t) {
                       .defines = macros({{"KIND", kind(t)}, {"COUNT", n}}),
                       .groups = cdiv(n, 256 * each),
                       .inner = "bytes " + std::to_string(3 * 256 * 2 * 16)};
-  return {"axpy_" + short_name(t) + "_" + std::to_string(n), call.trace({{{1}, t}, {{n}, t}, {{n}, t}}), {shader},
+  return {"axpy_" + short_name(t) + "_" + std::to_string(n),
+          call.trace({{{1}, t}, {{n}, t}, {{n}, t}}),
+          {shader},
           // a multiply-add may be fused
-          t == f32 ? 1e-6 : t == f16 ? 1e-3 : 8e-3};
+          t == f32   ? 1e-6
+          : t == f16 ? 1e-3
+                     : 8e-3};
 }
 
 /// o = x transposed, a tile to a program.
 Case transposed(int64_t m, int64_t n, DType t) {
   const int64_t tile = 64;
-  const PallasCall call =
-      pallas_call([](Ref x, Ref o) { o[all] = transpose(x[all]); },
-                  {.out_shape = {{{n, m}, t}},
-                   .grid = {cdiv(m, tile), cdiv(n, tile)},
-                   .in_specs = {{{tile, tile}, [](Value i, Value j) { return Indices{i, j}; }}},
-                   .out_specs = {{{tile, tile}, [](Value i, Value j) { return Indices{j, i}; }}},
-                   .name = "transpose"});
+  const PallasCall call = pallas_call([](Ref x, Ref o) { o[all] = transpose(x[all]); },
+                                      {.out_shape = {{{n, m}, t}},
+                                       .grid = {cdiv(m, tile), cdiv(n, tile)},
+                                       .in_specs = {{{tile, tile}, [](Value i, Value j) { return Indices{i, j}; }}},
+                                       .out_specs = {{{tile, tile}, [](Value i, Value j) { return Indices{j, i}; }}},
+                                       .name = "transpose"});
   const int64_t vec = 16 / size_bytes(t), pieces = tile / vec;
   const bool whole = m % tile == 0 && n % tile == 0;
   Shader shader{.file = whole ? "transpose" : "transpose_any",
@@ -43,7 +46,9 @@ Case transposed(int64_t m, int64_t n, DType t) {
                 .local = whole ? static_cast<int32_t>(pieces * pieces) : 256,
                 .inner = "bytes " + std::to_string(2 * tile * tile * size_bytes(t))};
   return {"transpose_" + short_name(t) + "_" + std::to_string(m) + "x" + std::to_string(n),
-          call.trace({{{m, n}, t}}), {shader}, 0};
+          call.trace({{{m, n}, t}}),
+          {shader},
+          0};
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 // The kernels by which generated machine code is held against hand-written GLSL, each as a user of Pallas would write
-// it, with the shaders of shaders/gpu that do the same work. They are kept as kernels/NAME.tir and suite.tsv beside this
-// folder; suite_test.cpp writes both, and checks every shader at sizes that a CPU does quickly. It measures nothing.
+// it, with the shaders of shaders/gpu that do the same work. They are kept as kernels/NAME.tir and suite.tsv beside
+// this folder; suite_test.cpp writes both, and checks every shader at sizes that a CPU does quickly. It measures
+// nothing.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -33,12 +34,12 @@ struct Case {
 /// full: what is measured. small: the same makers at sizes for the interpreter, with tails and edges.
 enum class Sizes { full, small };
 
-void streams(std::vector<Case>& cases, Sizes sizes);     // axpy, transposes
-void rows(std::vector<Case>& cases, Sizes sizes);        // softmax, layer norm, sums, cumsum
-void products(std::vector<Case>& cases, Sizes sizes);    // matrix products, with a vector too
-void attention(std::vector<Case>& cases, Sizes sizes);   // flash attention
-void pictures(std::vector<Case>& cases, Sizes sizes);    // convolutions, bilateral filter, stencils
-void particles(std::vector<Case>& cases, Sizes sizes);   // histogram, n-body
+void streams(std::vector<Case>& cases, Sizes sizes);    // axpy, transposes
+void rows(std::vector<Case>& cases, Sizes sizes);       // softmax, layer norm, sums, cumsum
+void products(std::vector<Case>& cases, Sizes sizes);   // matrix products, with a vector too
+void attention(std::vector<Case>& cases, Sizes sizes);  // flash attention
+void pictures(std::vector<Case>& cases, Sizes sizes);   // convolutions, bilateral filter, stencils
+void particles(std::vector<Case>& cases, Sizes sizes);  // histogram, n-body
 std::vector<Case> suite(Sizes sizes);
 
 /// " -DNAME=VALUE" for each, without the first space.

@@ -1,5 +1,7 @@
 // The files beside this folder are what the suite's makers give (TESSERA_BLESS=1 rewrites them); and at small sizes
 // every kernel is right on the device, and every shader computes what its kernel does.
+#include "tests/bench/gpu/suite/suite.h"
+
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -19,7 +21,6 @@
 #include "engine/interpreter/interpreter.h"
 #include "engine/ir/text.h"
 #include "runtime/launch.h"
-#include "tests/bench/gpu/suite/suite.h"
 
 namespace suite_test {
 namespace {
@@ -67,8 +68,9 @@ const std::vector<uint32_t>& words_of(const Shader& s) {
   char name[] = "/tmp/gpu_suite_XXXXXX";
   const int file = mkstemp(name);
   REQUIRE(file >= 0);
-  const std::string command = "$(command -v glslangValidator || command -v glslang) -V --target-env vulkan1.2 --quiet " +
-                              s.defines + " -o " + name + " " + (kShaders / (s.file + ".comp")).string();
+  const std::string command =
+      "$(command -v glslangValidator || command -v glslang) -V --target-env vulkan1.2 --quiet " + s.defines + " -o " +
+      name + " " + (kShaders / (s.file + ".comp")).string();
   const int code = std::system(command.c_str());
   const std::string bytes = read(name);
   std::remove(name);
@@ -102,7 +104,8 @@ void check(const Case& c, const std::string& by, const std::vector<Array>& got, 
   REQUIRE(got.size() == wanted.size());
   for (size_t i = 0; i < got.size(); ++i) {
     const double d = difference(got[i], wanted[i]);
-    CHECK_MESSAGE(d <= c.tolerance, c.name << ", output " << i << " by " << by << ": " << d << " above " << c.tolerance);
+    CHECK_MESSAGE(d <= c.tolerance,
+                  c.name << ", output " << i << " by " << by << ": " << d << " above " << c.tolerance);
   }
 }
 
