@@ -3,12 +3,8 @@
 
 #include <doctest/doctest.h>
 
-namespace tessera::test {
-void (*at_end)() = nullptr;
-}
-
 int main(int argc, char** argv) {
   const int status = doctest::Context(argc, argv).run();
-  if (tessera::test::at_end) tessera::test::at_end();
+  for (const auto& f : tessera::test::at_end()) f();
   return status;
 }

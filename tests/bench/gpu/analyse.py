@@ -449,17 +449,20 @@ def count(instrs, lanes):
     moved = sum(bytes_by_width.values())
     return {"instructions": total, "kinds": {k: n for k, n in kinds.items() if n}, "widths": {k: w for k, w in widths.items() if w},
             "macs": macs, "roots": roots, "global_bytes": moved,
+            "stored_bytes": sum(int(b) * n / 8 for b, n in widths["global_store"].items()),
             "share_of_128": bytes_by_width.get(128, 0.0) / moved if moved else None,
             "math_share": (kinds["matrix"] + kinds["fma"]) / total if total else None,
             "shared_reads_per_mac": kinds["shared_load"] / macs if macs else None}
 
 
 def work_in(summary, work):
-    """Of some instructions: multiply-adds ("fma"), bytes of global memory ("bytes"), inverse square roots ("roots"), or ("") all that computes or moves."""
+    """Of some instructions: multiply-adds ("fma"), bytes of global memory ("bytes"), inverse square roots ("roots"), bytes stored ("stores"), or ("") all that computes or moves."""
     if work == "fma":
         return summary["macs"]
     if work == "roots":
         return summary["roots"]
+    if work == "stores":
+        return summary["stored_bytes"]
     if work == "bytes":
         return summary["global_bytes"]
     kinds = ("global_load", "global_store", "shared_load", "shared_store", "atomic")

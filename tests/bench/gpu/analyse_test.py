@@ -3,6 +3,9 @@ import sys
 import traceback
 
 import analyse
+import chips
+import measure
+import page
 
 # A loop that loads 16 bytes, keeps 4 of them in shared memory, reads 8 back and multiplies and adds twice, in the assembly of RDNA.
 ACO = """BB0:
@@ -162,6 +165,26 @@ def test_nested_loops():
 def test_no_loop():
     found = analyse.analyse_program(analyse.parse_aco("BB0:\n v_add_f32_e32 v0, v1, v2\n s_endpgm\n"), 32)
     check("the whole program", (found["has_loop"], found["loop"]), (False, found["whole"]))
+
+
+def answer(text, spills):
+    return {"device": "d", "driver": "v", "subgroup_size": 32, "pipeline_processor_ms": 1.5, "statistics": {"Instructions": 14, "VGPRs": 10, "Spilled VGPRs": spills},
+            "texts": {"Assembly": text}}
+
+
+def test_compare():
+    """Ours does half of the shader's work in as many instructions; of the shaders the one for the chip's best class counts."""
+    chip = next(c for c in chips.CHIPS if c.name == "navi31")
+    row = {"class": "any", "shader": "s", "defines": "", "inner": "fma 64"}
+    matrix = {"class": "matrix", "shader": "m", "defines": "-DFM=16 -DFN=16 -DFK=16 -DKIND=1", "inner": "fma 64"}
+    half = ACO.replace(":: v_dual_mov_b32 v1, 0", "").replace("v_dual_fmac_f32 v7, v5, v2", "v_add_f32_e32 v7, v5, v2")
+    line = measure.combine("k", chip, answer(half, 3), [(row, answer(ACO, 0)), (matrix, {"error": "signal 11: "})])
+    check("shader", (line["shader"], line["hand_errors"]), ("s", ["m: signal 11: "]))
+    check("ratios", (line["work"], line["loop_ratio"], line["whole_ratio"]), ("fma", 2.0, 1.0))
+    check("of another shape", measure.of_class({"class": "matrix", "defines": "-DFM=16 -DFN=8 -DFK=32 -DKIND=3"}, chip), -1)
+    broken = measure.combine("k", chip, {"error": "stopped after 60 s"}, [(row, answer(ACO, 0))])
+    html = page.page([line, broken | {"kernel": "other"}])
+    check("the page", [w in html for w in ("2.00!", "stopped after 60 s", "navi31", "<svg")], [True] * 4)
 
 
 def main():

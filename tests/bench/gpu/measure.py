@@ -83,6 +83,11 @@ def of_class(row, chip):
     return chip.classes.index(row["class"])
 
 
+def straight(summary):
+    """Whether a program has no loop that works, and stores all that it computes."""
+    return summary.get("has_loop") is False and summary["loop"]["stored_bytes"] > 0
+
+
 def combine(kernel, chip, ours, hands):
     """One line of the results: ours, the best of the shaders for the best class that the chip has, and what is compared."""
     best = None
@@ -96,8 +101,10 @@ def combine(kernel, chip, ours, hands):
         if best is None or rank > best[0]:
             best = (rank, row, summary, work)
     work = best[3] if best else "bytes"
-    line = {"kernel": kernel, "chip": chip.name, "work": work, "ours": ours if "error" in ours else analyse.analyse(ours, work if best else ""),
-            "hand": best[2] if best else None, "shader": f"{best[1]['shader']} {best[1]['defines']}".strip() if best else None,
+    our_summary = ours if "error" in ours else analyse.analyse(ours, work if best else "")
+    if best and (work == "bytes" or best[1]["inner"] == "-") and straight(our_summary) and straight(best[2]):
+        work = "stores"  # what is loaded again for each neighbour is no work
+    line = {"kernel": kernel, "chip": chip.name, "work": work, "ours": our_summary, "hand": best[2] if best else None, "shader": f"{best[1]['shader']} {best[1]['defines']}".strip() if best else None,
             "hand_errors": [f"{r['shader']}: {a['error']}" for r, a in hands if "error" in a]}
     line.update(compare(line))
     return line

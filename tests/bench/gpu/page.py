@@ -120,7 +120,8 @@ def page(all_lines):
     out.append('<p class="key">In the charts:<span style="background:var(--ours)"></span>ours, with its figure<span style="background:var(--hand)"></span>by hand. '
                "The two bars of a place share a scale; the exact figures are shown under the pointer.</p>")
     for heading, note, get, digits in MEASURES:
-        out.append(f'<h2>{heading}</h2><p class="faint">{note}</p><div class="wide">{chart(lines, kernels, names, get, digits, 100 if heading.endswith('%') else None)}</div>')
+        bars = chart(lines, kernels, names, get, digits, 100 if heading.endswith("%") else None)
+        out.append(f'<h2>{heading}</h2><p class="faint">{note}</p><div class="wide">{bars}</div>')
     out.append("<h2>Chips and drivers</h2><table><tr><th>chip</th><th>what</th><th>driver</th></tr>")
     for c in chips.CHIPS:
         driver = next((line["ours"]["driver"] for line in all_lines if line["chip"] == c.name and "driver" in line["ours"]), None)

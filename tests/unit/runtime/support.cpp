@@ -34,9 +34,9 @@ Device& device() {
   static std::optional<Device> d = [] {
     DeviceOptions o;
     o.validation = kValidation, o.log_commands = true;
+    at_end().emplace_back([] { d.reset(); });
     return Device(o);
   }();
-  at_end = [] { d.reset(); };
   return *d;
 }
 

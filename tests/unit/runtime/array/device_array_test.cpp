@@ -1,3 +1,6 @@
+#include <optional>
+
+#include "tests/unit/main.h"
 #include "tests/unit/runtime/support.h"
 
 namespace device_array_test {
@@ -15,12 +18,13 @@ bool same(const Array& a, const Array& b) {
   return a.shape() == b.shape() && a.dtype() == b.dtype() && std::equal(a.bytes(), a.bytes() + a.nbytes(), b.bytes());
 }
 Device& staging_device() {
-  static Device d = [] {
+  static std::optional<Device> d = [] {
     DeviceOptions o;
     o.validation = kValidation, o.log_commands = o.always_stage = true;
+    at_end().emplace_back([] { d.reset(); });
     return Device(o);
   }();
-  return d;
+  return *d;
 }
 }  // namespace
 

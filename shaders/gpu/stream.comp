@@ -1,0 +1,78 @@
+// o = a x + y in the dtype itself, all accesses of 128 bits: an invocation takes two pieces of 16 bytes, a workgroup's width apart. KIND: 0 f32, 1 f16,
+// 2 bf16. COUNT elements; what is left behind the last whole piece is done one by one.
+#version 460
+#extension GL_EXT_buffer_reference : require
+#extension GL_EXT_control_flow_attributes : require
+#extension GL_EXT_shader_16bit_storage : require
+#extension GL_EXT_shader_explicit_arithmetic_types_int16 : require
+#extension GL_EXT_shader_explicit_arithmetic_types_int64 : require
+#extension GL_EXT_shader_explicit_arithmetic_types_float16 : require
+layout(local_size_x = 256) in;
+
+#if KIND == 0
+#define ELEMENT float
+#define PIECE vec4
+const uint each = 4;
+#else
+#define ELEMENT uint16_t
+#define PIECE uvec4
+const uint each = 8;
+#endif
+layout(buffer_reference, buffer_reference_align = 2, std430) readonly buffer Scalar { ELEMENT at[]; };
+layout(buffer_reference, buffer_reference_align = 16, std430) readonly buffer Pieces { PIECE at[]; };
+layout(buffer_reference, buffer_reference_align = 16, std430) writeonly buffer Output { PIECE at[]; };
+layout(buffer_reference, buffer_reference_align = 2, std430) writeonly buffer OutputElements { ELEMENT at[]; };
+layout(push_constant) uniform Arguments {
+  Scalar a;
+  Pieces x, y;
+  Output o;
+};
+
+#if KIND == 0
+float axpy(float s, float p, float q) { return fma(s, p, q); }
+vec4 axpy(float s, vec4 p, vec4 q) { return fma(vec4(s), p, q); }
+#elif KIND == 1
+uint pair(f16vec2 s, uint p, uint q) { return packFloat2x16(fma(s, unpackFloat2x16(p), unpackFloat2x16(q))); }
+uint16_t axpy(uint16_t s, uint16_t p, uint16_t q) {
+  return float16BitsToUint16(fma(uint16BitsToFloat16(s), uint16BitsToFloat16(p), uint16BitsToFloat16(q)));
+}
+uvec4 axpy(uint16_t s, uvec4 p, uvec4 q) {
+  const f16vec2 both = f16vec2(uint16BitsToFloat16(s));
+  return uvec4(pair(both, p.x, q.x), pair(both, p.y, q.y), pair(both, p.z, q.z), pair(both, p.w, q.w));
+}
+#else
+// To nearest even; a sum that is no number keeps a bit of its fraction.
+uint rounded(float v) {
+  const uint bits = floatBitsToUint(v);
+  return isnan(v) ? bits | 0x400000u : bits + 0x7fffu + (bits >> 16 & 1u);
+}
+uint pair(float s, uint p, uint q) {
+  const uint low = rounded(fma(s, uintBitsToFloat(p << 16), uintBitsToFloat(q << 16)));
+  const uint high = rounded(fma(s, uintBitsToFloat(p & 0xffff0000u), uintBitsToFloat(q & 0xffff0000u)));
+  return low >> 16 | (high & 0xffff0000u);
+}
+uint16_t axpy(uint16_t s, uint16_t p, uint16_t q) { return uint16_t(pair(uintBitsToFloat(uint(s) << 16), uint(p), uint(q)) & 0xffffu); }
+uvec4 axpy(uint16_t s, uvec4 p, uvec4 q) {
+  const float f = uintBitsToFloat(uint(s) << 16);
+  return uvec4(pair(f, p.x, q.x), pair(f, p.y, q.y), pair(f, p.z, q.z), pair(f, p.w, q.w));
+}
+#endif
+
+const uint pieces = COUNT / each;
+
+void main() {
+  const uint first = gl_WorkGroupID.x * 512 + gl_LocalInvocationIndex;
+  const ELEMENT s = a.at[0];
+  if (first + 256 < pieces) {
+    const PIECE p0 = x.at[first], p1 = x.at[first + 256], q0 = y.at[first], q1 = y.at[first + 256];
+    o.at[first] = axpy(s, p0, q0);
+    o.at[first + 256] = axpy(s, p1, q1);
+  } else if (first < pieces) {
+    o.at[first] = axpy(s, x.at[first], y.at[first]);
+  }
+#if COUNT % 8 != 0
+  const uint tail = pieces * each + gl_LocalInvocationIndex;
+  if (gl_WorkGroupID.x == 0 && tail < COUNT)
+    OutputElements(uint64_t(o)).at[tail] = axpy(s, Scalar(uint64_t(x)).at[tail], Scalar(uint64_t(y)).at[tail]);
+#endif
+}
