@@ -41,10 +41,10 @@ uvec4 axpy(uint16_t s, uvec4 p, uvec4 q) {
   return uvec4(pair(both, p.x, q.x), pair(both, p.y, q.y), pair(both, p.z, q.z), pair(both, p.w, q.w));
 }
 #else
-// To nearest even; a sum that is no number keeps a bit of its fraction.
+// To nearest even. What is no number comes from bf16s, or is the machine's own: its lower half is zero, so that it stays none.
 uint rounded(float v) {
   const uint bits = floatBitsToUint(v);
-  return isnan(v) ? bits | 0x400000u : bits + 0x7fffu + (bits >> 16 & 1u);
+  return bits + 0x7fffu + (bits >> 16 & 1u);
 }
 uint pair(float s, uint p, uint q) {
   const uint low = rounded(fma(s, uintBitsToFloat(p << 16), uintBitsToFloat(q << 16)));
