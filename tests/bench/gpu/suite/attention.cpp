@@ -48,7 +48,7 @@ Case flash(const Attention& a, Sizes sizes) {
          {},
          a.dtype == f32 ? 1e-5 : 4e-3};
   if (a.d == 64) c.shaders.push_back(plain_attention(a, 8));
-  if (a.d == 128 || a.dtype == f32) c.shaders.push_back(plain_attention(a, 4));
+  c.shaders.push_back(plain_attention(a, 4));
   if (a.dtype == f16 && sizes == Sizes::full) {
     c.shaders.push_back(attention_by_matrices(a, 16, a.d == 64 ? 64 : 32, 4, 32));
     if (a.d == 64) c.shaders.push_back(attention_by_matrices(a, 16, 32, 8, 32));
