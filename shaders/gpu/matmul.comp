@@ -14,10 +14,13 @@ layout(local_size_x = LOCAL) in;
 
 #if KIND == 0
 #define ELEMENT float
+#define ALIGN 4
 #elif KIND == 3
 #define ELEMENT int  // which no size is loaded by: they all fit pieces
+#define ALIGN 4
 #else
 #define ELEMENT uint16_t
+#define ALIGN 2
 #endif
 #if KIND == 1
 #define STAGED float16_t
@@ -26,8 +29,8 @@ layout(local_size_x = LOCAL) in;
 #define STAGED float
 #define STAGED_QUAD vec4
 #endif
-layout(buffer_reference, buffer_reference_align = 2, std430) readonly buffer Elements { ELEMENT at[]; };
-layout(buffer_reference, buffer_reference_align = 2, std430) writeonly buffer OutputElements { ELEMENT at[]; };
+layout(buffer_reference, buffer_reference_align = ALIGN, std430) readonly buffer Elements { ELEMENT at[]; };
+layout(buffer_reference, buffer_reference_align = ALIGN, std430) writeonly buffer OutputElements { ELEMENT at[]; };
 layout(buffer_reference, buffer_reference_align = 8, std430) writeonly buffer OutputHalves { uvec2 at[]; };
 layout(push_constant) uniform Arguments {
   uint64_t x, y;
@@ -75,7 +78,8 @@ const bool right_along_k = true;
 const bool right_along_k = false;
 #endif
 
-ELEMENT element_at(uint64_t p, uint at, bool there) { return there ? Elements(p).at[at] : ELEMENT(0); }
+// Element number more + lane, where `more` is the same for all invocations.
+ELEMENT element_at(uint64_t p, uint more, uint lane) { return Elements((p + more * ALIGN) + uint64_t(lane * ALIGN)).at[0]; }
 
 void fetch(uint batch, uint row, uint column, uint k0, out Strip s) {
   const uint t = gl_LocalInvocationIndex;
@@ -115,20 +119,23 @@ void put(uint buffer_, Strip s) {
   }
 }
 
-// The same by elements, at any sizes: what lies outside counts as zeros.
+// The same by elements, at any sizes with K at least BK.
 struct Elementwise {
   STAGED x[BM * BK / LOCAL], y[BN * BK / LOCAL];
 };
 void fetch_elements(uint batch, uint row, uint column, uint k0, out Elementwise s) {
-  const uint t = gl_LocalInvocationIndex;
+  // The last strip begins earlier, and what the one before had counts as zeros: all loads are inside, without a branch.
+  const uint t = gl_LocalInvocationIndex, from = min(k0, K - BK);
   [[unroll]] for (uint i = 0; i < BM * BK / LOCAL; ++i) {
-    const uint at = i * LOCAL + t, r = row + at / BK, k = k0 + at % BK;
-    s.x[i] = of_bits(element_at(x, (batch * M + r) * K + k, r < M && k < K));
+    const uint at = i * LOCAL + t, r = min(row + at / BK, M - 1), k = at % BK;
+    const STAGED v = of_bits(element_at(x, batch * M * K + from, r * K + k));
+    s.x[i] = from + k >= k0 ? v : STAGED(0);
   }
   [[unroll]] for (uint i = 0; i < BN * BK / LOCAL; ++i) {
     const uint at = i * LOCAL + t;
-    const uint c = column + (right_along_k ? at / BK : at % BN), k = k0 + (right_along_k ? at % BK : at / BN);
-    s.y[i] = of_bits(element_at(y, right_along_k ? (batch * N + c) * K + k : (batch * K + k) * N + c, c < N && k < K));
+    const uint c = min(column + (right_along_k ? at / BK : at % BN), N - 1), k = right_along_k ? at % BK : at / BN;
+    const STAGED v = of_bits(right_along_k ? element_at(y, batch * N * K + from, c * K + k) : element_at(y, (batch * K + from) * N, k * N + c));
+    s.y[i] = from + k >= k0 ? v : STAGED(0);
   }
 }
 void put_elements(uint buffer_, Elementwise s) {

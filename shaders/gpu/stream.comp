@@ -9,11 +9,13 @@ layout(local_size_x = 256) in;
 
 #if KIND == 0
 #define ELEMENT float
+#define ALIGN 4
 #else
 #define ELEMENT uint16_t
+#define ALIGN 2
 #endif
-layout(buffer_reference, buffer_reference_align = 2, std430) readonly buffer Elements { ELEMENT at[]; };
-layout(buffer_reference, buffer_reference_align = 2, std430) writeonly buffer OutputElements { ELEMENT at[]; };
+layout(buffer_reference, buffer_reference_align = ALIGN, std430) readonly buffer Elements { ELEMENT at[]; };
+layout(buffer_reference, buffer_reference_align = ALIGN, std430) writeonly buffer OutputElements { ELEMENT at[]; };
 layout(push_constant) uniform Arguments { uint64_t a, x, y, o; };
 
 #if KIND == 0

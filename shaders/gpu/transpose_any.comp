@@ -9,16 +9,16 @@
 layout(local_size_x = 256) in;
 #if KIND == 0
 #define ELEMENT uint
-const uint size = 4;
+#define ALIGN 4
 #else
 #define ELEMENT uint16_t
-const uint size = 2;
+#define ALIGN 2
 #endif
-layout(buffer_reference, buffer_reference_align = 2, std430) readonly buffer Element { ELEMENT v; };
-layout(buffer_reference, buffer_reference_align = 2, std430) writeonly buffer Output { ELEMENT v; };
+layout(buffer_reference, buffer_reference_align = ALIGN, std430) readonly buffer Element { ELEMENT v; };
+layout(buffer_reference, buffer_reference_align = ALIGN, std430) writeonly buffer Output { ELEMENT v; };
 layout(push_constant) uniform Arguments { uint64_t x, o; };
 
-const uint tile = 64, tiles = (N + tile - 1) / tile;
+const uint size = ALIGN, tile = 64, tiles = (N + tile - 1) / tile;
 shared uint turned[tile][tile + 1];
 
 void main() {
