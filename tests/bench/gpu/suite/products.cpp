@@ -62,7 +62,7 @@ Shader plain(const Product& p, bool full) {
   const int64_t piece = 16 / size_bytes(p.dtype);
   if (p.dtype == bf16) bn = 64;        // f32 in shared memory, which has 32 KiB on some chips
   if (p.dtype == i8) bn = 64, tn = 4;  // and two kinds of sums
-  if (p.n <= 64) bm = 64, bn = 64, tm = 4, tn = 4, bk = p.dtype == f32 ? 16 : 32;
+  if (p.n <= 64) bm = 64, bn = 64, tm = 4, tn = 4, bk = p.dtype == f16 ? 32 : 16;
   if (p.k % piece != 0 || p.n % piece != 0) bm = 64, bn = 64, tm = 4, tn = 4, bk = 16;  // element by element
   if (!full && p.dtype != bf16 && p.dtype != i8) bm = 64, bn = 64, bk = 16, tm = 4, tn = 8;
   const int64_t local = bm / tm * (bn / tn);
