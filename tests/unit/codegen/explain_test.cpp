@@ -251,10 +251,10 @@ TEST_CASE(
     "explain: values that no layout has are in the arena from the start, those that a nest without a layout reads go "
     "there") {
   for (const Target& target : {minimum_target(), gpu_target()}) {
-    const std::string text = compile(ir::parse(file("dot_batch_of_rows"), "k.tir"), target).explain;
+    const std::string text = compile(ir::parse(file("registers_without_layout"), "k.tir"), target).explain;
     CAPTURE(text);
     CHECK(says(text,
-               "1 values with a layout live in the arena: a nest that reads them finds two of its axes on the same "
+               "3 values with a layout live in the arena: a nest that reads them finds two of its axes on the same "
                "invocations, or one without a layout"));
   }
 }
