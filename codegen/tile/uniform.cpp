@@ -189,10 +189,14 @@ class Analysis {
       }
       if (!ix.is_static() || ix.size == 0) lower(ref, d, false);  // such an access stays as it is
       if (!o.results.empty() && at >= 0) {
-        bool same = uniform[ref.index][d];
+        // What a mask leaves out is `other`: where either differs along a dim, one element does not say all. With a
+        // mask, a dynamic start may leave out a part of the window.
+        bool masks = !o.has_mask() || ix.is_static();
         for (const int extra : {o.has_mask() ? o.mask_position() : -1, o.has_other() ? o.other_position() : -1})
-          if (extra >= 0) same = same && uniform[o.operands[static_cast<size_t>(extra)].index][static_cast<size_t>(at)];
-        lower(o.results[0], static_cast<size_t>(at), same);
+          if (extra >= 0)
+            masks = masks && uniform[o.operands[static_cast<size_t>(extra)].index][static_cast<size_t>(at)];
+        lower(ref, d, masks);
+        lower(o.results[0], static_cast<size_t>(at), masks && uniform[ref.index][d]);
       }
     }
   }
