@@ -68,34 +68,37 @@ struct Strip {
   uvec4 x[left_pieces], y[right_pieces];
 };
 
-// A piece whose elements may lie outside: those are zeros.
-uvec4 piece_of(uint64_t array, uint at, bool row_there, uint first, uint end) {
+// A piece of elements one by one, number more + lane on, where `more` is the same for all; the first `zeros` of them count as zeros, and those from `end` on may be any.
+uvec4 piece_of(uint64_t array, uint more, uint lane, uint zeros, uint end) {
   uint words[4] = {0, 0, 0, 0};
 #if KIND == 1
-  [[unroll]] for (uint e = 0; e < piece; ++e)
-    if (row_there && first + e < end) words[e / 2] |= uint(Halves(array).at[at + e]) << (e % 2 * 16);
+  [[unroll]] for (uint e = 0; e < piece; ++e) {
+    const uint v = uint(Halves((array + more * 2) + uint64_t((lane + min(e, end - 1)) * 2)).at[0]);
+    words[e / 2] |= (e < zeros ? 0 : v) << (e % 2 * 16);
+  }
 #endif
   return uvec4(words[0], words[1], words[2], words[3]);
 }
 
 void fetch(uint batch, uint row, uint column, uint k0, out Strip s) {
-  const uint t = gl_LocalInvocationIndex;
+  // By elements, the last strip begins earlier, and what the one before had counts as zeros: all loads are inside, without a branch.
+  const uint t = gl_LocalInvocationIndex, from = min(k0, K - BK), again = k0 - from;
   [[unroll]] for (uint i = 0; i < left_pieces; ++i) {
     const uint at = (i * lanes + t) * piece, r = row + at / BK, k = at % BK;
     if (pieces_fit) s.x[i] = load_piece(x, ((M % bm == 0 ? r : min(r, M - 1)) * K + k) / piece, (batch * M * K + k0) / piece);
-    else s.x[i] = piece_of(x, (batch * M + r) * K + k0 + k, r < M, k0 + k, K);
+    else s.x[i] = piece_of(x, batch * M * K + from, min(r, M - 1) * K + k, max(again, k) - k, piece);
   }
   [[unroll]] for (uint i = 0; i < right_pieces; ++i) {
 #ifdef TRANSPOSED
     const uint at = (i * lanes + t) * piece, c = column + at / BK, k = at % BK;
     if (pieces_fit) s.y[i] = load_piece(y, ((N % bn == 0 ? c : min(c, N - 1)) * K + k) / piece, (batch * N * K + k0) / piece);
-    else s.y[i] = piece_of(y, (batch * N + c) * K + k0 + k, c < N, k0 + k, K);
+    else s.y[i] = piece_of(y, batch * N * K + from, min(c, N - 1) * K + k, max(again, k) - k, piece);
 #else
     const uint item = i / deep * lanes + t, at = (i * lanes + t) * piece;  // an item is a piece of `deep` rows
     const uint k = turned ? item % (BK / deep) * deep + i % deep : at / bn;
     const uint c = column + (turned ? item / (BK / deep) * piece : at % bn);
     if (pieces_fit) s.y[i] = load_piece(y, (k * N + (N % bn == 0 ? c : min(c, N - piece))) / piece, (batch * K + k0) * (N / piece));
-    else s.y[i] = piece_of(y, (batch * K + k0 + k) * N + c, k0 + k < K, c, N);
+    else s.y[i] = piece_of(y, (batch * K + from) * N, k * N + min(c, N - 1), k < again ? piece : 0, N - min(c, N - 1));
 #endif
   }
 }

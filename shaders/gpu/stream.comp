@@ -1,36 +1,26 @@
 // o = a x + y in the dtype itself, all accesses of 128 bits: an invocation takes two pieces of 16 bytes, a workgroup's width apart. KIND: 0 f32, 1 f16,
 // 2 bf16. COUNT elements; what is left behind the last whole piece is done one by one.
 #version 460
-#extension GL_EXT_buffer_reference : require
-#extension GL_EXT_control_flow_attributes : require
+#extension GL_GOOGLE_include_directive : require
 #extension GL_EXT_shader_16bit_storage : require
 #extension GL_EXT_shader_explicit_arithmetic_types_int16 : require
-#extension GL_EXT_shader_explicit_arithmetic_types_int64 : require
-#extension GL_EXT_shader_explicit_arithmetic_types_float16 : require
+#include "pieces.glsl"
 layout(local_size_x = 256) in;
 
 #if KIND == 0
 #define ELEMENT float
-#define PIECE vec4
-const uint each = 4;
+#define ALIGN 4
 #else
 #define ELEMENT uint16_t
-#define PIECE uvec4
-const uint each = 8;
+#define ALIGN 2
 #endif
-layout(buffer_reference, buffer_reference_align = 2, std430) readonly buffer Scalar { ELEMENT at[]; };
-layout(buffer_reference, buffer_reference_align = 16, std430) readonly buffer Pieces { PIECE at[]; };
-layout(buffer_reference, buffer_reference_align = 16, std430) writeonly buffer Output { PIECE at[]; };
-layout(buffer_reference, buffer_reference_align = 2, std430) writeonly buffer OutputElements { ELEMENT at[]; };
-layout(push_constant) uniform Arguments {
-  Scalar a;
-  Pieces x, y;
-  Output o;
-};
+layout(buffer_reference, buffer_reference_align = ALIGN, std430) readonly buffer Elements { ELEMENT at[]; };
+layout(buffer_reference, buffer_reference_align = ALIGN, std430) writeonly buffer OutputElements { ELEMENT at[]; };
+layout(push_constant) uniform Arguments { uint64_t a, x, y, o; };
 
 #if KIND == 0
 float axpy(float s, float p, float q) { return fma(s, p, q); }
-vec4 axpy(float s, vec4 p, vec4 q) { return fma(vec4(s), p, q); }
+uvec4 axpy(float s, uvec4 p, uvec4 q) { return floatBitsToUint(fma(vec4(s), uintBitsToFloat(p), uintBitsToFloat(q))); }
 #elif KIND == 1
 uint pair(f16vec2 s, uint p, uint q) { return packFloat2x16(fma(s, unpackFloat2x16(p), unpackFloat2x16(q))); }
 uint16_t axpy(uint16_t s, uint16_t p, uint16_t q) {
@@ -41,10 +31,10 @@ uvec4 axpy(uint16_t s, uvec4 p, uvec4 q) {
   return uvec4(pair(both, p.x, q.x), pair(both, p.y, q.y), pair(both, p.z, q.z), pair(both, p.w, q.w));
 }
 #else
-// To nearest even; a sum that is no number keeps a bit of its fraction.
+// To nearest even. What is no number comes from bf16s, or is the machine's own: its lower half is zero, so that it stays none.
 uint rounded(float v) {
   const uint bits = floatBitsToUint(v);
-  return isnan(v) ? bits | 0x400000u : bits + 0x7fffu + (bits >> 16 & 1u);
+  return bits + 0x7fffu + (bits >> 16 & 1u);
 }
 uint pair(float s, uint p, uint q) {
   const uint low = rounded(fma(s, uintBitsToFloat(p << 16), uintBitsToFloat(q << 16)));
@@ -61,18 +51,19 @@ uvec4 axpy(uint16_t s, uvec4 p, uvec4 q) {
 const uint pieces = COUNT / each;
 
 void main() {
-  const uint first = gl_WorkGroupID.x * 512 + gl_LocalInvocationIndex;
-  const ELEMENT s = a.at[0];
-  if (first + 256 < pieces) {
-    const PIECE p0 = x.at[first], p1 = x.at[first + 256], q0 = y.at[first], q1 = y.at[first + 256];
-    o.at[first] = axpy(s, p0, q0);
-    o.at[first + 256] = axpy(s, p1, q1);
-  } else if (first < pieces) {
-    o.at[first] = axpy(s, x.at[first], y.at[first]);
+  const uint group = gl_WorkGroupID.x * 512, t = gl_LocalInvocationIndex;
+  const ELEMENT s = Elements(a).at[0];
+  if (pieces % 512 == 0 || group + 512 <= pieces) {
+    const uvec4 p0 = load_piece(x, t, group), p1 = load_piece(x, t, group + 256);
+    const uvec4 q0 = load_piece(y, t, group), q1 = load_piece(y, t, group + 256);
+    store_piece(o, t, group, axpy(s, p0, q0));
+    store_piece(o, t, group + 256, axpy(s, p1, q1));
+  } else {
+    [[unroll]] for (uint more = group; more < group + 512; more += 256)
+      if (more + t < pieces) store_piece(o, t, more, axpy(s, load_piece(x, t, more), load_piece(y, t, more)));
   }
 #if COUNT % 8 != 0
-  const uint tail = pieces * each + gl_LocalInvocationIndex;
-  if (gl_WorkGroupID.x == 0 && tail < COUNT)
-    OutputElements(uint64_t(o)).at[tail] = axpy(s, Scalar(uint64_t(x)).at[tail], Scalar(uint64_t(y)).at[tail]);
+  const uint tail = pieces * each + t;
+  if (gl_WorkGroupID.x == 0 && tail < COUNT) OutputElements(o).at[tail] = axpy(s, Elements(x).at[tail], Elements(y).at[tail]);
 #endif
 }

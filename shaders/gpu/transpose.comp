@@ -4,6 +4,7 @@
 #version 460
 #extension GL_EXT_buffer_reference : require
 #extension GL_EXT_control_flow_attributes : require
+#extension GL_EXT_shader_explicit_arithmetic_types_int64 : require
 #if KIND == 0
 #define PIECE vec4
 const uint each = 4;
@@ -13,12 +14,9 @@ layout(local_size_x = 256) in;
 const uint each = 8;
 layout(local_size_x = 64) in;
 #endif
-layout(buffer_reference, buffer_reference_align = 16, std430) readonly buffer Pieces { PIECE at[]; };
-layout(buffer_reference, buffer_reference_align = 16, std430) writeonly buffer Output { PIECE at[]; };
-layout(push_constant) uniform Arguments {
-  Pieces x;
-  Output o;
-};
+layout(buffer_reference, buffer_reference_align = 16, std430) readonly buffer Piece { PIECE v; };
+layout(buffer_reference, buffer_reference_align = 16, std430) writeonly buffer OutputPiece { PIECE v; };
+layout(push_constant) uniform Arguments { uint64_t x, o; };
 
 const uint tile = 64, across = tile / each;
 shared PIECE turned[tile][across];
@@ -26,8 +24,10 @@ shared PIECE turned[tile][across];
 void main() {
   const uint row = gl_WorkGroupID.x / (N / tile) * tile, column = gl_WorkGroupID.x % (N / tile) * tile;
   const uint i = gl_LocalInvocationIndex / across, j = gl_LocalInvocationIndex % across;
+  const uint x_line = N / each * 16, o_line = M / each * 16;  // bytes
+  const uint64_t from = x + row * x_line + column / each * 16, to = o + column * o_line + row / each * 16;
   PIECE square[each];
-  [[unroll]] for (uint r = 0; r < each; ++r) square[r] = x.at[(row + i * each + r) * (N / each) + column / each + j];
+  [[unroll]] for (uint r = 0; r < each; ++r) square[r] = Piece((from + r * x_line) + uint64_t(i * each * x_line + j * 16)).v;
 #if KIND == 0
   [[unroll]] for (uint c = 0; c < 4; ++c) turned[j * 4 + c][i ^ j] = vec4(square[0][c], square[1][c], square[2][c], square[3][c]);
 #else
@@ -45,6 +45,6 @@ void main() {
   barrier();
   [[unroll]] for (uint r = 0; r < each; ++r) {
     const uint line = i + r * across;
-    o.at[(column + line) * (M / each) + row / each + j] = turned[line][j ^ (line / each)];
+    OutputPiece((to + r * across * o_line) + uint64_t(i * o_line + j * 16)).v = turned[line][j ^ (line / each)];
   }
 }

@@ -17,15 +17,16 @@ struct Attention {
 };
 
 /// Without matrix instructions; `rows` of an invocation: more reuse, or more invocations.
-Shader plain_attention(const Attention& a, int64_t rows) {
+Shader plain_attention(const Attention& a, int64_t rows, int64_t keys) {
   const int64_t local = 1024 / rows;
   return {.file = "flash",
-          .defines =
-              macros(a.sizes()) + " " + macros({{"KIND", kind(a.dtype)}, {"ROWS", rows}, {"LOCAL", local}}) + a.flags(),
+          .defines = macros(a.sizes()) + " " +
+                     macros({{"KIND", kind(a.dtype)}, {"ROWS", rows}, {"LOCAL", local}, {"KEYS", keys}}) + a.flags(),
           .groups = a.batch * a.heads * (a.length / 64),
           .local = static_cast<int32_t>(local),
-          .inner = "fma " + std::to_string(rows == 8 ? 128 * 128 : 64 * 256),
-          .note = std::to_string(rows) + " rows of an invocation; the loops over d and keys are innermost"};
+          .inner = "fma " + std::to_string(rows * keys / 4 * local),
+          .note = std::to_string(rows) + " rows of an invocation, " + std::to_string(keys) +
+                  " keys at a time; the loops over d and keys are innermost"};
 }
 
 Shader attention_by_matrices(const Attention& a, int64_t f, int64_t block, int64_t waves, int64_t wave) {
@@ -47,8 +48,14 @@ Case flash(const Attention& a, Sizes sizes) {
          call.trace(),
          {},
          a.dtype == f32 ? 1e-5 : 4e-3};
-  if (a.d == 64) c.shaders.push_back(plain_attention(a, 8));
-  if (a.d == 128 || a.dtype == f32) c.shaders.push_back(plain_attention(a, 4));
+  // Blocks of 64 keys take 48 KiB of shared memory where a row has 256 bytes, which lavapipe and some chips do not
+  // have.
+  const bool large = a.d * size_bytes(a.dtype) > 128;
+  for (const int64_t keys : {64, 32}) {
+    if (keys == 64 ? large && sizes == Sizes::small : !large) continue;
+    if (a.d == 64) c.shaders.push_back(plain_attention(a, 8, keys));
+    c.shaders.push_back(plain_attention(a, 4, keys));
+  }
   if (a.dtype == f16 && sizes == Sizes::full) {
     c.shaders.push_back(attention_by_matrices(a, 16, a.d == 64 ? 64 : 32, 4, 32));
     if (a.d == 64) c.shaders.push_back(attention_by_matrices(a, 16, 32, 8, 32));

@@ -59,9 +59,12 @@ ir::Kernel kernel_of(const Product& p) {
 /// Without matrix instructions.
 Shader plain(const Product& p, bool full) {
   int64_t bm = 128, bn = 128, bk = p.dtype == f32 ? 8 : 16, tm = 8, tn = 8;
-  if (p.dtype == bf16) bn = 64;  // f32 in shared memory, which has 32 KiB on some chips
-  if (p.n <= 64) bm = 64, bn = 64, tm = 4, tn = 4, bk = p.dtype == f32 ? 16 : 32;
-  if (!full && p.dtype != bf16) bm = 64, bn = 64, bk = 16, tm = 4, tn = 8;
+  const int64_t piece = 16 / size_bytes(p.dtype);
+  if (p.dtype == bf16) bn = 64;        // f32 in shared memory, which has 32 KiB on some chips
+  if (p.dtype == i8) bn = 64, tn = 4;  // and two kinds of sums
+  if (p.n <= 64) bm = 64, bn = 64, tm = 4, tn = 4, bk = p.dtype == f16 ? 32 : 16;
+  if (p.k % piece != 0 || p.n % piece != 0) bm = 64, bn = 64, tm = 4, tn = 4, bk = 16;  // element by element
+  if (!full && p.dtype != bf16 && p.dtype != i8) bm = 64, bn = 64, bk = 16, tm = 4, tn = 8;
   const int64_t local = bm / tm * (bn / tn);
   Shader s;
   s.file = "matmul";
@@ -107,9 +110,8 @@ double product_tolerance(DType t) { return t == f32 ? 1e-5 : t == f16 ? 2e-3 : t
 Case matmul(const Product& p, Sizes sizes) {
   Case c{p.name(), kernel_of(p), {}, product_tolerance(p.dtype)};
   const bool full = sizes == Sizes::full;
-  if (p.dtype != i8) {
-    c.shaders.push_back(plain(p, full));
-  } else {
+  c.shaders.push_back(plain(p, full));
+  if (p.dtype == i8) {
     const int64_t tiles = cdiv(p.m, 128) * cdiv(p.n, 128);
     c.shaders.push_back({.file = "matmul_dot4",
                          .defines = macros({{"BATCH", p.batch}, {"M", p.m}, {"N", p.n}, {"K", p.k}}) + p.flags(),
