@@ -128,10 +128,11 @@ class Compilation {
   }
 
   void finish_lanes(ir::Kernel& lanes) {
-    // Lavapipe splits vectors of four into scalar loads, but loads 64 bits at once.
-    bool wider = gpu() && lowering::vectorize_loads(lanes, 4);
-    wider = lowering::vectorize_loads(lanes, 2) || wider;
-    if (wider) ir::compact(lanes);
+    const bool wider = lowering::vectorize(lanes, target_);
+    if (wider) {
+      passes::dce(lanes);
+      ir::compact(lanes);
+    }
     dump("lane/vectorize", lanes, wider);
     const ir::Kernel unbounded = lanes;
     const bool bounded = bound_accesses(lanes, target_);

@@ -286,14 +286,16 @@ class Flattener {
     emit(i);
   }
 
-  // A vector load is its elements' loads, the first of which checks the alignment.
-  void vector_load(const Op& o, uint32_t source) {
+  // A vector access is its elements' accesses, the first of which checks the alignment.
+  void vector_access(const Op& o, uint32_t source) {
+    const bool store = o.code == Opcode::store;
     const uint32_t place = places_[o.operands[0].index];
-    if (place == kNone || o.index.size() != 1 || o.results.size() != static_cast<size_t>(o.index[0].size))
-      malformed(o, "is no vector load");
+    const auto width = static_cast<size_t>(o.index[0].size);
+    if (place == kNone || (store ? o.operands.size() < width + 1 : o.results.size() != width))
+      malformed(o, "is no vector access");
     const uint32_t first = o.index[0].is_static() ? fresh(static_cast<uint32_t>(o.index[0].start))
                                                   : use(o, static_cast<size_t>(o.index[0].start_operand));
-    for (size_t j = 0; j < o.results.size(); ++j) {
+    for (size_t j = 0; j < width; ++j) {
       uint32_t at = first;
       if (j) {
         at = fresh(0);
@@ -306,16 +308,21 @@ class Flattener {
               .b = fresh(static_cast<uint32_t>(j)),
               .source = source});
       }
-      Instr i{.code = Code::load, .dst = def(o.results[j]), .a = use(o, 0), .b = at, .aux = place, .source = source};
+      Instr i{.code = store ? Code::store : Code::load, .a = use(o, 0), .b = at, .aux = place, .source = source};
+      if (store) i.d = use(o, 1 + j);
+      else i.dst = def(o.results[j]);
       i.operand = i.result = out_.places[place].dtype;
-      i.align = j ? 1 : static_cast<uint32_t>(o.results.size());
+      i.align = j ? 1 : static_cast<uint32_t>(width);
       emit(i);
     }
+    if (store) written(place);
+  }
+  void written(uint32_t place) {
+    if (out_.places[place].kind == Place::Kind::arg) out_.written[out_.places[place].arg] = true;
   }
 
   void memory(const Op& o, uint32_t source) {
-    if (o.code == Opcode::load && o.index.size() == 1 && o.index[0].kind == ir::Index::Kind::slice)
-      return vector_load(o, source);
+    if (ir::is_vector_access(o)) return vector_access(o, source);
     const bool store = o.code == Opcode::store, atomic = ir::is_atomic(o.code);
     Instr i{.code = store ? Code::store : atomic ? Code::atomic : Code::load, .source = source};
     i.a = use(o, 0);
@@ -340,7 +347,7 @@ class Flattener {
       if (o.results.size() != 1) malformed(o, "has no result");
       i.dst = def(o.results[0]);
     }
-    if ((store || atomic) && out_.places[place].kind == Place::Kind::arg) out_.written[out_.places[place].arg] = true;
+    if (store || atomic) written(place);
     emit(i);
   }
 

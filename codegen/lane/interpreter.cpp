@@ -476,6 +476,12 @@ class Machine {
                                 static_cast<uint64_t>(static_cast<int64_t>(static_cast<int32_t>(r[i.b].bits))));
   }
 
+  void check_alignment(const Instr& i, uint32_t at, uint32_t invocation, int64_t element) {
+    if (element % i.align != 0 && is_new(8, at, element))
+      report("vector access at element " + std::to_string(element) + ", which is no multiple of " +
+             std::to_string(i.align) + ", in " + op_at(at) + " in " + who(invocation));
+  }
+
   void load(const Instr& i, uint32_t at, uint32_t invocation, std::vector<Register>& r) {
     if (!masked_in(i, at, invocation, r)) {
       r[i.dst] = i.d == kNone ? Register{garbage(i.result), 0} : r[i.d];
@@ -483,9 +489,7 @@ class Machine {
     }
     uint8_t* poison = nullptr;
     const int64_t element = index_of(i, at, invocation, r);
-    if (element % i.align != 0 && is_new(8, at, element))
-      report("vector load at element " + std::to_string(element) + ", which is no multiple of " +
-             std::to_string(i.align) + ", in " + op_at(at) + " in " + who(invocation));
+    check_alignment(i, at, invocation, element);
     const std::byte* from = reach<kRead>(i, at, invocation, element, &poison);
     if (!from) {
       r[i.dst] = {garbage(i.result), 0};
@@ -500,7 +504,9 @@ class Machine {
   void store(const Instr& i, uint32_t at, uint32_t invocation, std::vector<Register>& r) {
     if (!masked_in(i, at, invocation, r)) return;
     uint8_t* poison = nullptr;
-    std::byte* to = reach<kWrite>(i, at, invocation, index_of(i, at, invocation, r), &poison);
+    const int64_t element = index_of(i, at, invocation, r);
+    check_alignment(i, at, invocation, element);
+    std::byte* to = reach<kWrite>(i, at, invocation, element, &poison);
     if (!to) return;
     write(to, i.operand, r[i.d].bits);
     // shared memory is words, and may be copied so

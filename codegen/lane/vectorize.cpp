@@ -5,18 +5,20 @@
 #include <unordered_map>
 
 #include "engine/ir/builder.h"
+#include "engine/passes/divisors.h"
 
 namespace tessera::lowering {
 namespace {
 using ir::Opcode;
 using ir::Value;
+using passes::Divisors;
 
+// Loads move up to the first of their vector, and stores down to the last of theirs. So what comes behind a store must
+// not touch what it stores, or ends its vector: accesses of one memory are told apart by constant distances from a
+// common index; arguments are memories of their own, and all of scratch is one.
 class Vectorizer {
  public:
-  Vectorizer(ir::Kernel& k, int width) : k_(k), width_(width) {
-    for (uint32_t i = 0; i < k.ops.size(); ++i)
-      if (k.ops[i].code == Opcode::for_) loop_of_iv_[k.region(k.ops[i].regions[0]).args[0].index] = i;
-  }
+  Vectorizer(ir::Kernel& k, bool pairs) : k_(k), pairs_(pairs), divisors_(k) {}
 
   bool run() {
     walk(k_.body);
@@ -25,10 +27,10 @@ class Vectorizer {
 
  private:
   // The index as base + constant, an empty base for a constant.
-  std::pair<Value, int64_t> split(const ir::Op& load) const {
-    const ir::Index& ix = load.index[0];
+  std::pair<Value, int64_t> split(const ir::Op& access) const {
+    const ir::Index& ix = access.index[0];
     if (ix.is_static()) return {{}, ix.start};
-    Value v = load.operands[static_cast<size_t>(ix.start_operand)];
+    Value v = access.operands[static_cast<size_t>(ix.start_operand)];
     int64_t offset = 0;
     for (const ir::Op* o = k_.def(v); o && o->code == Opcode::add; o = k_.def(v)) {
       if (const auto c = ir::constant_int(k_, o->operands[1])) {
@@ -42,80 +44,105 @@ class Vectorizer {
     return {v, offset};
   }
 
-  // A power of two, at most 4, that divides an integer value.
-  int64_t divisor(Value v) {
-    const auto it = divisors_.find(v.index);
-    if (it != divisors_.end()) return it->second;
-    divisors_[v.index] = 1;
-    return divisors_[v.index] = compute_divisor(v);
-  }
-  static int64_t power(int64_t c) { return c % 4 == 0 ? 4 : c % 2 == 0 ? 2 : 1; }
-  int64_t compute_divisor(Value v) {
-    if (const auto c = ir::constant_int(k_, v)) return power(*c);
-    if (const auto it = loop_of_iv_.find(v.index); it != loop_of_iv_.end()) {
-      const ir::Op& loop = k_.ops[it->second];
-      return std::min(divisor(loop.operands[0]), divisor(loop.operands[2]));
-    }
-    const ir::Op* o = k_.def(v);
-    if (!o || o->operands.empty()) return 1;
-    const auto is = [&](Opcode c) { return o->code == c; };
-    if (is(Opcode::add) || is(Opcode::sub) || is(Opcode::min) || is(Opcode::max))
-      return std::min(divisor(o->operands[0]), divisor(o->operands[1]));
-    if (is(Opcode::mul)) return std::min<int64_t>(4, divisor(o->operands[0]) * divisor(o->operands[1]));
-    if (is(Opcode::convert)) return is_float(k_.type(o->operands[0]).dtype) ? 1 : divisor(o->operands[0]);
-    if (is(Opcode::select)) return std::min(divisor(o->operands[1]), divisor(o->operands[2]));
-    if (is(Opcode::shift_left)) {
-      const auto c = ir::constant_int(k_, o->operands[1]);
-      return c && *c >= 1 ? std::min<int64_t>(4, divisor(o->operands[0]) << std::min<int64_t>(*c, 2)) : 1;
-    }
-    return 1;
-  }
   int64_t ref_divisor(Value ref) {
     const ir::Op* o = k_.def(ref);
-    if (!o) return 4;  // an argument
-    return o->code == Opcode::view ? std::min(ref_divisor(o->operands[0]), divisor(o->operands[1])) : 1;
+    if (!o) return Divisors::kMost;  // an argument
+    return o->code == Opcode::view ? std::min(ref_divisor(o->operands[0]), divisors_.of(o->operands[1])) : 1;
+  }
+
+  struct Key {
+    uint32_t ref = 0, base = 0;
+    auto operator<=>(const Key&) const = default;
+  };
+  using Members = std::map<int64_t, ir::OpId>;  // by offset
+  // The accesses to one memory that may still become vectors.
+  struct Pending {
+    std::map<Key, Members> loads, stores;
+  };
+  // A vector, at the place of one of its members.
+  struct Vector {
+    ir::OpId at;
+    std::vector<ir::OpId> members;
+  };
+
+  int64_t most_bytes() const { return pairs_ ? 8 : 16; }
+  bool candidate(const ir::Op& o) const {
+    if (o.code != Opcode::load && !(!pairs_ && o.code == Opcode::store)) return false;
+    const int64_t size = size_bytes(k_.type(o.operands[0]).dtype);
+    return o.index.size() == 1 && o.index[0].kind == ir::Index::Kind::integer && !o.has_mask() &&
+           k_.type(o.operands[0]).space == ir::MemorySpace::global && (!pairs_ || size == 4);
+  }
+  // An argument, or the scratch that all allocations share.
+  uint32_t memory(Value ref) const {
+    for (const ir::Op* o = k_.def(ref); o; o = k_.def(ref)) {
+      if (o->code != Opcode::view) return Value{}.index;
+      ref = o->operands[0];
+    }
+    return ref.index;
+  }
+
+  void finish(std::map<Key, Members>& groups, bool stores) {
+    for (const auto& [key, members] : groups) {
+      const ir::Op& first = k_.op(members.begin()->second);
+      const Value ref = first.operands[0], base = split(first).first;
+      const int64_t known = std::min(ref_divisor(ref), base ? divisors_.of(base) : Divisors::kMost);
+      const int64_t size = size_bytes(k_.type(ref).dtype);
+      for (auto it = members.begin(); it != members.end();) {
+        const int64_t at = it->first;
+        std::vector<ir::OpId> run;
+        for (auto j = it; j != members.end() && j->first == at + static_cast<int64_t>(run.size()) &&
+                          static_cast<int64_t>(run.size()) * size < most_bytes();
+             ++j)
+          run.push_back(j->second);
+        int64_t width = most_bytes() / size;
+        while (width > 1 && (width > static_cast<int64_t>(run.size()) || known % width != 0 || at % width != 0))
+          width /= 2;
+        std::advance(it, std::max<int64_t>(width, 1));
+        if (width < 2 || width * size < 4) continue;
+        run.resize(static_cast<size_t>(width));
+        const auto by_place = [&](ir::OpId a, ir::OpId b) { return place_.at(a.index) < place_.at(b.index); };
+        vectors_.push_back({stores ? *std::max_element(run.begin(), run.end(), by_place)
+                                   : *std::min_element(run.begin(), run.end(), by_place),
+                            run});
+      }
+    }
+    groups.clear();
+  }
+  void finish(Pending& p) {
+    finish(p.loads, false);
+    finish(p.stores, true);
+  }
+  // Whether an access at `offset` from `key` may touch what one of the groups' members does.
+  static bool meets(const std::map<Key, Members>& groups, const Key& key, int64_t offset) {
+    return std::any_of(groups.begin(), groups.end(),
+                       [&](const auto& g) { return !(g.first == key) || g.second.count(offset); });
   }
 
   void walk(ir::RegionId r) {
-    using Key = std::pair<uint32_t, uint32_t>;  // ref, base
-    std::map<Key, std::map<int64_t, ir::OpId>> group;
-    std::unordered_map<uint32_t, std::vector<ir::OpId>> replaced;  // op -> its vector's members
-    auto flush = [&] {
-      for (auto& [key, loads] : group) {
-        const ir::Op& first = k_.op(loads.begin()->second);
-        const Value ref = first.operands[0], base = split(first).first;
-        const int64_t known = std::min(ref_divisor(ref), base ? divisor(base) : 4);
-        for (auto it = loads.begin(); it != loads.end();) {
-          std::vector<ir::OpId> members;
-          const int64_t at = it->first;
-          for (auto j = it; j != loads.end() && j->first == at + static_cast<int64_t>(members.size()) &&
-                            static_cast<int>(members.size()) < width_;
-               ++j)
-            members.push_back(j->second);
-          if (static_cast<int>(members.size()) == width_ && known % width_ == 0 && at % width_ == 0) {
-            // The earliest of them in program order becomes the vector load.
-            for (ir::OpId id : members) replaced[id.index] = members;
-            std::advance(it, width_);
-          } else {
-            ++it;
-          }
-        }
-      }
-      group.clear();
+    std::map<uint32_t, Pending> pending;  // by memory
+    place_.clear();
+    vectors_.clear();
+    const auto finish_all = [&] {
+      for (auto& [memory, p] : pending) finish(p);
+      pending.clear();
     };
-    for (ir::OpId id : k_.region(r).ops) {
+    for (size_t i = 0; i < k_.region(r).ops.size(); ++i) {
+      const ir::OpId id = k_.region(r).ops[i];
       const ir::Op& o = k_.op(id);
-      if (o.code == Opcode::load && o.index.size() == 1 && o.index[0].kind == ir::Index::Kind::integer &&
-          !o.has_mask() && k_.type(o.operands[0]).space == ir::MemorySpace::global &&
-          size_bytes(k_.type(o.operands[0]).dtype) == 4) {
-        const auto [base, offset] = split(o);
-        group[{o.operands[0].index, base.index}].try_emplace(offset, id);
-      } else if (ir::writes_ref(o.code) || o.code == Opcode::barrier || !o.regions.empty()) {
-        flush();
+      place_[id.index] = i;
+      if (!candidate(o)) {
+        if (o.code == Opcode::barrier || !o.regions.empty()) finish_all();
+        else if (ir::accesses_ref(o.code)) finish(pending[memory(o.operands[0])]);
+        continue;
       }
+      const auto [base, offset] = split(o);
+      const Key key{o.operands[0].index, base.index};
+      Pending& p = pending[memory(o.operands[0])];
+      if (meets(p.stores, key, offset)) finish(p);
+      (o.code == Opcode::load ? p.loads : p.stores)[key].try_emplace(offset, id);
     }
-    flush();
-    if (!replaced.empty()) rewrite(r, replaced);
+    finish_all();
+    if (!vectors_.empty()) rewrite(r);
     const std::vector<ir::OpId> ops = k_.region(r).ops;
     for (ir::OpId id : ops) {
       const std::vector<ir::RegionId> inner = k_.op(id).regions;
@@ -123,38 +150,44 @@ class Vectorizer {
     }
   }
 
-  void rewrite(ir::RegionId r, const std::unordered_map<uint32_t, std::vector<ir::OpId>>& replaced) {
+  void rewrite(ir::RegionId r) {
+    std::unordered_map<uint32_t, const Vector*> of;  // by member
+    for (const Vector& v : vectors_)
+      for (ir::OpId id : v.members) of[id.index] = &v;
     std::vector<ir::OpId> ops;
-    std::unordered_map<uint32_t, bool> done;
-    for (ir::OpId id : k_.region(r).ops) {
-      const auto it = replaced.find(id.index);
-      if (it == replaced.end()) {
-        ops.push_back(id);
-        continue;
-      }
-      const std::vector<ir::OpId>& members = it->second;
-      if (done[members[0].index]) continue;
-      done[members[0].index] = true;
-      // The members keep their result values; the vector load defines them all. Its index is the first member's, or
-      // made from this one's.
-      ir::Op vector = k_.op(members[0]);
-      ir::Index& ix = vector.index[0];
-      ix.kind = ir::Index::Kind::slice;
-      ix.size = width_;
-      if (!ix.is_static() && !(id == members[0])) {
-        // An address computed later than this load cannot be used here: form it anew from the shared base.
-        const auto [base, offset] = split(k_.op(members[0]));
-        ir::Op c{.code = Opcode::constant};
-        c.set(ir::Attr::bits, static_cast<int64_t>(static_cast<uint32_t>(offset)));
-        const Value cv = define(c, ops, vector.loc);
-        Value at = base;
-        if (offset != 0) at = define(ir::Op{.code = Opcode::add, .operands = {base, cv}}, ops, vector.loc);
-        vector.operands[static_cast<size_t>(ix.start_operand)] = at;
-      }
-      define_members(vector, members, ops);
+    for (ir::OpId id : std::vector(k_.region(r).ops)) {
+      const auto it = of.find(id.index);
+      if (it == of.end()) ops.push_back(id);
+      else if (it->second->at == id) put(*it->second, ops);
     }
     k_.region(r).ops = ops;
     changed_ = true;
+  }
+
+  // The members of a vector load keep their result values; the vector defines them all. Its index is the first
+  // member's, or made from the shared base where it stands before that.
+  void put(const Vector& v, std::vector<ir::OpId>& ops) {
+    ir::Op vector = k_.op(v.members[0]);
+    const bool load = vector.code == Opcode::load;
+    ir::Index& ix = vector.index[0];
+    ix.kind = ir::Index::Kind::slice;
+    ix.size = static_cast<int64_t>(v.members.size());
+    if (load && !ix.is_static() && !(v.at == v.members[0])) {
+      const auto [base, offset] = split(vector);
+      ir::Op c{.code = Opcode::constant};
+      c.set(ir::Attr::bits, static_cast<int64_t>(static_cast<uint32_t>(offset)));
+      const Value cv = define(c, ops, vector.loc);
+      Value at = base;
+      if (offset != 0) at = define(ir::Op{.code = Opcode::add, .operands = {base, cv}}, ops, vector.loc);
+      vector.operands[static_cast<size_t>(ix.start_operand)] = at;
+    }
+    if (load) return define_members(vector, v.members, ops);
+    for (size_t i = 1; i < v.members.size(); ++i)
+      vector.operands.insert(vector.operands.begin() + 1 + static_cast<std::ptrdiff_t>(i),
+                             k_.op(v.members[i]).operands[1]);
+    if (!ix.is_static()) ix.start_operand += static_cast<int32_t>(v.members.size() - 1);
+    ops.push_back({static_cast<uint32_t>(k_.ops.size())});
+    k_.ops.push_back(std::move(vector));
   }
 
   Value define(ir::Op op, std::vector<ir::OpId>& ops, Loc loc) {
@@ -183,13 +216,14 @@ class Vectorizer {
   }
 
   ir::Kernel& k_;
-  int width_;
+  const bool pairs_;  // of 32-bit loads, and nothing else
   bool changed_ = false;
-  std::unordered_map<uint32_t, int64_t> divisors_;
-  std::unordered_map<uint32_t, uint32_t> loop_of_iv_;
+  std::unordered_map<uint32_t, size_t> place_;  // per op of the region
+  std::vector<Vector> vectors_;
+  Divisors divisors_;
 };
 }  // namespace
 
-bool vectorize_loads(ir::Kernel& k, int width) { return Vectorizer(k, width).run(); }
+bool vectorize(ir::Kernel& k, const Target& target) { return Vectorizer(k, target.kind == Target::Kind::cpu).run(); }
 
 }  // namespace tessera::lowering

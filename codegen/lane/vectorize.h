@@ -1,12 +1,14 @@
-// Vector loads: loads of adjacent 32-bit elements of one global Ref, without a store or barrier between them, become
-// one load of two or four, if the first element's position is proved a multiple of the width. Arguments are bound at
-// 16-byte aligned addresses (Program).
+// Vector accesses: loads, and stores, of adjacent elements of one array in global memory become one access of up to 16
+// bytes, if the first element's position is proved a multiple of the width. Arguments are bound at 16-byte aligned
+// addresses (Program). A vector has a slice for its index; a load has a result, a store a value for each element.
 #pragma once
+#include "codegen/program/target.h"
 #include "engine/ir/kernel.h"
 
 namespace tessera::lowering {
 
-/// `width`: 2 or 4 elements at once, as the device likes best. Returns true if something changed.
-bool vectorize_loads(ir::Kernel& k, int width);
+/// GPUs move 16 bytes at once, of any elements. Lavapipe splits vectors into scalar accesses, but loads 64 bits at
+/// once: for CPU drivers only pairs of 32-bit loads change. Returns true if something changed.
+bool vectorize(ir::Kernel& k, const Target& target);
 
 }  // namespace tessera::lowering

@@ -4,7 +4,8 @@
 //   3. Refs come from the body's args, alloc_shared, alloc_scratch, report_memory and views of those: never from
 //   carries, yields or selects.
 //   4. load and store take one i32 integer index; a stored value, `other` and a loaded value have the Ref's dtype; a
-//   mask is a bool.
+//   mask is a bool. A slice for an index makes a vector access (vectorize.h): of global memory, 4, 8 or 16 bytes,
+//   aligned to them, without a mask.
 //      Atomics take such an index too, and no mask; they update args and the report, those of 32-bit integers the
 //      arenas, too.
 //   5. An arena Ref has a static length, lies within LaneInfo's bytes, and is aligned to its elements' distance.
@@ -174,14 +175,11 @@ class Verifier {
     if (o.code != Opcode::load) expect(1, element, o.code == Opcode::store ? "the stored value" : "the value");
     if (o.code == Opcode::atomic_cas) expect(2, element, "what the element is compared with");
     if (ir::is_atomic(o.code) && o.has_mask()) problem(o, "an atomic takes no mask");
-    // A slice is a vector load: 2 or 4 elements of 32 bits, aligned to their total size.
-    const bool vector = o.code == Opcode::load && o.index.size() == 1 && o.index[0].kind == ir::Index::Kind::slice;
+    const bool vector = ir::is_vector_access(o);
     if (o.code == Opcode::load && (o.results.size() != (vector ? static_cast<size_t>(o.index[0].size) : 1) ||
                                    !(k_.type(o.results[0]) == element)))
       problem(o, "the result is not " + to_string(element));
-    if (vector &&
-        (size_bytes(element.dtype) != 4 || k_.type(o.operands[0]).space != ir::MemorySpace::global || o.has_mask()))
-      problem(o, "a vector load takes 32-bit elements of a global Ref and no mask");
+    if (vector) vector_access(o, element);
     if (o.has_mask()) expect(static_cast<size_t>(o.mask_position()), Type::array(DType::boolean), "the mask");
     if (o.has_other()) expect(static_cast<size_t>(o.other_position()), element, "other");
     if (o.index.size() != 1 || (!vector && o.index[0].kind != ir::Index::Kind::integer))
@@ -196,6 +194,21 @@ class Verifier {
       problem(o, "an atomic of anything but 32-bit integers updates args and the report only");
     if (root && !k_.def(root) && static_cast<int>(k_.value(root).number) < k_.num_prefetch)
       problem(o, "stores to a scalar-prefetch operand");
+  }
+
+  void vector_access(const Op& o, const Type& element) {
+    const int64_t n = o.index[0].size, bytes = n * size_bytes(element.dtype);
+    if (n < 2 || (bytes != 4 && bytes != 8 && bytes != 16) || o.has_mask() ||
+        k_.type(o.operands[0]).space != ir::MemorySpace::global)
+      return problem(o, "a vector access takes elements of a global Ref, of 4, 8 or 16 bytes in all, and no mask");
+    if (o.code == Opcode::load) return;
+    const size_t wanted = static_cast<size_t>(n) + (o.index[0].is_static() ? 1 : 2);
+    if (o.operands.size() != wanted)
+      return problem(o, "has " + std::to_string(o.operands.size()) + " operands, but a vector store of " +
+                            std::to_string(n) + " elements has " + std::to_string(wanted));
+    for (size_t i = 2; i <= static_cast<size_t>(n); ++i)
+      if (const Type& t = k_.type(o.operands[i]); !(t == element))
+        problem(o, "a stored value is " + to_string(t) + ", but " + to_string(element) + " is wanted");
   }
 
   void ref(const Op& o) {

@@ -5,6 +5,7 @@
 
 #include "codegen/lower/emission.h"
 #include "codegen/plan/indexed.h"
+#include "engine/passes/divisors.h"
 
 namespace tessera::lowering {
 using ir::Index;
@@ -42,10 +43,7 @@ Address RefWindows::address(const RefState& r, const ir::Op& o, const Coords& c,
     }
     if (r.limit[d] && clamp) {
       const bool along = slice && ix.size > 1 && ix.step == 1 && ix.is_static();
-      const int64_t divisor = along ? std::min(r.limit_divisor[d], ix.start % 4 == 0   ? 4
-                                                                   : ix.start % 2 == 0 ? int64_t{2}
-                                                                                       : int64_t{1})
-                                    : 1;
+      const int64_t divisor = along ? std::min(r.limit_divisor[d], passes::Divisors::of(ix.start)) : 1;
       p = nests_.clamp_along(p, r.limit[d], divisor, along ? c[own_dim].axis : kNoAxis, along ? c[own_dim].reg : 0);
     } else if (r.limit[d]) {
       a.valid = b_.both(a.valid, b_.lt(p, r.limit[d]));

@@ -7,7 +7,8 @@
 namespace tessera::lowering {
 
 namespace {
-constexpr int64_t kPad = 1;  // elements behind each row of a tile, against bank conflicts
+// Elements behind each row of a tile, against bank conflicts: as many as one access brings, so that rows stay aligned.
+constexpr int64_t kPad = 4;
 
 class StagedDot : public Part {
  public:
@@ -21,8 +22,8 @@ class StagedDot : public Part {
         rows_(plan(d.result_axes[row_])),
         cols_(plan(d.result_axes[col_])),
         strip_(rank_) {
-    lhs_ = {.dim = row_, .plan = &rows_, .element = &d.lhs_at, .early = prefetch_.of(id, 0)};
-    rhs_ = {.dim = col_, .plan = &cols_, .element = &d.rhs_at, .early = prefetch_.of(id, 1)};
+    lhs_ = {.dim = row_, .value = d.lhs, .plan = &rows_, .element = &d.lhs_at, .early = prefetch_.of(id, 0)};
+    rhs_ = {.dim = col_, .value = d.rhs, .plan = &cols_, .element = &d.rhs_at, .early = prefetch_.of(id, 1)};
   }
   void run() {
     lhs_.tile = arena_.temporary(d_.acc, tk_ * (rows_.cover() + kPad));
@@ -37,32 +38,54 @@ class StagedDot : public Part {
   }
 
  private:
-  // An element of a tile that this invocation fetches.
+  // An element of a tile that this invocation fetches: the first of `width` neighbours, and how far behind it.
   struct Fetched {
     Value k, free, index, valid;
+    int64_t behind = 0;
   };
   struct Operand {
     size_t dim = 0;  // of the result: its free one
+    Value value;
     const AxisPlan* plan = nullptr;
     const std::function<Value(const Coords&)>* element = nullptr;
     Prefetch::Load* early = nullptr;  // its first chunk is loaded a step of the grid before
     Slot tile = {};                   // k by free elements
+    bool by_k = false;                // a contracted dim is the fastest in memory
+    int64_t width = 1;
     std::vector<Fetched> share = {};
   };
 
+  // How many neighbours along the fastest dim an invocation fetches at once: what one access brings, where the tile has
+  // as many for each invocation.
+  int64_t width_of(const Operand& o) const {
+    const int axis = o.by_k ? (d_.k.size() == 1 ? d_.k_axes[0] : kNoAxis) : d_.result_axes[o.dim];
+    if (axis == kNoAxis || s_.widths.empty() || s_.widths[static_cast<size_t>(axis)] == 1) return 1;
+    const int64_t t = o.plan->cover();
+    int64_t w = std::max<int64_t>(16 / size_bytes(k_.type(o.value).dtype), 1);
+    while (w > 1 && ((o.by_k ? tk_ : t) % w != 0 || tk_ * t % (w * s_.group) != 0)) w /= 2;
+    return w;
+  }
   void deal(Operand& o, bool by_k) {
+    o.by_k = by_k;
+    o.width = width_of(o);
     const int64_t t = o.plan->cover(), n = tk_ * t;
-    for (int64_t r = 0; r < cdiv(n, int64_t{s_.group}); ++r) {
+    for (int64_t r = 0; r < cdiv(n, o.width * s_.group); ++r) {
       Value e = b_.add(b_.i32(r * s_.group), invocation_);
       Fetched x;
-      if ((r + 1) * s_.group > n) {
+      if ((r + 1) * s_.group * o.width > n) {  // of width 1
         x.valid = b_.lt(e, b_.i32(n));
         e = b_.min(e, b_.i32(n - 1));
       }
-      x.k = by_k ? b_.rem(e, tk_) : b_.div(e, t);
-      x.free = by_k ? b_.div(e, tk_) : b_.rem(e, t);
-      x.index = b_.add(b_.mul(x.k, b_.i32(t + kPad)), x.free);
-      o.share.push_back(x);
+      const int64_t pieces = (by_k ? tk_ : t) / o.width;
+      const Value piece = b_.rem(e, pieces), across = b_.div(e, pieces);
+      const Value along = b_.mul(piece, b_.i32(o.width));
+      x.k = by_k ? along : across;
+      x.free = by_k ? across : along;
+      const Value row = b_.mul(x.k, b_.i32(t + kPad)), first = b_.add(row, x.free);
+      for (x.behind = 0; x.behind < o.width; ++x.behind) {
+        x.index = b_.add(first, b_.i32(x.behind * (by_k ? t + kPad : 1)));
+        o.share.push_back(x);
+      }
     }
   }
   Coords base_coords() {
@@ -72,21 +95,38 @@ class StagedDot : public Part {
       c[i] = {nests_.axis_coord(d_.result_axes[i], d_.result[i], strip_[i], 0, unused).v};
     return c;
   }
+  // `first` + behind, or the last of n where that is less; neighbours stay neighbours where n does not part them.
+  Value at_most(Value first, int64_t behind, int64_t width, int64_t n) {
+    const Value back = b_.i32(behind);
+    if (width > 1 && n % width == 0) {
+      const Value last = b_.i32(n - width);
+      return b_.add(b_.min(first, last), back);
+    }
+    const Value last = b_.i32(n - 1);
+    return b_.min(b_.add(first, back), last);
+  }
   // This invocation's share of a chunk.
   Values fetch(const Operand& o, Value chunk) {
     Values v;
     const int axis = d_.result_axes[o.dim];
     const int64_t n = d_.result[o.dim];
+    const AxisPlan& p = plan(axis);
+    const bool overhangs = (p.split ? cdiv(n, p.tile) : 1) * p.strips() * p.cover() != n;
     Value start = nests_.tile_base(axis);
-    if (strip_[o.dim]) start = b_.add(start, b_.mul(strip_[o.dim], b_.i32(plan(axis).cover())));
+    if (strip_[o.dim]) start = b_.add(start, b_.mul(strip_[o.dim], b_.i32(p.cover())));
     for (const Fetched& x : o.share) {
+      const Value back = b_.i32(x.behind);
       Coords c = base_coords();
-      const Value last = b_.i32(n - 1);
-      c[o.dim] = {b_.min(b_.add(start, x.free), last)};
+      const Value free = b_.add(start, x.free);
+      if (overhangs) c[o.dim] = {at_most(free, o.by_k ? 0 : x.behind, o.by_k ? 1 : o.width, n)};
+      else c[o.dim] = {o.by_k ? free : b_.add(free, back)};
       Value k = b_.add(b_.mul(chunk, b_.i32(tk_)), x.k), inside;
       if (d_.depth % tk_ != 0) {
-        inside = b_.lt(k, b_.i32(d_.depth));
-        k = b_.min(k, b_.i32(d_.depth - 1));
+        const Value own = o.by_k ? b_.add(k, back) : k, depth = b_.i32(d_.depth);
+        inside = b_.lt(own, depth);
+        k = at_most(k, o.by_k ? x.behind : 0, o.by_k ? o.width : 1, d_.depth);
+      } else if (o.by_k) {
+        k = b_.add(k, back);
       }
       const Coords u = unravel(k, d_.k);
       for (size_t i = 0; i < d_.k.size(); ++i) c[rank_ + i] = {d_.k[i] == 1 ? b_.i32(0) : u[i].v};

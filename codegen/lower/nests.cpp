@@ -81,7 +81,7 @@ Coord LoopNests::axis_coord(const AxisPlan& p, int axis, int64_t n, Value strip,
   if (!overhangs) return {e, axis, r};
   // Known positions need no test.
   if (!p.split && !strip && p.local(r) + int64_t{p.invocations - 1} * p.vec < n) return {e, axis, r};
-  const int64_t divisor = std::gcd(n, int64_t{4});
+  const int64_t divisor = std::gcd(n, int64_t{16});
   const Value end = b_.i32(n);
   valid = b_.both(valid, b_.lt(divisor % p.vec == 0 ? b_.add(e, b_.i32(-(r % p.vec))) : e, end));
   return {clamp_along(e, end, divisor, axis, r), axis, r};

@@ -132,7 +132,7 @@ void RefWindows::add_dim(RefState& r, const ir::BlockMapping& m, size_t d, const
   r.extent.push_back(from_inside && b_.not_negative({{1, end}, {-1, s}, {-dim.size, {}}}, {}) ? Value{} : end);
   r.below.push_back(known.nothing_below ? Value{} : b_.sub(b_.i32(0), s));
   r.limit_divisor.push_back(
-      extent && dim.kind == ir::BlockDim::Kind::blocked ? std::gcd(std::gcd(*extent, dim.size), int64_t{4}) : 1);
+      extent && dim.kind == ir::BlockDim::Kind::blocked ? std::gcd(std::gcd(*extent, dim.size), int64_t{16}) : 1);
 }
 
 void RefWindows::enter_window(int i) {

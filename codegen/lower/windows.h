@@ -20,7 +20,7 @@ struct RefState {
   std::vector<Value> origin;  // per visible dim: where in the array the block begins (i32), or none at 0
   // per visible dim: the array's size (i32), or none where all of the block is proved to lie in the array
   std::vector<Value> extent;
-  std::vector<int64_t> limit_divisor;  // a power of two, at most 4, that divides the limit
+  std::vector<int64_t> limit_divisor;  // a power of two, at most 16, that divides the limit
   Value inside;                        // bool: squeezed dims' positions exist (arrays that may be empty); none: always
   bool dead = false;                   // the array is empty: no access may reach memory
   bool may_be_empty = false;           // element 0 may not exist: masked accesses need a branch

@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <bit>
 #include <functional>
+#include <numeric>
 #include <set>
 
 #include "codegen/plan/call_remarks.h"
 #include "codegen/plan/indexed.h"
+#include "codegen/plan/vector_width.h"
 #include "engine/ir/walk.h"
 
 namespace tessera::lowering {
@@ -65,6 +67,7 @@ class Scheduler {
       return s_;
     }
     choose_group();
+    choose_vectors();
     lay_out();
     choose_tiles();
     residencies();
@@ -404,11 +407,46 @@ class Scheduler {
     int group = cpu() ? std::max(s_.subgroup, 4) : 256;
     if (!cpu()) {
       while (group > s_.subgroup && group > 32 && work < group * 2.0) group /= 2;
+      s_.widths = vector_widths(k_, axes_);
+      // Few invocations with whole vectors rather than many with parts, but enough to hide each other's waiting; and
+      // not where each register of an invocation repeats a long chain of values.
+      const bool chains = std::any_of(s_.kept.begin(), s_.kept.end(), [](const Kept& x) { return x.yes; });
+      const int vec = s_.widths.empty() ? 1 : *std::max_element(s_.widths.begin(), s_.widths.end());
+      while (!chains && group > std::max(s_.subgroup, 64) && work < static_cast<double>(group) * vec) group /= 2;
     }
     s_.group = s_.workgroup = hinted_workgroup(k_, target_).value_or(std::min(group, limit));
     s_.shuffles = target_.subgroup_shuffle && target_.can_require_subgroup_size && s_.subgroup > 1 &&
                   s_.subgroup == target_.subgroup_size && s_.group % s_.subgroup == 0;
   }
+
+  // Neighbours that one access brings lie in one invocation's registers: along the one axis of a nest that its accesses
+  // have for their last dim, as far as the nest has work for all invocations then. Where two axes of one nest ask for
+  // it (a transpose), the one of the result's last dim has it.
+  void choose_vectors() {
+    vectors_.assign(axes_.size(), 1);
+    if (cpu()) return;
+    std::vector<bool> refused(axes_.size(), false);
+    for (const Nest& n : nests_) {
+      int chosen = kNoAxis;
+      for (auto it = n.order.rbegin(); it != n.order.rend(); ++it)
+        if (s_.widths[static_cast<size_t>(*it)] > 1) {
+          if (chosen == kNoAxis) chosen = *it;
+          else refused[static_cast<size_t>(*it)] = true;
+        }
+      if (chosen == kNoAxis) continue;
+      int width = s_.widths[static_cast<size_t>(chosen)];
+      const auto too_wide = [&] {
+        return n.work < static_cast<double>(width) * s_.group || axis(chosen).extent < width;
+      };
+      while (width > 4 && too_wide()) width /= 2;
+      if (too_wide()) width = 1;
+      int& vec = vectors_[static_cast<size_t>(chosen)];
+      vec = std::max(vec, width);
+    }
+    for (size_t a = 0; a < axes_.size(); ++a)
+      if (refused[a]) vectors_[a] = 1;
+  }
+  int vec(int a) const { return vectors_[static_cast<size_t>(a)]; }
 
   int used_bits(const std::vector<int>& dims) const {
     int bits = 0;
@@ -429,8 +467,10 @@ class Scheduler {
       for (const auto& other : homed_)
         if (std::find(other.begin(), other.end(), a) != other.end()) used |= used_bits(other);
       p.laid_out = true;
-      const int want =
-          static_cast<int>(std::bit_ceil(static_cast<uint64_t>(std::min<int64_t>(axis(a).extent, s_.group))));
+      p.vec = vec(a);
+      p.reg = p.vec;
+      const int64_t pieces = cdiv(axis(a).extent, int64_t{p.vec});
+      const int want = static_cast<int>(std::bit_ceil(static_cast<uint64_t>(std::min<int64_t>(pieces, s_.group))));
       int stride = 1;
       while (stride < s_.group && (used & stride)) stride *= 2;
       int count = 1;
@@ -456,9 +496,10 @@ class Scheduler {
       for (int a : n.order) regs *= plan(a).reg;
       for (auto it = n.order.rbegin(); it != n.order.rend(); ++it) {
         AxisPlan& p = plan(*it);
-        if (!p.laid_out || p.reg > 1 || fixed_.count(*it)) continue;
+        if (!p.laid_out || p.reg > p.vec || fixed_.count(*it)) continue;
+        regs /= p.vec;
         const int64_t room = std::max<int64_t>(budget / std::max<int64_t>(regs, 1), 1);
-        const int64_t need = cdiv(axis(*it).extent, int64_t{p.invocations});
+        const int64_t need = cdiv(axis(*it).extent, int64_t{p.invocations} * p.vec) * p.vec;
         const bool reduced = std::find(n.reduced.begin(), n.reduced.end(), *it) != n.reduced.end();
         int64_t reg = 1;
         if (need <= room) reg = need;
@@ -470,7 +511,7 @@ class Scheduler {
         }
         if (axis(*it).splittable && !reduced)
           reg = std::min<int64_t>(reg, homed_axis_.count(*it) ? 1 : (cpu() ? 8 : 4));
-        p.reg = static_cast<int>(std::max<int64_t>(reg, 1));
+        p.reg = static_cast<int>(std::max<int64_t>(reg / p.vec, 1) * p.vec);
         regs *= p.reg;
       }
     }
@@ -565,6 +606,9 @@ class Scheduler {
       s_.dot_chunk /= 2;
     pi.reg = ri;
     pj.reg = rj;
+    // Neighbours, which one access to shared memory brings; and the results of a row are neighbours in memory.
+    pi.vec = std::gcd(ri, 4);
+    pj.vec = std::gcd(rj, 4);
     s_.wide_dot = DotForm::staged;
   }
 
@@ -638,6 +682,7 @@ class Scheduler {
   std::vector<Nest> nests_;
   std::vector<std::vector<int>> homed_;  // axes of every value that wants a home
   std::set<int> homed_axis_, fixed_, decided_;
+  std::vector<int> vectors_;  // per axis: the neighbours along it that an invocation has
 };
 }  // namespace
 

@@ -79,9 +79,17 @@ class Emitter {
   void emit_alloc(const ir::Op& op);
   void emit_view(const ir::Op& op);
   void emit_load(const ir::Op& op);
+  Id words_type(size_t words);
+  std::vector<V> load_words(const ir::Op& op, const Ref& r, size_t words);
+  void store_words(const ir::Op& op, const Ref& r, const std::vector<V>& words);
   void emit_vector_load(const ir::Op& op);
+  void emit_vector_store(const ir::Op& op);
+  static Register narrow_register(V wide, DType t);
+  static V stored_bits(V value, V raw, DType t);
+  static uint32_t access_mask(const Ref& r);
   void emit_store(const ir::Op& op);
   void emit_report(const ir::Op& op);
+  V byte_offset(V index, const Bounds& known, int64_t size);
   V element_address(const ir::Op& op, const Ref& r);
   V element_index(const ir::Op& op);
   Id pointer(V address, Id pointee);

@@ -74,9 +74,17 @@ V Emitter::element_index(const ir::Op& op) {
   return f_.make(Reg::u32, i.start);
 }
 
-// An index x + constant becomes (base + x) + constant: accesses around one place share the 64-bit product and sum. It
-// is the same address where x + constant has not wrapped. An element's offset is at least 0 and below 2^31 bytes, so
-// only elements of one byte leave room to wrap, downwards.
+// Where an element that begins `index` elements behind a place lies from there, in bytes. An index that is known to be
+// at least 0 and to stay below 4 GiB is multiplied in 32 bits: devices add such an offset to a base as they load.
+V Emitter::byte_offset(V index, const Bounds& known, int64_t size) {
+  if (index.reg == Reg::u64) return index * Literal(size);
+  if (within(known, 0, UINT32_MAX / size)) return to_uint(index * Literal(size), Reg::u64);
+  return sign_extend(index) * Literal(size);
+}
+
+// An index x + constant becomes (base + x) + constant: accesses around one place share the product and sum. It is the
+// same address where x + constant has not wrapped. An element's offset is at least 0 and below 2^31 bytes, so only
+// elements of one byte leave room to wrap, downwards.
 V Emitter::element_address(const ir::Op& op, const Ref& r) {
   const ir::Index& i = op.index.at(0);
   const int64_t size = size_bytes(r.dtype);
@@ -97,7 +105,7 @@ V Emitter::element_address(const ir::Op& op, const Ref& r) {
     }
     const V index = get(x);
     V& known = addresses_[{f_.block, r.base.id, index.id, size}];
-    if (!known.id) known = r.base + (index.reg == Reg::u64 ? index : sign_extend(index)) * Literal(size);
+    if (!known.id) known = r.base + byte_offset(index, ranges_.of(x), size);
     address = known;
   }
   return constant ? address + Literal(constant * size) : address;
@@ -138,15 +146,27 @@ Emitter::Register Emitter::load(const ir::Op& op, const Ref& r) {
   }
   if (in_words(r.dtype)) return load_part(op, r);
   const Id type = storage_type(r.dtype);
-  const uint32_t access = spv::MemoryAccessAlignedMask |
-                          (r.shared_with_others ? static_cast<uint32_t>(spv::MemoryAccessNonPrivatePointerMask) : 0);
-  const Id loaded =
-      m_.op(spv::OpLoad, type, {element_pointer(op, r, type), access, static_cast<uint32_t>(size_bytes(r.dtype))});
+  const Id from = element_pointer(op, r, type);
+  const Id loaded = m_.op(spv::OpLoad, type, {from, access_mask(r), static_cast<uint32_t>(size_bytes(r.dtype))});
   if (size_bytes(r.dtype) >= 4) return {{&f_, loaded, reg_of(r.dtype)}, {}};
   const V wide{&f_, m_.op(is_signed_int(r.dtype) ? spv::OpSConvert : spv::OpUConvert, f_.type(Reg::u32), {loaded}),
                Reg::u32};
-  if (is_int(r.dtype)) return {is_int4(r.dtype) ? from_memory_bits(wide, r.dtype) : wide, {}};
-  return {from_memory_bits(wide, r.dtype), r.dtype == DType::boolean ? V{} : wide};
+  return narrow_register(wide, r.dtype);
+}
+
+// What an element of 8 or 16 bits is, from what memory holds, extended.
+Emitter::Register Emitter::narrow_register(V wide, DType t) {
+  if (is_int(t)) return {is_int4(t) ? from_memory_bits(wide, t) : wide, {}};
+  return {from_memory_bits(wide, t), t == DType::boolean ? V{} : wide};
+}
+// What memory is to hold of it, in the low bits.
+V Emitter::stored_bits(V value, V raw, DType t) {
+  return raw.id ? raw : is_int(t) && !is_int4(t) ? value : memory_bits(value, t);
+}
+
+uint32_t Emitter::access_mask(const Ref& r) {
+  return spv::MemoryAccessAlignedMask |
+         (r.shared_with_others ? static_cast<uint32_t>(spv::MemoryAccessNonPrivatePointerMask) : 0);
 }
 
 void Emitter::store(const ir::Op& op, const Ref& r, V value, V raw) {
@@ -168,37 +188,97 @@ void Emitter::store(const ir::Op& op, const Ref& r, V value, V raw) {
   if (in_words(r.dtype)) return store_part(op, r, raw.id ? raw : memory_bits(value, r.dtype));
   Id v = value.id;
   if (size_bytes(r.dtype) < 4) {
-    const V wide = raw.id ? raw : is_int(r.dtype) && !is_int4(r.dtype) ? value : memory_bits(value, r.dtype);
-    v = m_.op(spv::OpUConvert, storage_type(r.dtype), {wide.id});
+    v = m_.op(spv::OpUConvert, storage_type(r.dtype), {stored_bits(value, raw, r.dtype).id});
   }
-  const uint32_t access = spv::MemoryAccessAlignedMask |
-                          (r.shared_with_others ? static_cast<uint32_t>(spv::MemoryAccessNonPrivatePointerMask) : 0);
-  m_.op(spv::OpStore,
-        {element_pointer(op, r, storage_type(r.dtype)), v, access, static_cast<uint32_t>(size_bytes(r.dtype))});
+  const Id to = element_pointer(op, r, storage_type(r.dtype));
+  m_.op(spv::OpStore, {to, v, access_mask(r), static_cast<uint32_t>(size_bytes(r.dtype))});
 }
 
-// Two or four adjacent 32-bit elements in one access, aligned to their total size: a u64 (lavapipe splits vectors into
-// scalar loads, not integers) or a vector of four words.
+// Adjacent elements in one access of 4, 8 or 16 bytes, aligned to its size, as words: one, two in a u64 (lavapipe
+// splits vectors into scalar accesses, not integers), or a vector of four.
+Id Emitter::words_type(size_t words) {
+  const Id u32 = f_.type(Reg::u32);
+  return words == 1 ? u32 : words == 2 ? f_.type(Reg::u64) : m_.type_vector(u32, 4);
+}
+
+std::vector<V> Emitter::load_words(const ir::Op& op, const Ref& r, size_t words) {
+  const Id type = words_type(words), from = element_pointer(op, r, type);
+  const Id loaded = m_.op(spv::OpLoad, type, {from, access_mask(r), static_cast<uint32_t>(4 * words)});
+  if (words == 1) return {{&f_, loaded, Reg::u32}};
+  if (words == 2) {
+    const V pair{&f_, loaded, Reg::u64};
+    const V low = to_uint(pair, Reg::u32), high = to_uint(pair >> 32, Reg::u32);
+    return {low, high};
+  }
+  std::vector<V> all;
+  for (uint32_t i = 0; i < words; ++i)
+    all.push_back({&f_, m_.op(spv::OpCompositeExtract, f_.type(Reg::u32), {loaded, i}), Reg::u32});
+  return all;
+}
+
+void Emitter::store_words(const ir::Op& op, const Ref& r, const std::vector<V>& words) {
+  Id all = words[0].id;
+  if (words.size() == 2) {
+    const V high = to_uint(words[1], Reg::u64) << 32;
+    all = (to_uint(words[0], Reg::u64) | high).id;
+  } else if (words.size() == 4) {
+    all = m_.op(spv::OpCompositeConstruct, words_type(4), {words[0].id, words[1].id, words[2].id, words[3].id});
+  }
+  const Id to = element_pointer(op, r, words_type(words.size()));
+  m_.op(spv::OpStore, {to, all, access_mask(r), static_cast<uint32_t>(4 * words.size())});
+}
+
 void Emitter::emit_vector_load(const ir::Op& op) {
   const Ref& r = ref(op.operands.at(0));
-  const uint32_t width = static_cast<uint32_t>(op.results.size());
-  const Id type = width == 2 ? f_.type(Reg::u64) : m_.type_vector(f_.type(Reg::u32), 4);
-  const uint32_t access = spv::MemoryAccessAlignedMask |
-                          (r.shared_with_others ? static_cast<uint32_t>(spv::MemoryAccessNonPrivatePointerMask) : 0);
-  const Id loaded = m_.op(spv::OpLoad, type, {element_pointer(op, r, type), access, 4 * width});
-  for (uint32_t i = 0; i < width; ++i) {
-    V word;
-    if (width == 4) word = {&f_, m_.op(spv::OpCompositeExtract, f_.type(Reg::u32), {loaded, i}), Reg::u32};
-    else {
-      const V pair{&f_, loaded, Reg::u64};
-      word = to_uint(i ? pair >> 32 : pair, Reg::u32);
+  const auto size = static_cast<size_t>(size_bytes(r.dtype));
+  const std::vector<V> words = load_words(op, r, op.results.size() * size / 4);
+  for (size_t i = 0; i < op.results.size(); ++i) {
+    if (size == 8) {
+      const V high = to_uint(words[2 * i + 1], Reg::u64) << 32, v = to_uint(words[2 * i], Reg::u64) | high;
+      set(op.results[i], r.dtype == DType::f64 ? floating(v) : v);
+      continue;
     }
-    set(op.results[i], is_float(r.dtype) ? floating(word) : word);
+    V v = words[i * size / 4];
+    if (size < 4) {
+      const auto bits = static_cast<uint32_t>(8 * size);
+      const Id first = f_.make(Reg::u32, static_cast<uint32_t>(i * size % 4 * 8)).id,
+               count = f_.make(Reg::u32, bits).id;
+      const spv::Op extract = is_signed_int(r.dtype) ? spv::OpBitFieldSExtract : spv::OpBitFieldUExtract;
+      v = {&f_, m_.op(extract, f_.type(Reg::u32), {v.id, first, count}), Reg::u32};
+      const Register x = narrow_register(v, r.dtype);
+      set(op.results[i], x.v, x.raw);
+    } else {
+      set(op.results[i], is_float(r.dtype) ? floating(v) : v);
+    }
   }
+}
+
+void Emitter::emit_vector_store(const ir::Op& op) {
+  const Ref& r = ref(op.operands.at(0));
+  const auto size = static_cast<size_t>(size_bytes(r.dtype));
+  std::vector<V> words;
+  for (size_t i = 0; i < static_cast<size_t>(op.index[0].size); ++i) {
+    const V value = get(op.operands.at(1 + i)), raw = registers_[op.operands[1 + i].index].raw;
+    if (size == 8) {
+      const V b = bits(value);
+      words.push_back(to_uint(b, Reg::u32));
+      words.push_back(to_uint(b >> 32, Reg::u32));
+    } else if (size == 4) {
+      words.push_back(bits(value));
+    } else {
+      const size_t at = i * size % 4;
+      const V wide = stored_bits(value, raw, r.dtype);
+      // the last part of a word needs no mask
+      const V part = (at + size < 4 ? wide & ((1u << 8 * size) - 1) : wide) << static_cast<uint32_t>(8 * at);
+      if (at == 0) words.push_back(part);
+      else words.back() = words.back() | part;
+    }
+  }
+  store_words(op, r, words);
 }
 
 void Emitter::emit_load(const ir::Op& op) {
-  if (op.index.size() == 1 && op.index[0].kind == ir::Index::Kind::slice) return emit_vector_load(op);
+  if (ir::is_vector_access(op)) return emit_vector_load(op);
   const Ref& r = ref(op.operands.at(0));
   const ir::Value result = op.results.at(0);
   if (!op.has_mask()) {
@@ -215,6 +295,7 @@ void Emitter::emit_load(const ir::Op& op) {
 }
 
 void Emitter::emit_store(const ir::Op& op) {
+  if (ir::is_vector_access(op)) return emit_vector_store(op);
   const Ref& r = ref(op.operands.at(0));
   const V value = get(op.operands.at(1)), raw = registers_[op.operands[1].index].raw;
   if (!op.has_mask()) return store(op, r, value, raw);

@@ -477,7 +477,8 @@ std::vector<Type> Inference::structured() const {
     case Opcode::num_programs: return grid_index();
     case Opcode::load: return load();
     case Opcode::store:
-      stored();
+      if (k_.level == Level::lane && is_vector_access(op_)) vector_store();
+      else stored();
       flag(Attr::unordered);
       return {};
     case Opcode::swap: return {stored()};

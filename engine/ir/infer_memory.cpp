@@ -78,7 +78,7 @@ void Inference::bounds(size_t d, const Index& x, int64_t dim, bool mask, const s
   if (x.size < 0 || x.step < 1)
     fail(place() + "a slice needs a size of at least 0 and a step of at least 1, not " + std::to_string(x.size) +
          " and " + std::to_string(x.step));
-  const bool vector = dim < 0 && k_.level == Level::lane && op_.code == Opcode::load;
+  const bool vector = dim < 0 && k_.level == Level::lane && is_vector_access(op_);
   if (dim < 0 && !vector) fail(place() + "the ref " + to_string(type(0)) + " takes one integer index, not a slice");
   using Wide = __int128;
   const Wide window = x.size == 0 ? 0 : Wide{x.size - 1} * x.step + 1;
@@ -92,13 +92,25 @@ void Inference::bounds(size_t d, const Index& x, int64_t dim, bool mask, const s
 
 std::vector<Type> Inference::load() const {
   Shape shape = access(1);
-  // At lane level a slice is a vector load: one scalar per element.
-  if (k_.level == Level::lane && shape.size() == 1) {
-    if ((shape[0] != 2 && shape[0] != 4) || op_.index[0].step != 1 || op_.has_mask())
-      fail("a vector load takes 2 or 4 elements with step 1 and no mask");
-    return std::vector<Type>(static_cast<size_t>(shape[0]), Type::array(type(0).dtype));
-  }
+  if (k_.level == Level::lane && shape.size() == 1) return vector();
   return {Type::array(type(0).dtype, std::move(shape))};
+}
+
+// At lane level a slice is a vector access: one scalar per element.
+std::vector<Type> Inference::vector() const {
+  const int64_t n = op_.index[0].size;
+  if ((n != 2 && n != 4 && n != 8 && n != 16) || op_.index[0].step != 1 || op_.has_mask())
+    fail("a vector access takes 2, 4, 8 or 16 elements with step 1 and no mask");
+  return std::vector<Type>(static_cast<size_t>(n), Type::array(type(0).dtype));
+}
+
+void Inference::vector_store() const {
+  const auto n = static_cast<size_t>(std::clamp<int64_t>(op_.index[0].size, 1, 16));
+  access(1 + n);
+  const std::vector<Type> wanted = vector();
+  for (size_t i = 0; i < wanted.size(); ++i)
+    if (type(1 + i) != wanted[i])
+      fail("value " + std::to_string(i) + " must be " + to_string(wanted[i]) + " but is " + to_string(type(1 + i)));
 }
 
 Type Inference::stored() const {

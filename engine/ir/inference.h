@@ -79,6 +79,8 @@ class Inference {
   void bounds(size_t d, const Index& x, int64_t dim, bool mask, const std::string& role = {}) const;
   std::vector<Type> load() const;
   Type stored() const;
+  std::vector<Type> vector() const;
+  void vector_store() const;
   Type atomic() const;
 
   void text(size_t first) const;

@@ -122,6 +122,12 @@ struct Op {
   int other_position() const { return mask_position() + (has_mask() ? 1 : 0); }  ///< if has_other()
 };
 
+/// At the lane level, a load or store of several adjacent elements (codegen/lane/vectorize.h): a load has a result for
+/// each, a store a value for each, in the place of its one value.
+inline bool is_vector_access(const Op& op) {
+  return (op.code == Opcode::load || op.code == Opcode::store) && op.index.size() == 1 &&
+         op.index[0].kind == Index::Kind::slice;
+}
 /// The Ref whose elements op stores to, as a copy does to its target; none if it stores to no Ref.
 inline Value stored_ref(const Op& op) {
   const size_t at = op.code == Opcode::copy_start ? 1 : 0;

@@ -579,6 +579,7 @@ class Parser {
     if (o.value_position() >= 0) {
       expect(",");
       o.operands.push_back(use());
+      while (k_.level == Level::lane && same_line() && take(",")) o.operands.push_back(use());  // a vector store's
     }
     if (o.code == Opcode::atomic_cas) {
       expect("compare");

@@ -323,6 +323,9 @@ class Printer {
     operand(0);
     access(o, 0, o.index.size());
     if (o.value_position() >= 0) out_ += ", ", operand(static_cast<size_t>(o.value_position()));
+    if (k_.level == Level::lane && o.code == Opcode::store && is_vector_access(o))
+      for (int64_t i = 1; i < std::min<int64_t>(o.index[0].size, 16); ++i)
+        out_ += ", ", operand(static_cast<size_t>(1 + i));
     if (o.code == Opcode::atomic_cas) out_ += " compare ", operand(2);
     if (o.has_mask()) out_ += " mask ", operand(static_cast<size_t>(o.mask_position()));
     if (o.has_other()) out_ += " other ", operand(static_cast<size_t>(o.other_position()));

@@ -142,7 +142,7 @@ TEST_CASE("a device that can run no variant is told why") {
   CHECK(error_of<CompileError>([&] { best_variant(b.kernels[0], t, "k.tsb"); }) ==
         "k.tsb: rows: none of its variants runs on tiny: minimum needs 128 invocations per workgroup (it has 2), loops "
         "without end (it leaves them after 65535 iterations); "
-        "llvmpipe needs 8 invocations per workgroup (it has 2); gpu needs skips_branches, 256 invocations per "
+        "llvmpipe needs 8 invocations per workgroup (it has 2); gpu needs skips_branches, 128 invocations per "
         "workgroup (it has 2), subgroups of 32 (it has 8 to 8), "
         "loops without end (it leaves them after 65535 iterations)\n  at rows.tir:2\n  note: give tessera bundle a "
         "target that it can run: --targets=minimum,...");

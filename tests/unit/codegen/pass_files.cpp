@@ -332,7 +332,7 @@ bool run_unroll(Kernel& k, const PassSettings& s, std::string& notes) {
   notes += "branches: " + std::to_string(lowering::count_branches(k)) + "\n";
   return changed;
 }
-bool run_vectorize(Kernel& k, const PassSettings& s, std::string&) { return lowering::vectorize_loads(k, s.width); }
+bool run_vectorize(Kernel& k, const PassSettings& s, std::string&) { return lowering::vectorize(k, s.target); }
 // As compile() does it.
 bool run_bounds(Kernel& k, const PassSettings& s, std::string&) {
   ir::compact(k);
@@ -386,7 +386,6 @@ PassSettings pass_settings(const std::map<std::string, std::string>& words) {
       std::istringstream names(value);
       for (std::string n; names >> n;) s.after.push_back(n);
     } else if (word == "budget") s.budget = number(word, value);
-    else if (word == "width") s.width = number(word, value);
     else if (word == "ahead") s.ahead = number(word, value);
     else if (word == "iterations") s.target.max_loop_iterations = number(word, value);
     else if (word == "form" && value == "general") s.general = true;

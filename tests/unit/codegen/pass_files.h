@@ -16,7 +16,6 @@ struct PassSettings {
   Target target;
   std::vector<std::string> after;       // folders whose passes run before
   int budget = 64;                      // of unroll
-  int width = 2;                        // of vectorize
   int ahead = 0;                        // of scopes: elements that a copy prefetched may have
   bool general = false;                 // lower: the general form
   bool raw = false;                     // lower: as it comes, before the passes

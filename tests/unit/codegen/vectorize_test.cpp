@@ -13,8 +13,9 @@ namespace vectorize_test {
 using namespace tessera;
 namespace {
 
-/// The sizes of the loads of %x and %y in order, after vectorize_loads with that width.
-std::string sizes(const std::string& ops, int width, const std::string& dtype = "f32") {
+/// The sizes of the loads of %x and %y in order, afterwards: on a CPU driver, which likes pairs, or a GPU, which likes
+/// 16 bytes.
+std::string sizes(const std::string& ops, Target::Kind kind, const std::string& dtype = "f32") {
   ir::Kernel k = ir::parse(
       "tir 1\nlane kernel @k\nworkgroup_size 8 shared_bytes 256\nnum_units 1 exact\nextents (n: i64)\nin " + dtype +
           "[64] whole\nin " + dtype + "[64] whole\nout " + dtype +
@@ -25,9 +26,11 @@ std::string sizes(const std::string& ops, int width, const std::string& dtype = 
           ops + "}\n",
       "k.tir");
   const std::string before = ir::print(k);
-  const bool changed = lowering::vectorize_loads(k, width);
+  Target target;
+  target.kind = kind;
+  const bool changed = lowering::vectorize(k, target);
   CHECK(changed == (ir::print(k) != before));
-  ir::verify(k, "vectorize_loads");
+  ir::verify(k, "vectorize");
   std::string s;
   for (const ir::OpId id : k.region(k.body).ops) {
     const ir::Op& o = k.op(id);
@@ -39,53 +42,56 @@ std::string sizes(const std::string& ops, int width, const std::string& dtype = 
   }
   return s;
 }
+constexpr Target::Kind kPairs = Target::Kind::cpu, kAny = Target::Kind::gpu;
 }  // namespace
 
 TEST_CASE("vectorize: loads of neighbours whose first is at a multiple of the width") {
   const std::string four = "  %a = load %x[%l4]\n  %b = load %x[%i1]\n  %c = load %x[%i2]\n  %d = load %x[%i3]\n";
-  CHECK(sizes(four, 4) == "4");
-  CHECK(sizes(four, 2) == "22");
+  CHECK(sizes(four, kAny) == "4");
+  CHECK(sizes(four, kPairs) == "22");
   // the last comes first
-  CHECK(sizes("  %d = load %x[%i3]\n  %b = load %x[%i1]\n  %c = load %x[%i2]\n  %a = load %x[%l4]\n", 4) == "4");
-  CHECK(sizes("  %b = load %x[%i1]\n  %a = load %x[%l4]\n", 2) == "2");
-  CHECK(sizes("  %m = sub %l4, %0\n  %d = load %x[%i3]\n  %c = load %x[%i2]\n  %a = load %x[%m]\n", 2) == "21");
+  CHECK(sizes("  %d = load %x[%i3]\n  %b = load %x[%i1]\n  %c = load %x[%i2]\n  %a = load %x[%l4]\n", kAny) == "4");
+  CHECK(sizes("  %b = load %x[%i1]\n  %a = load %x[%l4]\n", kPairs) == "2");
+  CHECK(sizes("  %m = sub %l4, %0\n  %d = load %x[%i3]\n  %c = load %x[%i2]\n  %a = load %x[%m]\n", kPairs) == "21");
   // at odd places
-  CHECK(sizes("  %a = load %x[%i1]\n  %b = load %x[%i2]\n", 2) == "11");
+  CHECK(sizes("  %a = load %x[%i1]\n  %b = load %x[%i2]\n", kPairs) == "11");
   // not neighbours
-  CHECK(sizes("  %a = load %x[%l4]\n  %b = load %x[%i2]\n", 2) == "11");
-  CHECK(sizes("  %a = load %x[%l4]\n  %b = load %y[%i1]\n", 2) == "11");
-  CHECK(sizes("  %m = add %l2, %1\n  %a = load %x[%l2]\n  %b = load %x[%m]\n", 2) == "2");
+  CHECK(sizes("  %a = load %x[%l4]\n  %b = load %x[%i2]\n", kPairs) == "11");
+  CHECK(sizes("  %a = load %x[%l4]\n  %b = load %y[%i1]\n", kPairs) == "11");
+  CHECK(sizes("  %m = add %l2, %1\n  %a = load %x[%l2]\n  %b = load %x[%m]\n", kPairs) == "2");
   CHECK(sizes("  %m = add %l2, %1\n  %m2 = add %l2, %2\n  %m3 = add %l2, %3\n  %a = load %x[%l2]\n  %b = load %x[%m]\n "
               " %c = load %x[%m2]\n  %d = load %x[%m3]\n",
-              4) == "1111");
-  CHECK(sizes("  %m = add %l, %1\n  %a = load %x[%l]\n  %b = load %x[%m]\n", 2) == "11");
-  CHECK(sizes("  %a = load %x[0]\n  %b = load %x[1]\n  %c = load %x[2]\n  %d = load %x[3]\n", 4) == "4");
-  CHECK(sizes("  %a = load %x[1]\n  %b = load %x[2]\n  %c = load %x[3]\n", 2) == "12");
-  CHECK(sizes("  %a = load %x[3]\n  %b = load %x[2]\n", 2) == "2");
+              kAny) == "22");
+  CHECK(sizes("  %m = add %l, %1\n  %a = load %x[%l]\n  %b = load %x[%m]\n", kPairs) == "11");
+  CHECK(sizes("  %a = load %x[0]\n  %b = load %x[1]\n  %c = load %x[2]\n  %d = load %x[3]\n", kAny) == "4");
+  CHECK(sizes("  %a = load %x[1]\n  %b = load %x[2]\n  %c = load %x[3]\n", kPairs) == "12");
+  CHECK(sizes("  %a = load %x[3]\n  %b = load %x[2]\n", kPairs) == "2");
 }
 
 TEST_CASE("vectorize: what comes between, and what is never vectorized") {
-  CHECK(sizes("  %a = load %x[%l4]\n  store %o[%l], %a\n  %b = load %x[%i1]\n", 2) == "11");
-  CHECK(sizes("  %a = load %x[%l4]\n  barrier\n  %b = load %x[%i1]\n", 2) == "11");
+  CHECK(sizes("  %a = load %x[%l4]\n  store %o[%l], %a\n  %b = load %x[%i1]\n", kPairs) == "2");
+  CHECK(sizes("  %a = load %x[%l4]\n  barrier\n  %b = load %x[%i1]\n", kPairs) == "11");
   CHECK(sizes("  %p = lt %l, %2\n  %a = load %x[%l4]\n  if %p {\n    %e = load %y[0]\n    store %o[%l], %e\n  }\n  %b "
               "= load %x[%i1]\n",
-              2) == "11");
-  CHECK(sizes("  %p = lt %l, %2\n  %a = load %x[%l4] mask %p\n  %b = load %x[%i1] mask %p\n", 2) == "11");
-  CHECK(sizes("  %a = load %x[%l4]\n  %b = load %x[%i1]\n", 2, "f16") == "11");
-  CHECK(sizes("  %a = load %x[%l4]\n  %b = load %x[%i1]\n", 2, "f64") == "11");
-  CHECK(sizes("  %a = load %x[%l4]\n  %b = load %x[%i1]\n", 2, "u32") == "2");
-  CHECK(sizes("  %s = alloc_shared offset 0 : ref<shared, f32[64]>\n  %a = load %s[%l4]\n  %b = load %s[%i1]\n", 2) ==
-        "11");
+              kPairs) == "11");
+  CHECK(sizes("  %p = lt %l, %2\n  %a = load %x[%l4] mask %p\n  %b = load %x[%i1] mask %p\n", kPairs) == "11");
+  CHECK(sizes("  %a = load %x[%l4]\n  %b = load %x[%i1]\n", kPairs, "f16") == "11");
+  CHECK(sizes("  %a = load %x[%l4]\n  %b = load %x[%i1]\n", kPairs, "f64") == "11");
+  CHECK(sizes("  %a = load %x[%l4]\n  %b = load %x[%i1]\n", kPairs, "u32") == "2");
+  CHECK(sizes("  %s = alloc_shared offset 0 : ref<shared, f32[64]>\n  %a = load %s[%l4]\n  %b = load %s[%i1]\n",
+              kPairs) == "11");
   // begins anywhere
-  CHECK(sizes("  %n = extent index 0 : i64[]\n  %v = view %x, %n\n  %a = load %v[%l4]\n  %b = load %v[%i1]\n", 2) ==
+  CHECK(sizes("  %n = extent index 0 : i64[]\n  %v = view %x, %n\n  %a = load %v[%l4]\n  %b = load %v[%i1]\n",
+              kPairs) == "11");
+  CHECK(sizes("  %n = constant 6 : i64[]\n  %v = view %x, %n\n  %a = load %v[%l4]\n  %b = load %v[%i1]\n", kPairs) ==
+        "2");
+  CHECK(sizes("  %n = constant 5 : i64[]\n  %v = view %x, %n\n  %a = load %v[%l4]\n  %b = load %v[%i1]\n", kPairs) ==
         "11");
-  CHECK(sizes("  %n = constant 6 : i64[]\n  %v = view %x, %n\n  %a = load %v[%l4]\n  %b = load %v[%i1]\n", 2) == "2");
-  CHECK(sizes("  %n = constant 5 : i64[]\n  %v = view %x, %n\n  %a = load %v[%l4]\n  %b = load %v[%i1]\n", 2) == "11");
 }
 
 TEST_CASE("vectorize: what is known to be a multiple of two") {
   const auto two = [](const std::string& at) {
-    return sizes(at + "  %m = add %e, %1\n  %a = load %x[%e]\n  %b = load %x[%m]\n", 2) == "2";
+    return sizes(at + "  %m = add %e, %1\n  %a = load %x[%e]\n  %b = load %x[%m]\n", kPairs) == "2";
   };
   CHECK(two("  %e = shift_left %l, %1\n"));
   CHECK(two("  %e = mul %l2, %l\n"));

@@ -146,7 +146,7 @@ TEST_CASE("the lane verifier: accesses") {
         "index -1 is negative");
   CHECK(said([](Kernel& k) { op(k, Opcode::load).index[0] = {ir::Index::Kind::integer, 0, -1, 1, 1}; }) == "");
   CHECK(said([](Kernel& k) { op(k, Opcode::load).index[0].kind = ir::Index::Kind::slice; }) ==
-        "a vector load takes 32-bit elements of a global Ref and no mask");
+        "a vector access takes elements of a global Ref, of 4, 8 or 16 bytes in all, and no mask");
   CHECK(said([](Kernel& k) {
           k.values[op(k, Opcode::load).results[0].index].type = Type::array(DType::u32);
         }).find("the result is not i32[]") == 0);
@@ -225,6 +225,16 @@ TEST_CASE("the lane verifier: one thing wrong at a time") {
     }
     return o;
   };
+  // A store of `width` times its value.
+  const auto vector_store = [](Kernel& k, int64_t width) -> Op& {
+    Op& o = op(k, Opcode::store);
+    o.index[0].kind = ir::Index::Kind::slice;
+    o.index[0].size = width;
+    o.operands[0] = op(k, Opcode::alloc_scratch).results[0];
+    o.operands.insert(o.operands.begin() + 1, static_cast<size_t>(width - 1), o.operands[1]);
+    if (!o.index[0].is_static()) o.index[0].start_operand += static_cast<int32_t>(width - 1);
+    return o;
+  };
   struct {
     const char* rule;
     std::function<void(Kernel&)> spoil;
@@ -272,7 +282,7 @@ TEST_CASE("the lane verifier: one thing wrong at a time") {
       {"a vector load, a result too few", [&](Kernel& k) { vector_load(k, Opcode::view, 4).results.pop_back(); },
        "the result is not i32[]"},
       {"a vector load of shared memory", [&](Kernel& k) { vector_load(k, Opcode::alloc_shared, 2); },
-       "a vector load takes 32-bit elements of a global Ref and no mask"},
+       "a vector access takes elements of a global Ref, of 4, 8 or 16 bytes in all, and no mask"},
       {"a vector load of scratch", [&](Kernel& k) { vector_load(k, Opcode::alloc_scratch, 2); }, ""},
       {"a vector load, masked",
        [&](Kernel& k) {
@@ -281,9 +291,18 @@ TEST_CASE("the lane verifier: one thing wrong at a time") {
          o.index[0].start_operand = 2;
          o.set(Attr::mask, 1);
        },
-       "a vector load takes 32-bit elements of a global Ref and no mask"},
-      {"a vector store", [](Kernel& k) { op(k, Opcode::store).index[0].kind = ir::Index::Kind::slice; },
-       "wants one integer index"},
+       "a vector access takes elements of a global Ref, of 4, 8 or 16 bytes in all, and no mask"},
+      {"a vector store of one element", [&](Kernel& k) { vector_store(k, 1); },
+       "a vector access takes elements of a global Ref, of 4, 8 or 16 bytes in all, and no mask"},
+      {"a vector store of two", [&](Kernel& k) { vector_store(k, 2); }, ""},
+      {"a vector store of four", [&](Kernel& k) { vector_store(k, 4); }, ""},
+      {"a vector store of three", [&](Kernel& k) { vector_store(k, 3); },
+       "a vector access takes elements of a global Ref, of 4, 8 or 16 bytes in all, and no mask"},
+      {"a vector store, a value too few", [&](Kernel& k) { vector_store(k, 2).index[0].size = 4; },
+       "has 4 operands, but a vector store of 4 elements has 6"},
+      {"a vector store, its last value of another dtype",
+       [&](Kernel& k) { vector_store(k, 4).operands[4] = op(k, Opcode::lt).results[0]; },
+       "a stored value is bool[], but i32[] is wanted"},
       {"an index array", [](Kernel& k) { op(k, Opcode::load).index[0].kind = ir::Index::Kind::array; },
        "wants one integer index"},
       {"no index", [](Kernel& k) { op(k, Opcode::store).index.clear(); }, "wants one integer index"},

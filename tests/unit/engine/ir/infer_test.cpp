@@ -236,8 +236,8 @@ TEST_CASE("infer: lane level") {
   CHECK(lane("%r, %s, %t, %u = load %x[ds(%i, 4)]") == "f32[] f32[] f32[] f32[]");
   CHECK(lane("%r, %s = load %x[-2:0]") == "load: dim 0: slice of 2 from -2 is out of range for an array");
   CHECK(lane("%r = load %x[-1]") == "load: dim 0: index -1 is out of range for an array");
-  CHECK(lane("%r = load %x[0:3]") == "load: a vector load takes 2 or 4 elements with step 1 and no mask");
-  CHECK(lane("store %o[0:2], %f") == "store: dim 0: the ref ref<global, f32[?]> takes one integer index, not a slice");
+  CHECK(lane("%r = load %x[0:3]") == "load: a vector access takes 2, 4, 8 or 16 elements with step 1 and no mask");
+  CHECK(lane("store %o[0:2], %f") == "store: takes at least 3 operands but got 2");
   CHECK(lane("%r = alloc_shared offset 0 : ref<shared, f32[4]>") == "ref<shared, f32[4]>");
   CHECK(lane("%r = alloc_scratch offset 0 : ref<global, i8[4]>") == "ref<global, i8[4]>");
   CHECK(lane("%r = alloc_shared offset 0 : ref<global, f32[4]>") ==

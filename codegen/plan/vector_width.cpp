@@ -1,0 +1,70 @@
+#include "codegen/plan/vector_width.h"
+
+#include <algorithm>
+
+#include "codegen/plan/parallel.h"
+#include "engine/ir/walk.h"
+#include "engine/passes/divisors.h"
+
+namespace tessera::lowering {
+namespace {
+using ir::Opcode;
+using passes::Divisors;
+
+class Widths {
+ public:
+  Widths(const ir::Kernel& k, const Axes& axes) : k_(k), axes_(axes), divisors_(k), widths_(axes.size(), 1) {}
+  std::vector<int> run() {
+    ir::each_op(k_, k_.body, [&](ir::OpId id) {
+      const ir::Op& o = k_.op(id);
+      if (o.code == Opcode::load || o.code == Opcode::store) access(o);
+    });
+    return widths_;
+  }
+
+ private:
+  void access(const ir::Op& o) {
+    const auto ref = static_cast<size_t>(ref_position(k_, o.operands[0]));
+    if (ref >= k_.blocks.size() || o.index.empty()) return;
+    const ir::BlockMapping& m = k_.blocks[ref];
+    const ir::Index& ix = o.index.back();
+    if (m.array_shape.empty() || ix.kind != ir::Index::Kind::slice || ix.step != 1 || ix.size < 2) return;
+    if (!m.whole && m.block.back().kind == ir::BlockDim::Kind::squeezed) return;
+    const ir::Value v = o.code == Opcode::load ? o.results[0] : o.operands[1];
+    const ir::AccessDims form = ir::access_dims(k_, o);
+    if (form.slice.back() < 0) return;
+    const int axis = axes_.of(v, static_cast<size_t>(form.slice.back()));
+    if (axis == kNoAxis) return;
+    const int64_t wanted = 16 / size_bytes(m.dtype);
+    const int64_t aligned = std::min(begin(m, ref), rows(m));
+    const int64_t start =
+        ix.is_static() ? Divisors::of(ix.start) : divisors_.of(o.operands[static_cast<size_t>(ix.start_operand)]);
+    int& width = widths_[static_cast<size_t>(axis)];
+    if (std::min(aligned, start) >= wanted) width = std::max(width, static_cast<int>(wanted));
+  }
+  // Divides the element at which the block begins along its last dim.
+  int64_t begin(const ir::BlockMapping& m, size_t ref) {
+    if (m.whole) return Divisors::kMost;
+    const ir::BlockDim& dim = m.block.back();
+    const ir::Value index =
+        k_.terminator(m.index_map).operands[k_.map_result(static_cast<int>(ref), m.array_shape.size() - 1)];
+    return std::min({Divisors::kMost, divisors_.of(index) * Divisors::of(dim.unit()), Divisors::of(dim.low)});
+  }
+  // Divides the elements from one row to the next.
+  static int64_t rows(const ir::BlockMapping& m) {
+    const bool one =
+        std::all_of(m.array_shape.begin(), m.array_shape.end() - 1, [](const Extent& e) { return e == Extent(1); });
+    const auto n = m.array_shape.back().value();
+    return one ? Divisors::kMost : n ? Divisors::of(*n) : 1;
+  }
+
+  const ir::Kernel& k_;
+  const Axes& axes_;
+  Divisors divisors_;
+  std::vector<int> widths_;
+};
+}  // namespace
+
+std::vector<int> vector_widths(const ir::Kernel& k, const Axes& axes) { return Widths(k, axes).run(); }
+
+}  // namespace tessera::lowering
