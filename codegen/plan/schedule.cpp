@@ -456,7 +456,7 @@ class Scheduler {
     int64_t vec = !cpu() && fastest ? sharing_.vector_of(n, a) : 1;
     const bool reduced = has(n.reduced, a);
     int64_t reg = 1;
-    if (need <= room) reg = vec > 1 && reduced && cdiv(need, vec) * vec <= room ? cdiv(need, vec) * vec : need;
+    if (need <= room) reg = need > vec && reduced && cdiv(need, vec) * vec <= room ? cdiv(need, vec) * vec : need;
     else if (reduced || !homed_axis_.count(a)) {
       // Strips that end where the axis ends need no masks.
       const int64_t most = reg = std::min<int64_t>(room, cpu() ? 8 : std::max<int64_t>(vec, 4));
