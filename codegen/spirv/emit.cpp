@@ -31,6 +31,8 @@ void Emitter::collect() {
     used_.insert(op.code);
     check_dtypes(op);
     if (ir::writes_ref(op.code)) written_.insert(root(op.operands.at(0)).index);
+    if (ir::is_atomic(op.code) && size_bytes(k_.type(op.operands.at(0)).dtype) < 4)
+      by_words_.insert(root(op.operands[0]).index);
     const bool rounded = !(ir::is_elementwise(op.code) && takes_unrounded(op.code)) && !widens(op);
     for (ir::Value v : op.operands) {
       used_values_[v.index] = true;
@@ -166,6 +168,7 @@ void Emitter::arguments() {
   for (uint32_t i = 0; i < args.size(); ++i) {
     const ir::Type& t = k_.type(args[i]);
     refs_[args[i].index] = global_ref(t.dtype, read(i, Reg::u64), written_.count(args[i].index) != 0);
+    refs_[args[i].index]->by_words = by_words_.count(args[i].index) != 0;
     if (i < k_.blocks.size()) m_.name(refs_[args[i].index]->base.id, k_.blocks[i].origin);
   }
   const auto named = [&](V v, const char* name) {

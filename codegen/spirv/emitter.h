@@ -34,6 +34,7 @@ class Emitter {
     ir::MemorySpace space = ir::MemorySpace::global;
     DType dtype = DType::f32;
     bool shared_with_others = false;  // another invocation may see or make the accesses: NonPrivatePointer
+    bool by_words = false;            // others update the words around its elements, of 8 or 16 bits, by atomics
     V base;                           // global: u64 address of element 0; shared: u32 index of its first word
   };
 
@@ -137,6 +138,7 @@ class Emitter {
   std::vector<bool> used_values_;  // that some op has as an operand
   std::vector<bool> seen_values_;  // that some op has which does not take them unrounded
   std::set<uint32_t> written_;     // roots of refs that are stored to
+  std::set<uint32_t> by_words_;    // ... and whose elements of 8 or 16 bits get atomics, which take the word around
   std::vector<Register> registers_;
   passes::Ranges ranges_{k_};
   std::vector<std::optional<Ref>> refs_;

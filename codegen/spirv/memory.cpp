@@ -63,7 +63,7 @@ void Emitter::emit_view(const ir::Op& op) {
   const V offset = get(op.operands.at(1));
   if (r.space == MemorySpace::shared)
     r.base = r.base + to_uint(offset, Reg::u32) * static_cast<uint32_t>(ir::arena_stride(r.dtype) / 4);
-  else r = global_ref(r.dtype, r.base + offset * Literal(size_bytes(r.dtype)), r.shared_with_others);
+  else r.base = r.base + offset * Literal(size_bytes(r.dtype));
   refs_[op.results.at(0).index] = r;
 }
 
@@ -144,7 +144,7 @@ Emitter::Register Emitter::load(const ir::Op& op, const Ref& r) {
     if (r.dtype == DType::boolean) return {ne(low, 0), {}};
     return {is_float(r.dtype) ? floating(low) : low, {}};  // narrow floats lie there as f32
   }
-  if (in_words(r.dtype)) return load_part(op, r);
+  if (in_words(r.dtype) || r.by_words) return load_part(op, r);
   const Id type = storage_type(r.dtype);
   const Id from = element_pointer(op, r, type);
   const Id loaded = m_.op(spv::OpLoad, type, {from, access_mask(r), static_cast<uint32_t>(size_bytes(r.dtype))});
@@ -185,7 +185,7 @@ void Emitter::store(const ir::Op& op, const Ref& r, V value, V raw) {
     }
     return;
   }
-  if (in_words(r.dtype)) return store_part(op, r, raw.id ? raw : memory_bits(value, r.dtype));
+  if (in_words(r.dtype) || r.by_words) return store_part(op, r, raw.id ? raw : memory_bits(value, r.dtype));
   Id v = value.id;
   if (size_bytes(r.dtype) < 4) {
     v = m_.op(spv::OpUConvert, storage_type(r.dtype), {stored_bits(value, raw, r.dtype).id});

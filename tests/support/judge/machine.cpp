@@ -339,6 +339,8 @@ void Machine::atomic(Group& g, Invocation& v, uint32_t at) {
     if (i.dst != kNone) v.slots[i.dst] = {random_.next() & mask, 0};
     return;
   }
+  // What nobody has written to an array is some number, and the same one for every atomic on it: neighbours in a word.
+  if (!(i.flags & kShared) && !memory_.reached_slice()) std::memset(r.poison, 0, bytes);
   const uint64_t old = read(r.bytes, bytes), unknown = read(r.poison, bytes);
   uint64_t now = old, poison = unknown;
   switch (i.aux) {
