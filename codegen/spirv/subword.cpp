@@ -1,8 +1,8 @@
 // Elements of 8 and 16 bits on devices that access buffers by 32-bit words only (no storageBuffer8BitAccess or
 // storageBuffer16BitAccess): loads shift the word that holds the element, stores clear and set its bits by atomics, for
 // the word's other elements may belong to other invocations, of other workgroups too. Arrays begin at multiples of four
-// bytes and their memory ends at one (runtime's Buffer sees to it). Arrays with atomics on such elements are accessed so
-// on every device: an atomic takes the whole word, which plain accesses to its other elements must not meet.
+// bytes and their memory ends at one (runtime's Buffer sees to it). Arrays with atomics on such elements are accessed
+// so on every device: an atomic takes the whole word, which plain accesses to its other elements must not meet.
 #include "codegen/spirv/emitter.h"
 
 namespace tessera::spirv {
