@@ -114,8 +114,9 @@ class Vectorizer {
   }
   // Whether an access at `offset` from `key` may touch what one of the groups' members does.
   static bool meets(const std::map<Key, Members>& groups, const Key& key, int64_t offset) {
-    return std::any_of(groups.begin(), groups.end(),
-                       [&](const auto& g) { return !(g.first == key) || g.second.count(offset); });
+    for (const auto& [other, members] : groups)
+      if (!(other == key) || members.count(offset)) return true;
+    return false;
   }
 
   void walk(ir::RegionId r) {

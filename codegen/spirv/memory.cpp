@@ -188,7 +188,8 @@ void Emitter::store(const ir::Op& op, const Ref& r, V value, V raw) {
   if (in_words(r.dtype) || r.by_words) return store_part(op, r, raw.id ? raw : memory_bits(value, r.dtype));
   Id v = value.id;
   if (size_bytes(r.dtype) < 4) {
-    v = m_.op(spv::OpUConvert, storage_type(r.dtype), {stored_bits(value, raw, r.dtype).id});
+    const Id from = stored_bits(value, raw, r.dtype).id, type = storage_type(r.dtype);
+    v = m_.op(spv::OpUConvert, type, {from});
   }
   const Id to = element_pointer(op, r, storage_type(r.dtype));
   m_.op(spv::OpStore, {to, v, access_mask(r), static_cast<uint32_t>(size_bytes(r.dtype))});

@@ -94,7 +94,7 @@ struct OpInfo {
   bool commutative, associative, idempotent, keeps_dtype, transcendental;
   bool tile, lane;  // legal at that level
   Effect effect;
-  double ulp;
+  double ulp = 0;
   std::string_view doc;
   double relaxed_ulp = ulp;  // on GPUs, unless strict
   std::string_view relaxed_doc = {};

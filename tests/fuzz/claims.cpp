@@ -40,7 +40,7 @@ void compute_ranges(const ir::Kernel& k, ir::RegionId r, passes::Ranges& ranges)
 }
 }  // namespace
 
-Claims::Claims(const ir::Kernel& k, const DimValues& dims) : k_(k), ranges_(k) {
+Claims::Claims(const ir::Kernel& k, const DimValues& dims) : k_(k), used_(lowering::used_values(k)), ranges_(k) {
   for (const ir::BlockMapping& b : k.blocks)
     if (!b.whole) compute_ranges(k, b.index_map, ranges_);
   compute_ranges(k, k.body, ranges_);
@@ -112,6 +112,7 @@ void Claims::equal_along_dims(const SeenValue& s) {
 }
 
 void Claims::see(const SeenValue& s) {
+  if (!used_[s.value.index]) return;  // the interpreter does not compute what a swap finds for nobody
   const ir::Type& t = k_.type(s.value);
   if (!broken_ && !uniform_.empty()) equal_along_dims(s);
   if (broken_ || is_float(t.dtype)) return;

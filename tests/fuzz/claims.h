@@ -42,6 +42,7 @@ class Claims {
   }
 
   const ir::Kernel& k_;
+  const std::vector<bool> used_;  // per value
   passes::Ranges ranges_;
   std::optional<lowering::ScalarAnalysis> scalars_;
   std::vector<std::vector<bool>> uniform_;                            // per value and dim; none while scopes stand

@@ -241,7 +241,8 @@ V memory_bits(V v, DType t) {
     case DType::bf16: return bits(v) >> 16;
     case DType::f16: {
       if (native_f16(f.target)) {
-        const Id raw = f.module.op(spv::OpBitcast, type_u16(f), {half(v)});
+        const Id type = type_u16(f), from = half(v);
+        const Id raw = f.module.op(spv::OpBitcast, type, {from});
         return {&f, f.module.op(spv::OpUConvert, f.type(Reg::u32), {raw}), Reg::u32};
       }
       const V m = magnitude_bits(v);
