@@ -354,7 +354,9 @@ TEST_CASE("expand: floats, an operand that is a constant" * doctest::skip(tesser
   quiet();
 }
 // Without float controls, too, and on targets that have both.
-TEST_CASE("expand: relaxed floats, on the device and on the worst that Vulkan allows") {
+// Minutes under sanitizers; the edges of the same formulas, relaxed too, are in expand_edges_test.cpp.
+TEST_CASE("expand: relaxed floats, on the device and on the worst that Vulkan allows" *
+          doctest::skip(tessera::test::kSanitized)) {
   for (const bool controls : {true, false}) {
     const Target target = controls ? gpu_target() : minimum_target();
     for (int i = 0; i < ir::kNumOpcodes; ++i) {
