@@ -4,8 +4,8 @@
 // elements never leaves its array's memory, which is rounded up to whole words; neighbours are written back as they
 // were, and a neighbour's change makes the swap fail.
 #include "codegen/lane/loops.h"
+#include "codegen/spirv/builder/instructions.h"
 #include "codegen/spirv/emitter.h"
-#include "codegen/spirv/instructions.h"
 #include "engine/base/error.h"
 
 namespace tessera::spirv {

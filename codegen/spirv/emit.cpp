@@ -15,10 +15,6 @@ std::vector<uint32_t> emit(const ir::Kernel& lane_kernel, const Target& target, 
   return Emitter(lane_kernel, target, indirect_table, source, relaxed).run();
 }
 
-void Emitter::fail(const ir::Op& op, const std::string& what, const std::string& note) const {
-  throw CompileError(k_.name + ": " + std::string(ir::name(op.code)) + ": " + what, op.loc ? op.loc : k_.loc, note);
-}
-
 void Emitter::need(const ir::Op& op, bool has, DType t, const char* feature) const {
   if (!has)
     fail(op,
@@ -33,11 +29,6 @@ void Emitter::collect() {
     if (ir::writes_ref(op.code)) written_.insert(root(op.operands.at(0)).index);
     if (ir::is_atomic(op.code) && size_bytes(k_.type(op.operands.at(0)).dtype) < 4)
       by_words_.insert(root(op.operands[0]).index);
-    const bool rounded = !(ir::is_elementwise(op.code) && takes_unrounded(op.code)) && !widens(op);
-    for (ir::Value v : op.operands) {
-      used_values_[v.index] = true;
-      if (rounded) seen_values_[v.index] = true;
-    }
   });
 }
 
@@ -241,12 +232,25 @@ void Emitter::locate() {
   line_block_ = f_.block;
 }
 
+void Emitter::emit(const ir::Op& op) {
+  const Here here(*this, op);
+  Walk::emit(op);
+}
+
+V Emitter::launch_value(const ir::Op& op) {
+  switch (ir::Launch(op.code)) {
+    case ir::Launch::workgroup_index: return workgroup_index_;
+    case ir::Launch::num_workgroups: return num_workgroups_;
+    case ir::Launch::local_index: return local_index_;
+    case ir::Launch::subgroup_id: return subgroup_id_;
+    case ir::Launch::lane_id: return lane_id_;
+    case ir::Launch::extent: return extents_.at(static_cast<size_t>(op.attr(ir::Attr::index)));
+  }
+  return {};
+}
+
 Words Emitter::run() {
   check_limits();
-  registers_.resize(k_.values.size());
-  refs_.resize(k_.values.size());
-  used_values_.resize(k_.values.size());
-  seen_values_.resize(k_.values.size());
   collect();
   m_.capability(spv::CapabilityShader);
   m_.capability(spv::CapabilityPhysicalStorageBufferAddresses);

@@ -1,14 +1,14 @@
 // What lanes of a subgroup tell each other. 64-bit values travel as two 32-bit halves and bool as a word: no
 // extended-types feature needed.
+#include "codegen/spirv/builder/instructions.h"
 #include "codegen/spirv/emitter.h"
-#include "codegen/spirv/instructions.h"
 #include "engine/base/error.h"
 
 namespace tessera::spirv {
 
 using ir::Opcode;
 
-V Emitter::shuffle(const ir::Op& op, V v, spv::Op code, V lane) {
+V Emitter::shuffle_word(const ir::Op& op, V v, spv::Op code, V lane) {
   if (!target_.subgroup_shuffle) fail(op, "needs subgroup shuffles, which " + target_.name + " does not have");
   m_.capability(spv::CapabilityGroupNonUniformShuffle);
   const V scope = f_.make(Reg::u32, static_cast<uint32_t>(spv::ScopeSubgroup));
@@ -16,13 +16,18 @@ V Emitter::shuffle(const ir::Op& op, V v, spv::Op code, V lane) {
 }
 
 V Emitter::shuffle_any(const ir::Op& op, V v, spv::Op code, V lane) {
-  if (v.reg == Reg::boolean) return ne(shuffle(op, select(v, 1, f_.make(Reg::u32, 0)), code, lane), 0);
-  if (width(v.reg) == 32) return shuffle(op, v, code, lane);
+  if (v.reg == Reg::boolean) return ne(shuffle_word(op, select(v, 1, f_.make(Reg::u32, 0)), code, lane), 0);
+  if (width(v.reg) == 32) return shuffle_word(op, v, code, lane);
   const V b = bits(v);
-  const V low = shuffle(op, to_uint(b, Reg::u32), code, lane),
-          high = shuffle(op, to_uint(b >> 32, Reg::u32), code, lane);
+  const V low = shuffle_word(op, to_uint(b, Reg::u32), code, lane),
+          high = shuffle_word(op, to_uint(b >> 32, Reg::u32), code, lane);
   const V upper = to_uint(high, Reg::u64) << 32, joined = to_uint(low, Reg::u64) | upper;
   return v.reg == Reg::f64 ? floating(joined) : joined;
+}
+
+V Emitter::shuffle_xor(const ir::Op& op, V v, uint32_t mask) {
+  const V by = f_.make(Reg::u32, mask);
+  return shuffle_any(op, v, spv::OpGroupNonUniformShuffleXor, by);
 }
 
 // One invocation sees what it did itself; a workgroup that is one full subgroup synchronises as that, which costs

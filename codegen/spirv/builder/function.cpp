@@ -3,6 +3,7 @@
 #include <bit>
 #include <string>
 
+#include "codegen/spirv/builder/instructions.h"
 #include "codegen/spirv/builder/int64.h"
 #include "engine/base/error.h"
 
@@ -18,17 +19,6 @@ Id Function::declare(Reg r) {
     case Reg::f64: return id = module.type_float(64);
   }
   return id;
-}
-
-V Function::make(Reg r, Literal x) {
-  switch (r) {
-    case Reg::boolean: return boolean(x.integer != 0);
-    case Reg::u32: return make_bits(r, static_cast<uint32_t>(x.integer));
-    case Reg::u64: return make_bits(r, x.integer);
-    case Reg::f32: return make_bits(r, std::bit_cast<uint32_t>(static_cast<float>(x.number)));
-    case Reg::f64: return make_bits(r, std::bit_cast<uint64_t>(x.number));
-  }
-  return {};
 }
 
 V Function::make_bits(Reg r, uint64_t b) {
@@ -162,10 +152,12 @@ namespace {
 
 V pick(V a, V b, spv::Op f, spv::Op i) {
   if (a.reg != b.reg) throw InternalError("spirv: operands in different registers");
-  return is_float(a.reg) ? a.fn->exact(f, a.reg, {a, b}) : a.fn->emit(i, a.reg, {a, b});
+  return is_float(a.reg) ? function(a).exact(f, a.reg, {a, b}) : function(a).emit(i, a.reg, {a, b});
 }
-V logic(V a, V b, spv::Op i, spv::Op boolean) { return a.fn->emit(a.reg == Reg::boolean ? boolean : i, a.reg, {a, b}); }
-V compare(V a, V b, spv::Op f, spv::Op i) { return a.fn->emit(is_float(a.reg) ? f : i, Reg::boolean, {a, b}); }
+V logic(V a, V b, spv::Op i, spv::Op boolean) {
+  return function(a).emit(a.reg == Reg::boolean ? boolean : i, a.reg, {a, b});
+}
+V compare(V a, V b, spv::Op f, spv::Op i) { return function(a).emit(is_float(a.reg) ? f : i, Reg::boolean, {a, b}); }
 
 }  // namespace
 
@@ -179,7 +171,8 @@ namespace {
 std::optional<bool> mistaken_zero(V v) {
   if (!is_float(v.reg)) return std::nullopt;
   const Target& t = v.fn->target;
-  return (v.reg == Reg::f64 ? t.preserve64 : t.preserve32) && !t.forgets_zeros ? std::nullopt : v.fn->known_zero(v);
+  return (v.reg == Reg::f64 ? t.preserve64 : t.preserve32) && !t.forgets_zeros ? std::nullopt
+                                                                               : function(v).known_zero(v);
 }
 V plus_zero(V v) {
   const V zero = literal(v, 0);
@@ -203,150 +196,179 @@ V zero_by(V v, bool negative) {
 
 }  // namespace
 
-V operator+(V a, V b) {
+namespace {
+
+V add(V a, V b) {
   if (mistaken_zero(b) == false) return plus_zero(a);
   if (mistaken_zero(a) == false) return plus_zero(b);
   return is_pair(a) ? pairs::add(a, b) : pick(a, b, spv::OpFAdd, spv::OpIAdd);
 }
-V operator-(V a, V b) {
+V sub(V a, V b) {
   if (mistaken_zero(b) == true) return plus_zero(a);
   if (mistaken_zero(a) == false) return plus_zero(-b);
   return is_pair(a) ? pairs::sub(a, b) : pick(a, b, spv::OpFSub, spv::OpISub);
 }
-V operator*(V a, V b) {
+V mul(V a, V b) {
   if (const auto negative = mistaken_zero(b)) return times_zero(a, *negative);
   if (const auto negative = mistaken_zero(a)) return times_zero(b, *negative);
   return is_pair(a) ? pairs::mul(a, b) : pick(a, b, spv::OpFMul, spv::OpIMul);
 }
-V operator/(V a, V b) {
+V div(V a, V b) {
   // Compilers may make anything of a division by a constant 0. This is the same, but for which NaN comes out.
-  if (const auto zero = a.fn->known_zero(b)) return a * (*zero ? -infinity(a) : infinity(a));
+  if (const auto zero = function(a).known_zero(b)) return a * (*zero ? -infinity(a) : infinity(a));
   if (const auto negative = mistaken_zero(a)) return zero_by(b, *negative);
-  return a.fn->exact(spv::OpFDiv, a.reg, {a, b});
+  return function(a).exact(spv::OpFDiv, a.reg, {a, b});
 }
-V operator-(V a) {
-  return is_pair(a) ? pairs::sub(literal(a, 0), a)
-                    : a.fn->emit(is_float(a.reg) ? spv::OpFNegate : spv::OpSNegate, a.reg, {a});
-}
-V operator&(V a, V b) {
-  return is_pair(a) ? pairs::bitwise(spv::OpBitwiseAnd, a, b) : logic(a, b, spv::OpBitwiseAnd, spv::OpLogicalAnd);
-}
-V operator|(V a, V b) {
-  return is_pair(a) ? pairs::bitwise(spv::OpBitwiseOr, a, b) : logic(a, b, spv::OpBitwiseOr, spv::OpLogicalOr);
-}
-V operator^(V a, V b) {
-  return is_pair(a) ? pairs::bitwise(spv::OpBitwiseXor, a, b) : logic(a, b, spv::OpBitwiseXor, spv::OpLogicalNotEqual);
-}
-V operator~(V a) {
-  return is_pair(a) ? pairs::complement(a)
-                    : a.fn->emit(a.reg == Reg::boolean ? spv::OpLogicalNot : spv::OpNot, a.reg, {a});
-}
-V operator<<(V a, V b) {
-  return is_pair(a) ? pairs::shift_left(a, b) : a.fn->emit(spv::OpShiftLeftLogical, a.reg, {a, b});
-}
-V operator>>(V a, V b) {
-  return is_pair(a) ? pairs::shift_right(a, b, false) : a.fn->emit(spv::OpShiftRightLogical, a.reg, {a, b});
-}
-V sar(V a, V b) {
-  return is_pair(a) ? pairs::shift_right(a, b, true) : a.fn->emit(spv::OpShiftRightArithmetic, a.reg, {a, b});
-}
-V operator<(V a, V b) {
-  return is_pair(a) ? pairs::less(a, b, false) : compare(a, b, spv::OpFOrdLessThan, spv::OpULessThan);
-}
-V operator<=(V a, V b) {
-  return is_pair(a) ? pairs::less(a, b, true) : compare(a, b, spv::OpFOrdLessThanEqual, spv::OpULessThanEqual);
-}
-V operator>(V a, V b) {
-  return is_pair(a) ? pairs::less(b, a, false) : compare(a, b, spv::OpFOrdGreaterThan, spv::OpUGreaterThan);
-}
-V operator>=(V a, V b) {
-  return is_pair(a) ? pairs::less(b, a, true) : compare(a, b, spv::OpFOrdGreaterThanEqual, spv::OpUGreaterThanEqual);
-}
-V eq(V a, V b) {
-  if (is_pair(a)) return pairs::equal(a, b);
-  return a.reg == Reg::boolean ? a.fn->emit(spv::OpLogicalEqual, a.reg, {a, b})
-                               : compare(a, b, spv::OpFOrdEqual, spv::OpIEqual);
-}
-V ne(V a, V b) {
-  if (is_pair(a)) return ~pairs::equal(a, b);
-  return a.reg == Reg::boolean ? a.fn->emit(spv::OpLogicalNotEqual, a.reg, {a, b})
-                               : compare(a, b, spv::OpFUnordNotEqual, spv::OpINotEqual);
-}
+
 // Mesa's compiler up to 22.3 (all its drivers) takes a sign-extended 32-bit number for never less than a 64-bit
 // constant: signed comparisons of 64 bits are unsigned ones of numbers with their sign bits flipped.
-static V flipped(V a) { return a.reg == Reg::u64 ? a ^ Literal(uint64_t{1} << 63) : a; }
-V slt(V a, V b) {
-  if (a.reg != Reg::u64) return a.fn->emit(spv::OpSLessThan, Reg::boolean, {a, b});
-  const V end = flipped(b);
-  return flipped(a) < end;
-}
-V sle(V a, V b) {
-  if (a.reg != Reg::u64) return a.fn->emit(spv::OpSLessThanEqual, Reg::boolean, {a, b});
-  const V most = flipped(b);
-  return flipped(a) <= most;
+V flipped(V a) { return a.reg == Reg::u64 ? a ^ Literal(uint64_t{1} << 63) : a; }
+V signed_compare(V a, V b, bool or_equal) {
+  if (a.reg != Reg::u64)
+    return function(a).emit(or_equal ? spv::OpSLessThanEqual : spv::OpSLessThan, Reg::boolean, {a, b});
+  const V end = flipped(b), from = flipped(a);
+  return or_equal ? from <= end : from < end;
 }
 
-V literal(V like, Literal x) { return like.fn->make(like.reg, x); }
-V select(V c, V a, V b) { return is_pair(a) ? pairs::choose(c, a, b) : a.fn->emit(spv::OpSelect, a.reg, {c, a, b}); }
-V udiv(V a, V b) { return is_pair(a) ? pairs::divide(a, b) : a.fn->emit(spv::OpUDiv, a.reg, {a, b}); }
-V sdiv(V a, V b) { return is_pair(a) ? pairs::divide_signed(a, b) : a.fn->emit(spv::OpSDiv, a.reg, {a, b}); }
-V umod(V a, V b) { return is_pair(a) ? a - pairs::divide(a, b) * b : a.fn->emit(spv::OpUMod, a.reg, {a, b}); }
-V bits(V a) { return is_float(a.reg) ? a.fn->emit(spv::OpBitcast, uint_of(a.reg), {a}) : a; }
-V floating(V a) { return is_float(a.reg) ? a : a.fn->emit(spv::OpBitcast, float_of(a.reg), {a}); }
-V to_uint(V a, Reg r) {
-  if (a.reg == r) return a;
-  if (a.fn->pairs()) return r == Reg::u64 ? pairs::extend(a, false) : pairs::low(a);
-  return a.fn->emit(spv::OpUConvert, r, {a});
-}
-V sign_extend(V a) { return a.fn->pairs() ? pairs::extend(a, true) : a.fn->emit(spv::OpSConvert, Reg::u64, {a}); }
-V sign_extend(V a, int from_bits) {
-  return a.fn->emit(spv::OpBitFieldSExtract, a.reg, {a, a.fn->make(Reg::u32, 0), a.fn->make(Reg::u32, from_bits)});
-}
-V float_from_uint(V a, Reg r) {
-  return is_pair(a) ? pairs::to_float(a, r, false) : a.fn->emit(spv::OpConvertUToF, r, {a});
-}
-V float_from_sint(V a, Reg r) {
-  return is_pair(a) ? pairs::to_float(a, r, true) : a.fn->emit(spv::OpConvertSToF, r, {a});
-}
-V uint_from_float(V a, Reg r) {
-  return r == Reg::u64 && a.fn->pairs() ? pairs::from_float(a, false) : a.fn->emit(spv::OpConvertFToU, r, {a});
-}
-V sint_from_float(V a, Reg r) {
-  return r == Reg::u64 && a.fn->pairs() ? pairs::from_float(a, true) : a.fn->emit(spv::OpConvertFToS, r, {a});
-}
-V float_to_float(V a, Reg r) { return a.reg == r ? a : a.fn->emit(spv::OpFConvert, r, {a}); }
-V abs(V a) { return a.fn->glsl(GLSLstd450FAbs, a.reg, {a}); }
-V floor(V a) { return a.fn->glsl(GLSLstd450Floor, a.reg, {a}); }
-// Mesa's compiler for CPUs (22.3) takes every f64 from 2^24 on for a whole number in Trunc and RoundEven, as such f32
-// are; not in Floor. Without AVX-512 RoundEven also takes ties, and what is just beside one, the wrong way.
-V trunc(V a) { return a.reg == Reg::f64 ? copy_sign(floor(abs(a)), a) : a.fn->glsl(GLSLstd450Trunc, a.reg, {a}); }
-V round_even(V a) { return a.fn->glsl(GLSLstd450RoundEven, a.reg, {a}); }
-
-V magnitude_bits(V a) { return bits(a) & (layout(a.reg).sign - 1); }
-V sign_bit(V a) { return bits(a) & layout(a.reg).sign; }
-V is_nan(V a) { return magnitude_bits(a) > layout(a.reg).infinity; }
-V is_inf(V a) { return eq(magnitude_bits(a), layout(a.reg).infinity); }
-V nan(V like) {
-  const Layout l = layout(like.reg);
-  return like.fn->make_bits(like.reg, l.infinity | (l.fraction + 1) >> 1);
-}
-V infinity(V like) { return like.fn->make_bits(like.reg, layout(like.reg).infinity); }
-V copy_sign(V magnitude, V sign) {
-  const V s = sign_bit(sign);
-  return floating(magnitude_bits(magnitude) | s);
+V resize(V a, Reg r) {
+  if (function(a).pairs()) return r == Reg::u64 ? pairs::extend(a, false) : pairs::low(a);
+  return function(a).emit(spv::OpUConvert, r, {a});
 }
 
-V highest_bit(V v) {
-  Function& f = *v.fn;
-  const auto msb = [&](V x) { return f.glsl(GLSLstd450FindUMsb, Reg::u32, {x}); };  // 32 bits only
-  if (v.reg == Reg::u32) return msb(v) & 31;
-  const V high = to_uint(v >> 32, Reg::u32), low = to_uint(v, Reg::u32);
-  const V in_low = msb(low), in_high = msb(high) + 32;
-  return select(ne(high, 0), in_high, in_low) & 63;
+}  // namespace
+
+V Function::apply(Prim p, Reg r, const std::vector<V>& operands) {
+  const V a = operands[0], b = operands.size() > 1 ? operands[1] : V{};
+  const bool pair = is_pair(a), to_pair = r == Reg::u64 && pairs();
+  switch (p) {
+    case Prim::add: return add(a, b);
+    case Prim::sub: return sub(a, b);
+    case Prim::mul: return mul(a, b);
+    case Prim::div: return div(a, b);
+    case Prim::neg:
+      return pair ? pairs::sub(literal(a, 0), a) : emit(is_float(a.reg) ? spv::OpFNegate : spv::OpSNegate, a.reg, {a});
+    case Prim::and_:
+      return pair ? pairs::bitwise(spv::OpBitwiseAnd, a, b) : logic(a, b, spv::OpBitwiseAnd, spv::OpLogicalAnd);
+    case Prim::or_:
+      return pair ? pairs::bitwise(spv::OpBitwiseOr, a, b) : logic(a, b, spv::OpBitwiseOr, spv::OpLogicalOr);
+    case Prim::xor_:
+      return pair ? pairs::bitwise(spv::OpBitwiseXor, a, b) : logic(a, b, spv::OpBitwiseXor, spv::OpLogicalNotEqual);
+    case Prim::not_:
+      return pair ? pairs::complement(a) : emit(a.reg == Reg::boolean ? spv::OpLogicalNot : spv::OpNot, a.reg, {a});
+    case Prim::shl: return pair ? pairs::shift_left(a, b) : emit(spv::OpShiftLeftLogical, a.reg, {a, b});
+    case Prim::shr: return pair ? pairs::shift_right(a, b, false) : emit(spv::OpShiftRightLogical, a.reg, {a, b});
+    case Prim::sar: return pair ? pairs::shift_right(a, b, true) : emit(spv::OpShiftRightArithmetic, a.reg, {a, b});
+    case Prim::lt: return pair ? pairs::less(a, b, false) : compare(a, b, spv::OpFOrdLessThan, spv::OpULessThan);
+    case Prim::le:
+      return pair ? pairs::less(a, b, true) : compare(a, b, spv::OpFOrdLessThanEqual, spv::OpULessThanEqual);
+    case Prim::gt: return pair ? pairs::less(b, a, false) : compare(a, b, spv::OpFOrdGreaterThan, spv::OpUGreaterThan);
+    case Prim::ge:
+      return pair ? pairs::less(b, a, true) : compare(a, b, spv::OpFOrdGreaterThanEqual, spv::OpUGreaterThanEqual);
+    case Prim::eq:
+      if (pair) return pairs::equal(a, b);
+      return a.reg == Reg::boolean ? emit(spv::OpLogicalEqual, a.reg, {a, b})
+                                   : compare(a, b, spv::OpFOrdEqual, spv::OpIEqual);
+    case Prim::ne:
+      if (pair) return ~pairs::equal(a, b);
+      return a.reg == Reg::boolean ? emit(spv::OpLogicalNotEqual, a.reg, {a, b})
+                                   : compare(a, b, spv::OpFUnordNotEqual, spv::OpINotEqual);
+    case Prim::slt: return signed_compare(a, b, false);
+    case Prim::sle: return signed_compare(a, b, true);
+    case Prim::unordered_lt: return emit(spv::OpFUnordLessThan, Reg::boolean, {a, b});
+    case Prim::unordered_gt: return emit(spv::OpFUnordGreaterThan, Reg::boolean, {a, b});
+    case Prim::select:
+      return is_pair(b) ? pairs::choose(a, b, operands[2]) : emit(spv::OpSelect, b.reg, {a, b, operands[2]});
+    case Prim::udiv: return pair ? pairs::divide(a, b) : emit(spv::OpUDiv, a.reg, {a, b});
+    case Prim::sdiv: return pair ? pairs::divide_signed(a, b) : emit(spv::OpSDiv, a.reg, {a, b});
+    case Prim::umod: return pair ? a - pairs::divide(a, b) * b : emit(spv::OpUMod, a.reg, {a, b});
+    case Prim::umul_high:
+    case Prim::smul_high: {
+      const Id u = type(Reg::u32), both = module.op(p == Prim::smul_high ? spv::OpSMulExtended : spv::OpUMulExtended,
+                                                    module.type_pair(u, u), {a.id, b.id});
+      return {this, module.op(spv::OpCompositeExtract, u, {both, 1}), Reg::u32};
+    }
+    case Prim::count_bits: return emit(spv::OpBitCount, r, {a});
+    case Prim::extract_uint: return emit(spv::OpBitFieldUExtract, r, operands);
+    case Prim::extract_sint: return emit(spv::OpBitFieldSExtract, r, operands);
+    case Prim::highest_bit: return glsl(GLSLstd450FindUMsb, r, {a});
+    case Prim::to_bits:
+    case Prim::from_bits: return emit(spv::OpBitcast, r, {a});
+    case Prim::resize: return resize(a, r);
+    case Prim::sign_extend: return pairs() ? pairs::extend(a, true) : emit(spv::OpSConvert, Reg::u64, {a});
+    case Prim::float_from_uint: return pair ? pairs::to_float(a, r, false) : emit(spv::OpConvertUToF, r, {a});
+    case Prim::float_from_sint: return pair ? pairs::to_float(a, r, true) : emit(spv::OpConvertSToF, r, {a});
+    case Prim::uint_from_float: return to_pair ? pairs::from_float(a, false) : emit(spv::OpConvertFToU, r, {a});
+    case Prim::sint_from_float: return to_pair ? pairs::from_float(a, true) : emit(spv::OpConvertFToS, r, {a});
+    case Prim::float_to_float: return emit(spv::OpFConvert, r, {a});
+    case Prim::abs: return glsl(GLSLstd450FAbs, r, {a});
+    case Prim::floor: return glsl(GLSLstd450Floor, r, {a});
+    case Prim::ceil: return glsl(GLSLstd450Ceil, r, {a});
+    // Mesa's compiler for CPUs (22.3) takes every f64 from 2^24 on for a whole number in Trunc and RoundEven, as such
+    // f32 are; not in Floor. Without AVX-512 RoundEven also takes ties, and what is just beside one, the wrong way.
+    case Prim::trunc:
+      return a.reg == Reg::f64 ? copy_sign(expand::floor(expand::abs(a)), a) : glsl(GLSLstd450Trunc, r, {a});
+    case Prim::round_even: return glsl(GLSLstd450RoundEven, r, {a});
+    case Prim::fma:
+      return mistaken_zero(a) || mistaken_zero(b) ? a * b + operands[2] : glsl(GLSLstd450Fma, r, operands);
+    case Prim::sqrt: return glsl(GLSLstd450Sqrt, r, {a});
+    case Prim::rsqrt: return glsl(GLSLstd450InverseSqrt, r, {a});
+    case Prim::exp2: return glsl(GLSLstd450Exp2, r, {a});
+    case Prim::max_number: return glsl(GLSLstd450NMax, r, {a, b});
+    case Prim::min_number: return glsl(GLSLstd450NMin, r, {a, b});
+    case Prim::clamp_number: return glsl(GLSLstd450NClamp, r, operands);
+  }
+  return {};
 }
 
-V fma(V a, V b, V c) {
-  return mistaken_zero(a) || mistaken_zero(b) ? a * b + c : a.fn->glsl(GLSLstd450Fma, a.reg, {a, b, c});
+std::array<V, 2> Function::product(V a, V b) {
+  const Id u = type(Reg::u32), both = module.op(spv::OpUMulExtended, module.type_pair(u, u), {a.id, b.id});
+  const V high{this, module.op(spv::OpCompositeExtract, u, {both, 1}), Reg::u32};
+  return {V{this, module.op(spv::OpCompositeExtract, u, {both, 0}), Reg::u32}, high};
+}
+
+V Function::row(ir::Opcode op, DType operand, Reg result, const std::vector<V>& a) {
+  const spv::Op code = kInstructions.elementwise[static_cast<size_t>(op)].of(operand);
+  if (code == kNone)
+    throw InternalError("spirv: " + std::string(ir::name(op)) + " of dtype " + std::string(tessera::name(operand)));
+  return code == kExpand ? V{} : instruction(code, result, a);
+}
+
+Id Function::type_f16() {
+  module.capability(spv::CapabilityFloat16);
+  return module.type_float(16);
+}
+Id Function::type_u16() {
+  module.capability(spv::CapabilityInt16);
+  return module.type_uint(16);
+}
+
+Id Function::half(V v) {
+  const auto known = half_of_.find(v.id);
+  return known != half_of_.end() ? known->second : module.op(spv::OpFConvert, type_f16(), {v.id});
+}
+
+V Function::from_half(Id h) {
+  const V v{this, module.op(spv::OpFConvert, type(Reg::f32), {h}), Reg::f32};
+  half_of_[v.id] = h;
+  return v;
+}
+
+V Function::rounded(V v, DType) {
+  const Id h = module.op(spv::OpFConvert, type_f16(), {v.id});
+  module.decorate(h, spv::DecorationNoContraction);  // or Mesa 26.1 drops both conversions
+  return from_half(h);
+}
+
+V Function::narrow_bits(V v, DType) {
+  const Id u16 = type_u16(), from = half(v);
+  const Id raw = module.op(spv::OpBitcast, u16, {from});
+  return {this, module.op(spv::OpUConvert, type(Reg::u32), {raw}), Reg::u32};
+}
+
+V Function::widened(V raw, DType) {
+  const Id narrow = module.op(spv::OpUConvert, type_u16(), {raw.id});
+  const Id h = module.op(spv::OpBitcast, type_f16(), {narrow});
+  return from_half(h);
 }
 
 V instruction(spv::Op code, Reg result, const std::vector<V>& a) {
@@ -378,7 +400,7 @@ V instruction(spv::Op code, Reg result, const std::vector<V>& a) {
     if (is_pair(v))
       throw InternalError("spirv: instruction " + std::to_string(static_cast<int>(code)) +
                           " has no form for 64-bit integers in two words");
-  return a[0].fn->emit(code, result, a);
+  return function(a[0]).emit(code, result, a);
 }
 
 }  // namespace tessera::spirv

@@ -7,8 +7,8 @@
 namespace tessera::spirv::pairs {
 namespace {
 
-V high(V a) { return a.fn->halves(a)[1]; }
-V join(V l, V h) { return l.fn->join(l, h); }
+V high(V a) { return function(a).halves(a)[1]; }
+V join(V l, V h) { return function(l).join(l, h); }
 V word(V like, uint32_t x) { return like.fn->make(Reg::u32, x); }
 V carry(V c) { return spirv::select(c, 1, word(c, 0)); }
 V shift_word(V amount) { return amount.reg == Reg::u64 ? low(amount) : amount; }
@@ -26,7 +26,7 @@ V same_word(V a, V b) { return eq(a, b); }
 
 /// The low and high word of a product of words.
 std::array<V, 2> product(V a, V b) {
-  Function& f = *a.fn;
+  Function& f = function(a);
   const Id u = f.type(Reg::u32), both = f.module.op(spv::OpUMulExtended, f.module.type_pair(u, u), {a.id, b.id});
   const auto part = [&](uint32_t i) { return V{&f, f.module.op(spv::OpCompositeExtract, u, {both, i}), Reg::u32}; };
   return {part(0), part(1)};
@@ -63,7 +63,7 @@ V is_negative(V a) { return slt(high(a), 0); }
 
 }  // namespace
 
-V low(V a) { return a.fn->halves(a)[0]; }
+V low(V a) { return function(a).halves(a)[0]; }
 
 V add(V a, V b) {
   const V l = of_lows(std::plus<>(), a, b), carried = carry(l < low(a));
@@ -75,7 +75,7 @@ V sub(V a, V b) {
 }
 V mul(V a, V b) {
   // Addresses are multiplied by the sizes of elements.
-  if (const auto l = a.fn->known_word(low(b)), h = a.fn->known_word(high(b));
+  if (const auto l = function(a).known_word(low(b)), h = function(a).known_word(high(b));
       l && h && *h == 0 && std::has_single_bit(*l))
     return shift_left(a, word(a, static_cast<uint32_t>(std::countr_zero(*l))));
   const auto [l, h] = of_lows(product, a, b);
@@ -84,8 +84,8 @@ V mul(V a, V b) {
 }
 
 V bitwise(spv::Op code, V a, V b) {
-  const V h = a.fn->emit(code, Reg::u32, {high(a), high(b)});
-  return join(a.fn->emit(code, Reg::u32, {low(a), low(b)}), h);
+  const V h = function(a).emit(code, Reg::u32, {high(a), high(b)});
+  return join(function(a).emit(code, Reg::u32, {low(a), low(b)}), h);
 }
 V complement(V a) {
   const V h = ~high(a);
@@ -94,7 +94,7 @@ V complement(V a) {
 
 V shift_left(V a, V amount) {
   const V n = shift_word(amount);
-  if (const auto known = a.fn->known_word(n)) {
+  if (const auto known = function(a).known_word(n)) {
     if (*known == 0) return a;
     if (*known >= 32) {
       const V h = *known == 32 ? low(a) : low(a) << (*known - 32);
@@ -112,7 +112,7 @@ V shift_right(V a, V amount, bool arithmetic) {
   const V n = shift_word(amount);
   const auto down = [&](V x, V by) { return arithmetic ? sar(x, by) : x >> by; };
   const auto fill = [&] { return arithmetic ? sar(high(a), 31) : word(a, 0); };
-  if (const auto known = a.fn->known_word(n)) {
+  if (const auto known = function(a).known_word(n)) {
     if (*known == 0) return a;
     if (*known >= 32) {
       const V top = fill();

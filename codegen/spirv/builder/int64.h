@@ -6,7 +6,7 @@
 
 namespace tessera::spirv::pairs {
 
-inline bool is_pair(const V& a) { return a.reg == Reg::u64 && a.fn->pairs(); }
+inline bool is_pair(const V& a) { return a.reg == Reg::u64 && function(a).pairs(); }
 
 V add(V a, V b);
 V sub(V a, V b);

@@ -1,11 +1,11 @@
 // sqrt, rsqrt and the remainder of floats.
 #include <algorithm>
 
-#include "codegen/spirv/expand/common.h"
-#include "codegen/spirv/expand/expand.h"
-#include "codegen/spirv/expand/native.h"
+#include "codegen/expand/common.h"
+#include "codegen/expand/expand.h"
+#include "codegen/expand/native.h"
 
-namespace tessera::spirv {
+namespace tessera::expand {
 namespace {
 
 V positive_finite(V x) {
@@ -18,7 +18,7 @@ V positive_finite(V x) {
 V sqrt(V x) {
   if (native::applies(x)) return native::sqrt(x);
   const V ordinary = positive_finite(x), a = select(ordinary, x, 1.0);
-  V s = x.fn->glsl(GLSLstd450Sqrt, x.reg, {a});
+  V s = x.fn->apply(Prim::sqrt, x.reg, {a});
   // For f64 Vulkan promises no more than f32's precision: two steps of Heron's method make that 2^-53.
   if (x.reg == Reg::f64)
     for (int i = 0; i < 2; ++i) s = (s + a / s) * 0.5;
@@ -29,7 +29,7 @@ V sqrt(V x) {
 V rsqrt(V x) {
   if (native::applies(x)) return native::rsqrt(x);
   const V ordinary = positive_finite(x), a = select(ordinary, x, 1.0);
-  V s = x.fn->glsl(GLSLstd450InverseSqrt, x.reg, {a});
+  V s = x.fn->apply(Prim::rsqrt, x.reg, {a});
   if (x.reg == Reg::f64)
     for (int i = 0; i < 2; ++i) {
       const V lacking = 1.0 - (a * s) * s;
@@ -117,4 +117,4 @@ V float_rem(DType t, V x, V y) {
   return floating(magnitude | select(invalid, zero, sign_bit(x)));
 }
 
-}  // namespace tessera::spirv
+}  // namespace tessera::expand

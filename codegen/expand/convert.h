@@ -1,10 +1,10 @@
 // Values of dtypes in registers: the form that a dtype has there, constants, conversions between dtypes, and the bits
-// that lie in memory. Not arithmetic (function.h). Read next: codegen/spirv/elementwise.h, the rows that use these.
+// that lie in memory. Not arithmetic (sink.h). Read next: codegen/expand/elementwise.h, the rows that use these.
 #pragma once
-#include "codegen/spirv/builder/function.h"
+#include "codegen/expand/sink.h"
 #include "engine/base/dtype.h"
 
-namespace tessera::spirv {
+namespace tessera::expand {
 
 constexpr Reg reg_of(DType t) {
   switch (t) {
@@ -21,20 +21,12 @@ constexpr Reg reg_of(DType t) {
   }
 }
 
-/// True if f32 <-> f16 may use the device's own conversion: it rounds to nearest even, with subnormals, infinities and
-/// NaN.
-inline bool native_f16(const Target& t) { return t.float16 && t.int16 && t.rte16 && t.preserve16; }
-
 /// The constant of dtype t with these bits, in register form.
-V constant(Function& f, DType t, uint64_t bits);
+V constant(Sink& f, DType t, uint64_t bits);
 /// Brings a u32 or f32 result back to what dtype t can hold: sign- or zero-extends, rounds to nearest even.
 V normalize(V v, DType t);
 /// Conversion between dtypes, as the row of convert.
 V convert(V v, DType from, DType to);
-/// The 16-bit float that an f32 of exactly that value holds, and back: only where native_f16().
-Id half(V v);
-V from_half(Function& f, Id h);
-Id type_f16(Function& f);
 /// The 16 bits of the bf16 next to an f32, in u32.
 V bf16_bits(V v);
 /// The value's bits as it lies in memory, in u32 (zero-extended) or u64; and back. NaNs keep their bits where integer
@@ -42,4 +34,4 @@ V bf16_bits(V v);
 V memory_bits(V v, DType t);
 V from_memory_bits(V raw, DType t);
 
-}  // namespace tessera::spirv
+}  // namespace tessera::expand

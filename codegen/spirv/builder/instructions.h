@@ -1,6 +1,6 @@
 // The SPIR-V columns of engine/ir/ops.def as instructions: of an elementwise row, and of a subgroup op or atomic by its
-// combiner. Not how instructions are written (builder/function.h), nor the sequences for rows that say
-// EXPAND (elementwise.cpp). Read next: elementwise.h.
+// combiner. Not how instructions are written (function.h), nor the sequences for rows that say EXPAND
+// (codegen/expand/elementwise.cpp). Read next: function.h.
 #pragma once
 #include <array>
 

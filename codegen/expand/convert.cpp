@@ -1,6 +1,6 @@
 // Conversions between dtypes, and between registers and memory. Roundings go through integer bits wherever the target
 // does not promise round-to-nearest-even, and always for bf16 and the 8-bit floats.
-#include "codegen/spirv/builder/convert.h"
+#include "codegen/expand/convert.h"
 
 #include <bit>
 #include <cmath>
@@ -8,24 +8,13 @@
 #include "engine/base/error.h"
 #include "engine/passes/interval.h"
 
-namespace tessera::spirv {
+namespace tessera::expand {
 namespace {
 
 bool rounds_to_even(const Target& t, Reg r) { return r == Reg::f64 ? t.rte64 : t.rte32; }
 
-Id type_u16(Function& f) {
-  f.module.capability(spv::CapabilityInt16);
-  return f.module.type_uint(16);
-}
-
 /// f32 to the nearest f16, as f32.
 V round_f16(V v) {
-  Function& f = *v.fn;
-  if (native_f16(f.target)) {
-    const Id half = f.module.op(spv::OpFConvert, type_f16(f), {v.id});
-    f.module.decorate(half, spv::DecorationNoContraction);  // or Mesa 26.1 drops both conversions
-    return from_half(f, half);
-  }
   const V m = magnitude_bits(v);
   const V last = (m >> 13) & 1;
   V r = ((m + 0xfff) + last) & ~0x1fffu;
@@ -148,28 +137,12 @@ V float_to_float_dtype(V v, DType from, DType to) {
 
 }  // namespace
 
-Id type_f16(Function& f) {
-  f.module.capability(spv::CapabilityFloat16);
-  return f.module.type_float(16);
-}
-
-Id half(V v) {
-  Function& f = *v.fn;
-  const auto known = f.half_of.find(v.id);
-  return known != f.half_of.end() ? known->second : f.module.op(spv::OpFConvert, type_f16(f), {v.id});
-}
-
-V from_half(Function& f, Id h) {
-  const V v{&f, f.module.op(spv::OpFConvert, f.type(Reg::f32), {h}), Reg::f32};
-  f.half_of[v.id] = h;
-  return v;
-}
-
 V bf16_bits(V v) {
+  if (v.fn->converts(DType::bf16)) return v.fn->narrow_bits(v, DType::bf16);
   const V b = bits(v);
   if (v.fn->target.kind == Target::Kind::gpu && v.fn->target.preserve32) {
     const V sixteen = literal(b, 16), one = literal(b, 1),
-            last = v.fn->emit(spv::OpBitFieldUExtract, b.reg, {b, sixteen, one});
+            last = v.fn->apply(Prim::extract_uint, b.reg, {b, sixteen, one});
     const V rounded = (b + last) + 0x7fff, number = eq(v, v), quiet = literal(b, 0x7fc00000u);
     return select(number, rounded, quiet) >> 16;
   }
@@ -178,6 +151,7 @@ V bf16_bits(V v) {
 }
 
 V normalize(V v, DType t) {
+  if (is_narrow_float(t) && v.fn->converts(t)) return v.fn->rounded(v, t);
   switch (t) {
     case DType::i4: return sign_extend(v, 4);
     case DType::u4: return v & 15;
@@ -205,7 +179,7 @@ V convert(V v, DType from, DType to) {
   return within(values_of(from), all ? all->lo : INT64_MIN, all ? all->hi : INT64_MAX) ? w : normalize(w, to);
 }
 
-V constant(Function& f, DType t, uint64_t b) {
+V constant(Sink& f, DType t, uint64_t b) {
   switch (t) {
     case DType::i4: return f.make(Reg::u32, static_cast<int>((b & 15) ^ 8) - 8);
     case DType::i8: return f.make(Reg::u32, static_cast<int8_t>(b));
@@ -222,7 +196,8 @@ V constant(Function& f, DType t, uint64_t b) {
 }
 
 V memory_bits(V v, DType t) {
-  Function& f = *v.fn;
+  Sink& f = *v.fn;
+  if (is_narrow_float(t) && f.converts(t)) return f.narrow_bits(v, t);
   switch (t) {
     case DType::boolean: return select(v, 1, f.make(Reg::u32, 0));
     case DType::i4:
@@ -240,11 +215,6 @@ V memory_bits(V v, DType t) {
     }
     case DType::bf16: return bits(v) >> 16;
     case DType::f16: {
-      if (native_f16(f.target)) {
-        const Id type = type_u16(f), from = half(v);
-        const Id raw = f.module.op(spv::OpBitcast, type, {from});
-        return {&f, f.module.op(spv::OpUConvert, f.type(Reg::u32), {raw}), Reg::u32};
-      }
       const V m = magnitude_bits(v);
       V r = (m - 0x38000000u) >> 13;
       const V a = floating(m), steps = uint_from_float(select(m < 0x38800000u, a, 0.0) * 0x1p24, Reg::u32);
@@ -258,7 +228,7 @@ V memory_bits(V v, DType t) {
 }
 
 V from_memory_bits(V raw, DType t) {
-  Function& f = *raw.fn;
+  if (is_narrow_float(t) && raw.fn->converts(t)) return raw.fn->widened(raw, t);
   switch (t) {
     case DType::boolean: return ne(raw, 0);
     case DType::i4:
@@ -276,11 +246,6 @@ V from_memory_bits(V raw, DType t) {
     }
     case DType::bf16: return floating(raw << 16);
     case DType::f16: {
-      if (native_f16(f.target)) {
-        const Id narrow = f.module.op(spv::OpUConvert, type_u16(f), {raw.id});
-        const Id h = f.module.op(spv::OpBitcast, type_f16(f), {narrow});
-        return from_half(f, h);
-      }
       const V m = raw & 0x7fff, shifted = m << 13;
       const V usual = literal(m, 0x38000000u), of_special = literal(m, 0x70000000u);
       V r = shifted + select(m >= 0x7c00, of_special, usual);
@@ -294,4 +259,4 @@ V from_memory_bits(V raw, DType t) {
   }
 }
 
-}  // namespace tessera::spirv
+}  // namespace tessera::expand

@@ -1,9 +1,9 @@
 // The inverse trigonometric functions. atan and atan2 fold the angle into [-pi/8, pi/8] with one division, asin and
 // acos halve it near 1.
-#include "codegen/spirv/expand/common.h"
-#include "codegen/spirv/expand/expand.h"
+#include "codegen/expand/common.h"
+#include "codegen/expand/expand.h"
 
-namespace tessera::spirv {
+namespace tessera::expand {
 namespace {
 
 // (atan(x) / x - 1) / z in z = x^2 on [0, 0.17158]; error relative to x: 2^-28.6 and 2^-58.1.
@@ -88,4 +88,4 @@ V acos(V x) {
   return select(magnitude_bits(x) <= layout(x.reg).one, r, undefined);
 }
 
-}  // namespace tessera::spirv
+}  // namespace tessera::expand

@@ -2,9 +2,9 @@
 // stays within the row's bound for GPUs although exp2 may be as wrong as Vulkan allows: 3 + 2 |x| ulp, so that it is
 // asked inside [-1, 1] alone, and never for an infinity or NaN. Read next: exp.cpp, which has the strict forms.
 #pragma once
-#include "codegen/spirv/builder/function.h"
+#include "codegen/expand/sink.h"
 
-namespace tessera::spirv::native {
+namespace tessera::expand::native {
 
 /// Whether rows of x's width have a form here, for this code.
 inline bool applies(V x) { return x.fn->relaxed && x.reg == Reg::f32; }
@@ -20,4 +20,4 @@ V rsqrt(V x);
 /// e^x for x where neither it nor x is special: |x| below some 87.
 V exp_ordinary(V x);
 
-}  // namespace tessera::spirv::native
+}  // namespace tessera::expand::native

@@ -1,9 +1,9 @@
 // exp, exp2, expm1, logistic, tanh: all through e^x = 2^k e^r with |r| <= ln 2 / 2.
-#include "codegen/spirv/expand/common.h"
-#include "codegen/spirv/expand/expand.h"
-#include "codegen/spirv/expand/native.h"
+#include "codegen/expand/common.h"
+#include "codegen/expand/expand.h"
+#include "codegen/expand/native.h"
 
-namespace tessera::spirv {
+namespace tessera::expand {
 namespace {
 
 // (e^r - 1 - r) / r^2 on |r| <= 0.34693; error relative to r: 2^-25.9 and 2^-60.5.
@@ -103,4 +103,4 @@ V tanh(V x) {
   return copy_sign(select(is_nan(x), x, r), x);
 }
 
-}  // namespace tessera::spirv
+}  // namespace tessera::expand

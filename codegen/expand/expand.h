@@ -3,10 +3,10 @@
 // infinities and NaN by bits, no reliance on a driver's assumptions. Each function takes and returns an f32 or f64
 // register; the origin of the coefficients stands at each table in this folder's sources.
 #pragma once
-#include "codegen/spirv/builder/function.h"
+#include "codegen/expand/sink.h"
 #include "engine/base/dtype.h"
 
-namespace tessera::spirv {
+namespace tessera::expand {
 
 V sqrt(V x);
 V rsqrt(V x);
@@ -38,10 +38,10 @@ V erf_inv(V x);
 V float_rem(DType t, V x, V y);
 
 // bits.cpp: rows that depend on the dtype's own width. mulhi and the counts may leave the dtype's sign extension to
-// normalize() (spirv/builder/convert.h).
+// normalize() (convert.h).
 V mulhi(DType t, V a, V b);
 V count_leading_zeros(DType t, V a);
 V population_count(DType t, V a);
 V nextafter(DType t, V from, V to);
 
-}  // namespace tessera::spirv
+}  // namespace tessera::expand

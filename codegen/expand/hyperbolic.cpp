@@ -1,8 +1,8 @@
 // sinh and cosh through e^x / 2, their inverses through log(1 + t).
-#include "codegen/spirv/expand/common.h"
-#include "codegen/spirv/expand/expand.h"
+#include "codegen/expand/common.h"
+#include "codegen/expand/expand.h"
 
-namespace tessera::spirv {
+namespace tessera::expand {
 namespace {
 
 // (sinh(x) / x - 1) / z in z = x^2 on [0, 1]; error relative to x: 2^-27.1 and 2^-56.3.
@@ -70,4 +70,4 @@ V atanh(V x) {
   return copy_sign(select(is_nan(x), x, all), x);
 }
 
-}  // namespace tessera::spirv
+}  // namespace tessera::expand

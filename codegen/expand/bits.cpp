@@ -1,8 +1,8 @@
 // Rows that look at the bits of integers, and nextafter, which steps through those of floats.
-#include "codegen/spirv/builder/convert.h"
-#include "codegen/spirv/expand/expand.h"
+#include "codegen/expand/convert.h"
+#include "codegen/expand/expand.h"
 
-namespace tessera::spirv {
+namespace tessera::expand {
 namespace {
 
 V upper_half(V a) { return to_uint(a >> 32, Reg::u32); }
@@ -24,7 +24,6 @@ V upper_product(V a, V b) {
 V mulhi(DType t, V a, V b) {
   const int w = bits(t);
   if (w <= 16) return is_signed_int(t) ? sar(a * b, w) : (a * b) >> w;
-  Function& f = *a.fn;
   if (w == 64) {
     const V r = upper_product(a, b);
     if (!is_signed_int(t)) return r;
@@ -32,10 +31,7 @@ V mulhi(DType t, V a, V b) {
     const V of_b = sar(b, 63) & a;
     return (r - (sar(a, 63) & b)) - of_b;
   }
-  const Id u = f.type(Reg::u32);
-  const Id both =
-      f.module.op(is_signed_int(t) ? spv::OpSMulExtended : spv::OpUMulExtended, f.module.type_pair(u, u), {a.id, b.id});
-  return {&f, f.module.op(spv::OpCompositeExtract, u, {both, 1}), Reg::u32};
+  return a.fn->apply(is_signed_int(t) ? Prim::smul_high : Prim::umul_high, Reg::u32, {a, b});
 }
 
 V count_leading_zeros(DType t, V a) {
@@ -47,8 +43,7 @@ V count_leading_zeros(DType t, V a) {
 }
 
 V population_count(DType t, V a) {
-  Function& f = *a.fn;
-  const auto count = [&](V v) { return f.emit(spv::OpBitCount, Reg::u32, {v}); };
+  const auto count = [&](V v) { return v.fn->apply(Prim::count_bits, Reg::u32, {v}); };
   if (bits(t) == 64) {
     const V lower = count(lower_half(a));
     return to_uint(count(upper_half(a)) + lower, Reg::u64);
@@ -76,4 +71,4 @@ V nextafter(DType t, V from, V to) {
   return select(is_nan(from) | nan_to, undefined, number);
 }
 
-}  // namespace tessera::spirv
+}  // namespace tessera::expand

@@ -1,13 +1,13 @@
-// The op table's elementwise rows in SPIR-V: total on every input, as the rows' documentation and engine/ir/reference.h
-// say. Values are in register form (builder/function.h). Read next: expand/expand.h, the sequences.
+// The op table's elementwise rows: total on every input, as the rows' documentation and engine/ir/reference.h say.
+// Values are in register form (sink.h). Read next: expand.h, the sequences.
 #pragma once
 #include <vector>
 
-#include "codegen/spirv/builder/convert.h"
+#include "codegen/expand/convert.h"
 #include "engine/ir/kernel.h"
 #include "engine/passes/interval.h"
 
-namespace tessera::spirv {
+namespace tessera::expand {
 
 /// `op` on `a`, all of dtype `operand` (select: operands 1 and 2). `ranges` has one entry per operand.
 V elementwise(ir::Opcode op, DType operand, DType result, const std::vector<V>& a, const std::vector<Bounds>& ranges);
@@ -17,4 +17,4 @@ V unrounded(ir::Opcode op, DType operand, DType result, const std::vector<V>& a,
 /// what they make of a number hardly changes with it.
 bool takes_unrounded(ir::Opcode op);
 
-}  // namespace tessera::spirv
+}  // namespace tessera::expand

@@ -1,8 +1,8 @@
-#include "codegen/spirv/expand/native.h"
+#include "codegen/expand/native.h"
 
-#include "codegen/spirv/expand/common.h"
+#include "codegen/expand/common.h"
 
-namespace tessera::spirv::native {
+namespace tessera::expand::native {
 namespace {
 
 // (log(1 + f) - f) / f^2 on [sqrt(1/2) - 1, sqrt(2) - 1]; error relative to the logarithm: 2^-24.8. Without the
@@ -13,12 +13,12 @@ const Table kLog{{-0x1.fffffap-2, 0x1.5556f4p-2, -0x1.00049ap-2, 0x1.98d2cp-3, -
 
 constexpr double kLog2E = 0x1.71547652b82fep+0;
 
-V device_exp2(V x) { return x.fn->glsl(GLSLstd450Exp2, x.reg, {x}); }
+V device_exp2(V x) { return x.fn->apply(Prim::exp2, x.reg, {x}); }
 
 /// Between the two, which are finite; of NaN anything that whole() can take.
 V bounded(V x, double low, double high) {
   if (!x.fn->target.rte32) x = select(is_nan(x), 0.0, x);
-  return x.fn->glsl(GLSLstd450NClamp, x.reg, {x, literal(x, low), literal(x, high)});
+  return x.fn->apply(Prim::clamp_number, x.reg, {x, literal(x, low), literal(x, high)});
 }
 
 V with_nan(V x, V r) {
@@ -112,13 +112,13 @@ V log2(V x) {
 
 // What the device makes of other numbers than positive ones is not looked at.
 V sqrt(V x) {
-  const V b = bits(x), ordinary = (b - 1) < 0x7f7fffff, r = x.fn->glsl(GLSLstd450Sqrt, x.reg, {x});
+  const V b = bits(x), ordinary = (b - 1) < 0x7f7fffff, r = x.fn->apply(Prim::sqrt, x.reg, {x});
   const V zero = eq(magnitude_bits(x), 0), keeps = zero | eq(b, 0x7f800000), undefined = nan(x);
   return select(ordinary, r, select(keeps, x, undefined));
 }
 
 V rsqrt(V x) {
-  const V b = bits(x), ordinary = (b - 1) < 0x7f7fffff, r = x.fn->glsl(GLSLstd450InverseSqrt, x.reg, {x});
+  const V b = bits(x), ordinary = (b - 1) < 0x7f7fffff, r = x.fn->apply(Prim::rsqrt, x.reg, {x});
   const V zero = eq(magnitude_bits(x), 0), pole = floating(b | 0x7f800000), undefined = nan(x);
   const V not_zero = select(eq(b, 0x7f800000), 0.0, undefined), special = select(zero, pole, not_zero);
   return select(ordinary, r, special);
@@ -133,4 +133,4 @@ V tanh(V x) {
   return with_nan(x, copy_sign(r, x));
 }
 
-}  // namespace tessera::spirv::native
+}  // namespace tessera::expand::native

@@ -1,9 +1,9 @@
 // log, log2, log1p, pow and cbrt: x = 2^e m with m in [sqrt(1/2), sqrt(2)), and log m through s = (m - 1) / (m + 1).
-#include "codegen/spirv/expand/common.h"
-#include "codegen/spirv/expand/expand.h"
-#include "codegen/spirv/expand/native.h"
+#include "codegen/expand/common.h"
+#include "codegen/expand/expand.h"
+#include "codegen/expand/native.h"
 
-namespace tessera::spirv {
+namespace tessera::expand {
 namespace {
 
 // (2 atanh(s) / s - 2) / z in z = s^2 on [0, 0.02947]; error relative to 2 s: 2^-30.0 and 2^-59.1.
@@ -189,4 +189,4 @@ V pow(V x, V y) {
   return select(eq(magnitude_bits(y), 0) | x_one, 1.0, r);
 }
 
-}  // namespace tessera::spirv
+}  // namespace tessera::expand

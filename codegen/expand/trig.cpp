@@ -1,9 +1,9 @@
 // sin, cos and tan: |x| = n pi/2 + r with |r| <= pi/4, then a polynomial. Small x by a four-part pi/2 (Cody and Waite),
 // large x by a window of the bits of 2/pi in integer arithmetic (Payne and Hanek).
-#include "codegen/spirv/expand/common.h"
-#include "codegen/spirv/expand/expand.h"
+#include "codegen/expand/common.h"
+#include "codegen/expand/expand.h"
 
-namespace tessera::spirv {
+namespace tessera::expand {
 namespace {
 
 // (sin r - r) / r^3 in z = r^2 on [0, 0.6181]; error relative to r: 2^-27.3 and 2^-56.8.
@@ -56,10 +56,8 @@ struct Wide {
   V high, low;
 };
 Wide multiply(V a, V b) {  // u32
-  Function& f = *a.fn;
-  const Id u = f.type(Reg::u32), both = f.module.op(spv::OpUMulExtended, f.module.type_pair(u, u), {a.id, b.id});
-  return {{&f, f.module.op(spv::OpCompositeExtract, u, {both, 1}), Reg::u32},
-          {&f, f.module.op(spv::OpCompositeExtract, u, {both, 0}), Reg::u32}};
+  const auto [low, high] = a.fn->product(a, b);
+  return {high, low};
 }
 
 V carry(V sum, V addend) {
@@ -195,4 +193,4 @@ V tan(V x) {
   return select(magnitude_bits(x) < layout(x.reg).infinity, r, undefined);
 }
 
-}  // namespace tessera::spirv
+}  // namespace tessera::expand

@@ -6,9 +6,9 @@
 #include <initializer_list>
 #include <vector>
 
-#include "codegen/spirv/builder/function.h"
+#include "codegen/expand/sink.h"
 
-namespace tessera::spirv {
+namespace tessera::expand {
 
 /// Coefficients from the constant term up, for f32 and for f64.
 struct Table {
@@ -45,4 +45,4 @@ V half_exp(V x);
 /// v * 2^k, rounding once more below the normal range; |k| at most twice the bias.
 V scale(V v, V k);
 
-}  // namespace tessera::spirv
+}  // namespace tessera::expand

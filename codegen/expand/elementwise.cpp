@@ -1,15 +1,13 @@
-#include "codegen/spirv/elementwise.h"
+#include "codegen/expand/elementwise.h"
 
 #include <algorithm>
 #include <array>
 #include <functional>
-#include <string>
+#include <string_view>
 
-#include "codegen/spirv/expand/expand.h"
-#include "codegen/spirv/instructions.h"
-#include "engine/base/error.h"
+#include "codegen/expand/expand.h"
 
-namespace tessera::spirv {
+namespace tessera::expand {
 namespace {
 
 using ir::Opcode;
@@ -59,7 +57,7 @@ V shift(Opcode op, DType t, V a, V b, const Bounds& rb) {
 V relaxed_extreme(bool larger, V a, V b) {
   const bool preserve = a.reg == Reg::f64 ? a.fn->target.preserve64 : a.fn->target.preserve32;
   const V nan_a = preserve ? ne(a, a) : is_nan(a), nan_b = preserve ? ne(b, b) : is_nan(b);
-  const V number = a.fn->glsl(larger ? GLSLstd450NMax : GLSLstd450NMin, a.reg, {a, b});
+  const V number = a.fn->apply(larger ? Prim::max_number : Prim::min_number, a.reg, {a, b});
   const V undefined = nan(a);
   return select(nan_a | nan_b, undefined, number);
 }
@@ -74,7 +72,7 @@ V extreme(bool larger, DType t, V a, V b) {
   // True where b wins or either is NaN.
   V pick_b;
   if (preserve) {
-    pick_b = a.fn->emit(larger ? spv::OpFUnordLessThan : spv::OpFUnordGreaterThan, Reg::boolean, {a, b});
+    pick_b = a.fn->apply(larger ? Prim::unordered_lt : Prim::unordered_gt, Reg::boolean, {a, b});
   } else {
     const V nan_b = is_nan(b);
     pick_b = (larger ? a < b : b < a) | nan_b;
@@ -128,7 +126,16 @@ struct Call {
   bool boolean() const { return t == DType::boolean; }
   int64_t least() const { return sgn() ? values_of(t)->lo : 0; }
 };
-constexpr bool expands(Opcode op) { return kInstructions.elementwise[static_cast<size_t>(op)].expands(); }
+/// Rows that say EXPAND in a column of some backend.
+constexpr std::array<bool, ir::kNumOpcodes> kExpands = [] {
+  std::array<bool, ir::kNumOpcodes> t{};
+#define TESSERA_ELEMENTWISE(name, arity, operands, result, flags, reference, flt, sint, uint, boolean, ...) \
+  for (const std::string_view column : {#flt, #sint, #uint, #boolean})                                      \
+    t[static_cast<size_t>(Opcode::name)] |= column == "EXPAND";
+#include "engine/ir/ops.def"
+  return t;
+}();
+constexpr bool expands(Opcode op) { return kExpands[static_cast<size_t>(op)]; }
 /// The sequence of a row that has EXPAND in one of its columns: neither compiles without the other.
 template <Opcode op> V expand(const Call& c) = delete;
 
@@ -163,7 +170,7 @@ EXPANSION(floor) {
   return float_round(c.a[0], [](V x) { return floor(x); });
 }
 EXPANSION(ceil) {
-  return float_round(c.a[0], [](V x) { return x.fn->glsl(GLSLstd450Ceil, x.reg, {x}); });
+  return float_round(c.a[0], [](V x) { return x.fn->apply(Prim::ceil, x.reg, {x}); });
 }
 EXPANSION(round) { return round_away(c.a[0]); }
 EXPANSION(round_even) { return round_to_even(c.a[0]); }
@@ -232,11 +239,8 @@ bool leaves_dtype(Opcode op, DType t) {
 }  // namespace
 
 V unrounded(Opcode op, DType operand, DType result, const std::vector<V>& a, const std::vector<Bounds>& ranges) {
-  const size_t row = static_cast<size_t>(op);
-  const spv::Op code = kInstructions.elementwise[row].of(operand);
-  if (code == kNone)
-    throw InternalError("spirv: " + std::string(ir::name(op)) + " of dtype " + std::string(tessera::name(operand)));
-  return code == kExpand ? kExpansions[row]({op, operand, result, a, ranges}) : instruction(code, reg_of(result), a);
+  const V v = a[0].fn->row(op, operand, reg_of(result), a);
+  return v.fn ? v : kExpansions[static_cast<size_t>(op)]({op, operand, result, a, ranges});
 }
 
 V elementwise(Opcode op, DType operand, DType result, const std::vector<V>& a, const std::vector<Bounds>& ranges) {
@@ -251,4 +255,4 @@ bool takes_unrounded(Opcode op) {
   return ir::info(op).transcendental || std::find(std::begin(kPlain), std::end(kPlain), op) != std::end(kPlain);
 }
 
-}  // namespace tessera::spirv
+}  // namespace tessera::expand

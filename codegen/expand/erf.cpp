@@ -1,9 +1,9 @@
 // erf by a polynomial near 0 and through its logarithm's beyond; erf_inv by polynomials in w = -log(1 - x^2), or its
 // root in the tails.
-#include "codegen/spirv/expand/common.h"
-#include "codegen/spirv/expand/expand.h"
+#include "codegen/expand/common.h"
+#include "codegen/expand/expand.h"
 
-namespace tessera::spirv {
+namespace tessera::expand {
 namespace {
 
 // erf(x) / x in x^2 on [0, 0.81]; relative error 2^-23.6 and 2^-56.0.
@@ -76,4 +76,4 @@ V erf_inv(V x) {
   return copy_sign(select(is_nan(x), x, all), x);
 }
 
-}  // namespace tessera::spirv
+}  // namespace tessera::expand

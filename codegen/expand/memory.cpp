@@ -1,0 +1,184 @@
+// Refs, and which elements an access is of; what the access is, a backend knows.
+#include <cstdlib>
+
+#include "codegen/expand/walk.h"
+#include "engine/base/error.h"
+
+namespace tessera::expand {
+
+using ir::MemorySpace;
+using ir::Opcode;
+
+ir::Value Walk::root(ir::Value v) const {
+  for (const ir::Op* d = k_.def(v); d && d->code == Opcode::view; d = k_.def(v)) v = d->operands.at(0);
+  return v;
+}
+
+Walk::Ref& Walk::ref(ir::Value v) {
+  if (!refs_[v.index])
+    throw InternalError(k_.name + ": " + backend_ + ": ref %" + std::to_string(v.index) +
+                        " is no argument, allocation or view");
+  return *refs_[v.index];
+}
+
+Walk::Ref Walk::global_ref(DType t, V base, bool shared_with_others) {
+  Ref r;
+  r.space = MemorySpace::global;
+  r.dtype = t;
+  r.shared_with_others = shared_with_others;
+  r.base = base;
+  return r;
+}
+
+void Walk::emit_alloc(const ir::Op& op) {
+  const DType t = k_.type(op.results.at(0)).dtype;
+  const int64_t offset = op.attr(ir::Attr::offset);
+  Ref r;
+  if (op.code == Opcode::alloc_scratch) {
+    const V bytes = sink_.make(Reg::u64, k_.lane.scratch_bytes), slice = to_uint(workgroup_index_, Reg::u64) * bytes;
+    r = global_ref(t, scratch_ + (slice + Literal(offset)), true);
+  } else {
+    r.space = MemorySpace::shared;
+    r.dtype = t;
+    r.shared_with_others = true;
+    r.base = sink_.make(Reg::u32, static_cast<uint32_t>(offset / 4));
+  }
+  refs_[op.results[0].index] = r;
+}
+
+void Walk::emit_view(const ir::Op& op) {
+  Ref r = ref(op.operands.at(0));
+  const V offset = get(op.operands.at(1));
+  if (r.space == MemorySpace::shared)
+    r.base = r.base + to_uint(offset, Reg::u32) * static_cast<uint32_t>(ir::arena_stride(r.dtype) / 4);
+  else r.base = r.base + offset * Literal(size_bytes(r.dtype));
+  refs_[op.results.at(0).index] = r;
+}
+
+V Walk::element_index(const ir::Op& op) {
+  const ir::Index& i = op.index.at(0);
+  if (i.start_operand >= 0) return get(op.operands.at(static_cast<size_t>(i.start_operand)));
+  if (i.start > INT32_MAX || i.start < INT32_MIN) return sink_.make(Reg::u64, i.start);
+  return sink_.make(Reg::u32, i.start);
+}
+
+// Where an element that begins `index` elements behind a place lies from there, in bytes. An index that is known to be
+// at least 0 and to stay below 4 GiB is multiplied in 32 bits: devices add such an offset to a base as they load.
+V Walk::byte_offset(V index, const Bounds& known, int64_t size) {
+  if (index.reg == Reg::u64) return index * Literal(size);
+  if (within(known, 0, UINT32_MAX / size)) return to_uint(index * Literal(size), Reg::u64);
+  return sign_extend(index) * Literal(size);
+}
+
+// An index x + constant becomes (base + x) + constant: accesses around one place share the product and sum. It is the
+// same address where x + constant has not wrapped. An element's offset is at least 0 and below 2^31 bytes, so only
+// elements of one byte leave room to wrap, downwards.
+V Walk::element_address(const ir::Op& op, const Ref& r) {
+  const ir::Index& i = op.index.at(0);
+  const int64_t size = size_bytes(r.dtype);
+  V address = r.base;
+  int64_t constant = i.start;
+  if (!i.is_static()) {
+    constant = 0;
+    ir::Value x = op.operands.at(static_cast<size_t>(i.start_operand));
+    for (const ir::Op* d = k_.def(x); d && d->code == Opcode::add && !d->operands.empty(); d = k_.def(x)) {
+      const auto c = ir::constant_int(k_, d->operands[1]);
+      if (!c || std::abs(*c) > INT32_MAX || std::abs(constant + *c) > INT32_MAX / 2) break;
+      const int64_t sum = constant + *c;
+      if (sum < 0 && size == 1 && k_.type(x).dtype != DType::i64 &&
+          !within(ranges_.of(d->operands[0]), INT32_MIN - sum))
+        break;
+      constant = sum;
+      x = d->operands[0];
+    }
+    const V index = get(x);
+    V& known = addresses_[{sink_.block, r.base.id, index.id, size}];
+    if (!known.id) known = r.base + byte_offset(index, ranges_.of(x), size);
+    address = known;
+  }
+  return constant ? address + Literal(constant * size) : address;
+}
+
+// What an element of 8 or 16 bits is, from what memory holds, extended.
+Walk::Register Walk::narrow_register(V wide, DType t) {
+  if (is_int(t)) return {is_int4(t) ? from_memory_bits(wide, t) : wide, {}};
+  return {from_memory_bits(wide, t), t == DType::boolean ? V{} : wide};
+}
+// What memory is to hold of it, in the low bits.
+V Walk::stored_bits(V value, V raw, DType t) {
+  return raw.id ? raw : is_int(t) && !is_int4(t) ? value : memory_bits(value, t);
+}
+
+void Walk::emit_vector_load(const ir::Op& op) {
+  const Ref& r = ref(op.operands.at(0));
+  const auto size = static_cast<size_t>(size_bytes(r.dtype));
+  const std::vector<V> words = load_words(op, r, op.results.size() * size / 4);
+  for (size_t i = 0; i < op.results.size(); ++i) {
+    if (size == 8) {
+      const V high = to_uint(words[2 * i + 1], Reg::u64) << 32, v = to_uint(words[2 * i], Reg::u64) | high;
+      set(op.results[i], r.dtype == DType::f64 ? floating(v) : v);
+      continue;
+    }
+    V v = words[i * size / 4];
+    if (size < 4) {
+      const V first = sink_.make(Reg::u32, static_cast<uint32_t>(i * size % 4 * 8)),
+              count = sink_.make(Reg::u32, static_cast<uint32_t>(8 * size));
+      v = sink_.apply(is_signed_int(r.dtype) ? Prim::extract_sint : Prim::extract_uint, Reg::u32, {v, first, count});
+      const Register x = narrow_register(v, r.dtype);
+      set(op.results[i], x.v, x.raw);
+    } else {
+      set(op.results[i], is_float(r.dtype) ? floating(v) : v);
+    }
+  }
+}
+
+void Walk::emit_vector_store(const ir::Op& op) {
+  const Ref& r = ref(op.operands.at(0));
+  const auto size = static_cast<size_t>(size_bytes(r.dtype));
+  std::vector<V> words;
+  for (size_t i = 0; i < static_cast<size_t>(op.index[0].size); ++i) {
+    const V value = get(op.operands.at(1 + i)), raw = registers_[op.operands[1 + i].index].raw;
+    if (size == 8) {
+      const V b = bits(value);
+      words.push_back(to_uint(b, Reg::u32));
+      words.push_back(to_uint(b >> 32, Reg::u32));
+    } else if (size == 4) {
+      words.push_back(bits(value));
+    } else {
+      const size_t at = i * size % 4;
+      const V wide = stored_bits(value, raw, r.dtype);
+      // the last part of a word needs no mask
+      const V part = (at + size < 4 ? wide & ((1u << 8 * size) - 1) : wide) << static_cast<uint32_t>(8 * at);
+      if (at == 0) words.push_back(part);
+      else words.back() = words.back() | part;
+    }
+  }
+  store_words(op, r, words);
+}
+
+void Walk::emit_load(const ir::Op& op) {
+  if (ir::is_vector_access(op)) return emit_vector_load(op);
+  const Ref& r = ref(op.operands.at(0));
+  const ir::Value result = op.results.at(0);
+  if (!op.has_mask()) {
+    const Register x = load(op, r);
+    set(result, x.v, x.raw);
+    return;
+  }
+  // A masked-out element that nobody names is 0: unspecified, but the same at every use.
+  const V other =
+      op.has_other() ? get(op.operands.at(static_cast<size_t>(op.other_position()))) : constant(sink_, r.dtype, 0);
+  const std::vector<V> out = sink_.if_else(
+      get(op.operands.at(1)), [&] { return std::vector<V>{load(op, r).v}; }, [&] { return std::vector<V>{other}; });
+  set(result, out.at(0));
+}
+
+void Walk::emit_store(const ir::Op& op) {
+  if (ir::is_vector_access(op)) return emit_vector_store(op);
+  const Ref& r = ref(op.operands.at(0));
+  const V value = get(op.operands.at(1)), raw = registers_[op.operands[1].index].raw;
+  if (!op.has_mask()) return store(op, r, value, raw);
+  sink_.when(get(op.operands.at(2)), [&] { store(op, r, value, raw); });
+}
+
+}  // namespace tessera::expand
