@@ -3,6 +3,7 @@
 
 #include "codegen/lower/emission.h"
 #include "codegen/plan/keep.h"
+#include "engine/ir/moves.h"
 
 namespace tessera::lowering {
 using ir::Attr;
@@ -92,11 +93,15 @@ Values Elements::in_another_step(const std::function<Values()>& f) {
   return result;
 }
 
-// A coordinate of a slice's operand.
-Coord Elements::sliced(const ir::Op& slice, size_t d, Coord c) {
-  if (shape(slice.operands[0])[d] == shape(slice.results[0])[d]) return c;
-  const Value start = b_.i32(slice.ints(Attr::start)[d]);
-  return {b_.add(b_.mul(c.v, b_.i32(slice.ints(Attr::stride)[d])), start)};
+// A coordinate of a move's operand.
+Coord Elements::source(const ir::DimSource& s, const Coords& c) {
+  if (s.dim < 0) return at(0);
+  const Coord& from = c[static_cast<size_t>(s.dim)];
+  if (s.whole) return from;
+  if (s.stride == 1 && s.offset < 0) return {b_.sub(from.v, b_.i32(-s.offset))};
+  const Value offset = b_.i32(s.offset);
+  if (s.stride == -1) return {b_.sub(offset, from.v)};
+  return {b_.add(b_.mul(from.v, b_.i32(s.stride)), offset)};
 }
 
 Value Elements::compute(Value v, const ir::Op& o, const Coords& c) {
@@ -110,86 +115,62 @@ Value Elements::compute(Value v, const ir::Op& o, const Coords& c) {
   if (o.code == Opcode::iota) return b_.op(Opcode::convert, {c[static_cast<size_t>(o.attr(Attr::axis))].v}, t);
   if (o.code == Opcode::gather) return gathered(o, c);
   if (o.code == Opcode::load) return refs_.load_element(o, c);
-  switch (ir::Move(o.code)) {
-    case ir::Move::broadcast: {
-      const Value x = o.operands[0];
-      Coords in;
-      const auto& dims = o.ints(Attr::dims);
-      for (size_t i = 0; i < dims.size(); ++i)
-        in.push_back(shape(x)[i] == shape(v)[static_cast<size_t>(dims[i])] ? c[static_cast<size_t>(dims[i])] : at(0));
-      return of(x, in);
-    }
-    case ir::Move::reshape: {
-      const Value x = o.operands[0];
-      std::vector<std::pair<size_t, size_t>> pairs;
-      if (reshape_keeps_dims(shape(x), shape(v), &pairs)) {
-        Coords in(shape(x).size(), at(0));
-        for (auto [i, j] : pairs) in[i] = c[j];
-        return of(x, in);
-      }
-      return of(x, unravel(linear(c, shape(v)), shape(x)));
-    }
-    case ir::Move::transpose: {
-      const auto& perm = o.ints(Attr::perm);
-      Coords in(perm.size());
-      for (size_t d = 0; d < perm.size(); ++d) in[static_cast<size_t>(perm[d])] = c[d];
-      return of(o.operands[0], in);
-    }
-    case ir::Move::slice: {
-      Coords in(c.size());
-      for (size_t d = 0; d < c.size(); ++d) in[d] = sliced(o, d, c[d]);
-      return of(o.operands[0], in);
-    }
-    case ir::Move::rev: {
-      Coords in = c;
-      for (const int64_t axis : o.ints(Attr::axes)) {
-        const auto d = static_cast<size_t>(axis);
-        if (shape(v)[d] != 1) in[d] = {b_.sub(b_.i32(shape(v)[d] - 1), c[d].v)};
-      }
-      return of(o.operands[0], in);
-    }
-    case ir::Move::concatenate: return concatenated(v, o, c);
-  }
+  if (ir::is_move(o.code)) return moved(v, o, c);
   throw InternalError(k_.name + ": " + std::string(name(o.code)) + " has no index function", o.loc);
 }
 
-Value Elements::concatenated(Value v, const ir::Op& o, const Coords& c) {
-  const auto axis = static_cast<size_t>(o.attr(Attr::axis));
+Value Elements::moved(Value v, const ir::Op& o, const Coords& c) {
+  const std::optional<ir::MoveMap> map = ir::move_map(k_, o);
+  if (!map) return of(o.operands[0], unravel(linear(c, shape(v)), shape(o.operands[0])));
   if (const auto slices = slices_of_one(k_, o, [&](Value part) { return placement_.kind(part) == Kind::lazy; });
-      !slices.empty()) {
-    Coords in = c;
-    for (size_t d = 0; d < in.size(); ++d)
-      if (d != axis) in[d] = sliced(*slices[0], d, c[d]);
-    int64_t end = shape(v)[axis];
-    Value chosen;
-    for (size_t i = slices.size(); i-- > 0;) {
-      const ir::Op& part = *slices[i];
-      const int64_t n = shape(part.results[0])[axis], begin = end - n;
-      end = begin;
-      if (n == 0) continue;
-      const Value start = b_.i32(part.ints(Attr::start)[axis]), stride = b_.i32(part.ints(Attr::stride)[axis]);
-      const Value e = b_.add(b_.mul(b_.add(c[axis].v, b_.i32(-begin)), stride), start);
-      chosen = chosen ? b_.select(b_.lt(c[axis].v, b_.i32(begin + n)), e, chosen) : e;
-    }
-    in[axis] = {chosen};
-    return of(slices[0]->operands[0], in);
+      !slices.empty())
+    return from_slices(*map, slices, c);
+  const std::vector<ir::MovePiece>& pieces = map->pieces;
+  if (pieces.size() == 1) {
+    Coords in;
+    for (const ir::DimSource& s : pieces[0].dims) in.push_back(source(s, c));
+    return of(pieces[0].operand, in);
   }
-  // Every part is read at a clamped position, so that the choice between them needs no branch.
+  // Every piece is read at a clamped position, so that the choice between them needs no branch.
   Value r;
-  int64_t end = shape(v)[axis];
-  for (size_t i = o.operands.size(); i-- > 0;) {
-    const Value x = o.operands[i];
-    const int64_t n = shape(x)[axis], begin = end - n;
-    end = begin;
-    if (n == 0) continue;
-    Coords in = c;
-    const Value last = b_.i32(n - 1), zero = b_.i32(0);
-    in[axis] = {b_.clamp(b_.sub(c[axis].v, b_.i32(begin)), zero, last)};
-    if (n == 1) in[axis] = at(0);
-    const Value e = of(x, in);
-    r = r ? b_.select(b_.lt(c[axis].v, b_.i32(begin + n)), e, r) : e;
+  for (size_t i = pieces.size(); i-- > 0;) {
+    const ir::MovePiece& p = pieces[i];
+    if (p.begin == p.end) continue;
+    Coords in;
+    for (const ir::DimSource& s : p.dims) {
+      if (s.dim != static_cast<int>(map->axis)) {
+        in.push_back(source(s, c));
+        continue;
+      }
+      const auto [first, last] = std::minmax({s.offset + s.stride * p.begin, s.offset + s.stride * (p.end - 1)});
+      const Value most = b_.i32(last), least = b_.i32(first);
+      const Coord clamped{b_.clamp(source(s, c).v, least, most)};
+      in.push_back(first == last ? at(first) : clamped);
+    }
+    const Value e = of(p.operand, in);
+    r = r ? b_.select(b_.lt(c[map->axis].v, b_.i32(p.end)), e, r) : e;
   }
   return r;
+}
+
+// Pieces that are slices of one value: that value is read once, at the position that the element's piece says.
+Value Elements::from_slices(const ir::MoveMap& map, const std::vector<const ir::Op*>& slices, const Coords& c) {
+  const size_t axis = map.axis;
+  const auto dims = *ir::move_dims(k_, *slices[0]);
+  Coords in = c;
+  for (size_t d = 0; d < in.size(); ++d)
+    if (d != axis) in[d] = source(dims[d], c);
+  Value chosen;
+  for (size_t i = slices.size(); i-- > 0;) {
+    const ir::MovePiece& p = map.pieces[i];
+    if (p.begin == p.end) continue;
+    const ir::Op& part = *slices[i];
+    const Value start = b_.i32(part.ints(Attr::start)[axis]), stride = b_.i32(part.ints(Attr::stride)[axis]);
+    const Value e = b_.add(b_.mul(b_.add(c[axis].v, b_.i32(-p.begin)), stride), start);
+    chosen = chosen ? b_.select(b_.lt(c[axis].v, b_.i32(p.end)), e, chosen) : e;
+  }
+  in[axis] = {chosen};
+  return of(slices[0]->operands[0], in);
 }
 
 Value Elements::gathered(const ir::Op& o, const Coords& c) {

@@ -1,6 +1,7 @@
 // Elements: index functions, which compute one element of a lazy tile value; and scalars.
 #pragma once
 #include "codegen/lower/part.h"
+#include "engine/ir/moves.h"
 
 namespace tessera::lowering {
 
@@ -18,8 +19,9 @@ class Elements : public Part {
 
  private:
   Value gathered(const ir::Op& o, const Coords& c);
-  Value concatenated(Value v, const ir::Op& o, const Coords& c);
-  Coord sliced(const ir::Op& slice, size_t d, Coord c);
+  Value moved(Value v, const ir::Op& o, const Coords& c);
+  Value from_slices(const ir::MoveMap& map, const std::vector<const ir::Op*>& slices, const Coords& c);
+  Coord source(const ir::DimSource& s, const Coords& c);
 
   uint32_t step_ = 0, steps_ = 0;  // numbers the steps for which elements are computed: 0 is the program's own
 };

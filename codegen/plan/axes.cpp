@@ -5,6 +5,7 @@
 #include <set>
 
 #include "codegen/plan/parallel.h"
+#include "engine/ir/moves.h"
 #include "engine/ir/walk.h"
 
 namespace tessera::lowering {
@@ -12,21 +13,6 @@ using ir::Attr;
 using ir::Family;
 using ir::Opcode;
 using ir::Value;
-
-bool reshape_keeps_dims(const Shape& from, const Shape& to, std::vector<std::pair<size_t, size_t>>* pairs) {
-  size_t j = 0;
-  std::vector<std::pair<size_t, size_t>> found;
-  for (size_t i = 0; i < from.size(); ++i) {
-    if (from[i] == 1) continue;
-    while (j < to.size() && to[j] == 1) ++j;
-    if (j == to.size() || to[j] != from[i]) return false;
-    found.emplace_back(i, j++);
-  }
-  while (j < to.size() && to[j] == 1) ++j;
-  if (j != to.size()) return false;
-  if (pairs) *pairs = found;
-  return true;
-}
 
 bool is_whole_access(const ir::Kernel& k, const ir::Op& op) {
   const Shape& shape = k.type(op.operands[0]).shape;
@@ -177,52 +163,16 @@ void Axes::visit(const ir::Op& op) {
 }
 
 void Axes::move(const ir::Op& op) {
-  const Value result = op.results[0];
-  switch (ir::Move(op.code)) {
-    case ir::Move::broadcast: {
-      const Shape& from = k_.type(op.operands[0]).shape;
-      const auto& dims = op.ints(Attr::dims);
-      for (size_t i = 0; i < from.size(); ++i)
-        if (from[i] == k_.type(result).shape[static_cast<size_t>(dims[i])])
-          equate(op.operands[0], i, result, static_cast<size_t>(dims[i]));
-      return;
-    }
-    case ir::Move::reshape: {
-      std::vector<std::pair<size_t, size_t>> pairs;
-      const Shape& from = k_.type(op.operands[0]).shape;
-      if (reshape_keeps_dims(from, k_.type(result).shape, &pairs))
-        for (auto [i, j] : pairs) equate(op.operands[0], i, result, j);
-      else
-        for (size_t i = 0; i < from.size(); ++i) mix(op.operands[0], i);
-      return;
-    }
-    case ir::Move::transpose:
-      for (size_t d = 0; d < op.ints(Attr::perm).size(); ++d)
-        equate(op.operands[0], static_cast<size_t>(op.ints(Attr::perm)[d]), result, d);
-      return;
-    case ir::Move::slice: {
-      const Shape& from = k_.type(op.operands[0]).shape;
-      for (size_t d = 0; d < from.size(); ++d) {
-        if (from[d] == k_.type(result).shape[d]) equate(op.operands[0], d, result, d);
-        else mix(op.operands[0], d);
-      }
-      return;
-    }
-    case ir::Move::rev:
-      for (size_t d = 0; d < k_.type(result).shape.size(); ++d) {
-        const auto& turned = op.ints(Attr::axes);
-        if (std::find(turned.begin(), turned.end(), static_cast<int64_t>(d)) != turned.end()) mix(op.operands[0], d);
-        else equate(op.operands[0], d, result, d);
-      }
-      return;
-    case ir::Move::concatenate:
-      for (Value v : op.operands)
-        for (size_t d = 0; d < k_.type(v).shape.size(); ++d) {
-          if (static_cast<int64_t>(d) == op.attr(Attr::axis)) mix(v, d);
-          else equate(v, d, result, d);
-        }
-      return;
+  const std::optional<ir::MoveMap> map = ir::move_map(k_, op);
+  if (!map) {
+    for (size_t i = 0; i < k_.type(op.operands[0]).shape.size(); ++i) mix(op.operands[0], i);
+    return;
   }
+  for (const ir::MovePiece& p : map->pieces)
+    for (size_t i = 0; i < p.dims.size(); ++i) {
+      if (p.dims[i].whole) equate(p.operand, i, op.results[0], static_cast<size_t>(p.dims[i].dim));
+      else if (p.dims[i].dim >= 0) mix(p.operand, i);
+    }
 }
 
 void Axes::dot(const ir::Op& op) {

@@ -59,8 +59,6 @@ class Axes {
   std::vector<int> axis_of_root_;
 };
 
-/// True if a reshape only adds or drops dims of size 1: pairs of (operand dim, result dim) otherwise in order.
-bool reshape_keeps_dims(const Shape& from, const Shape& to, std::vector<std::pair<size_t, size_t>>* pairs = nullptr);
 /// A load, store or swap of every element of its Ref, in order, without a mask.
 bool is_whole_access(const ir::Kernel& k, const ir::Op& op);
 

@@ -5,6 +5,7 @@
 
 #include "codegen/plan/axes.h"
 #include "engine/ir/builder.h"
+#include "engine/ir/moves.h"
 
 namespace tessera::lowering {
 namespace {
@@ -48,46 +49,16 @@ std::optional<std::vector<int64_t>> index_form(const ir::Kernel& k, Value v, int
     }
     return a;
   }
-  if (!ir::is_move(op->code)) return std::nullopt;
-  switch (ir::Move(op->code)) {
-    case ir::Move::broadcast: {
-      const Shape& from = k.type(op->operands[0]).shape;
-      const auto f = of(0);
-      if (!f) return std::nullopt;
-      const auto& dims = op->ints(Attr::dims);
-      for (size_t i = 0; i < from.size(); ++i)
-        if (from[i] != 1) coef[static_cast<size_t>(dims[i])] = (*f)[i];
-      return coef;
-    }
-    case ir::Move::reshape: {
-      std::vector<std::pair<size_t, size_t>> pairs;
-      const auto f = of(0);
-      if (!f || !reshape_keeps_dims(k.type(op->operands[0]).shape, t.shape, &pairs)) return std::nullopt;
-      for (const auto& [i, j] : pairs) coef[j] = (*f)[i];
-      return coef;
-    }
-    case ir::Move::transpose: {
-      const auto f = of(0);
-      if (!f) return std::nullopt;
-      for (size_t d = 0; d < rank; ++d) coef[d] = (*f)[static_cast<size_t>(op->ints(Attr::perm)[d])];
-      return coef;
-    }
-    case ir::Move::slice: {
-      auto f = of(0);
-      for (size_t d = 0; f && d < rank; ++d)
-        if (__builtin_mul_overflow((*f)[d], op->ints(Attr::stride)[d], &(*f)[d]) || std::abs((*f)[d]) > INT32_MAX)
-          f.reset();
-      return f;
-    }
-    case ir::Move::rev: {
-      auto f = of(0);
-      for (size_t i = 0; f && i < op->ints(Attr::axes).size(); ++i)
-        (*f)[static_cast<size_t>(op->ints(Attr::axes)[i])] *= -1;
-      return f;
-    }
-    case ir::Move::concatenate: return std::nullopt;
+  const auto dims = ir::move_dims(k, *op);
+  const auto from = dims ? of(0) : std::nullopt;
+  if (!from) return std::nullopt;
+  for (size_t i = 0; i < dims->size(); ++i) {
+    const ir::DimSource& source = (*dims)[i];
+    if (source.dim < 0) continue;
+    int64_t& c = coef[static_cast<size_t>(source.dim)];
+    if (__builtin_mul_overflow((*from)[i], source.stride, &c) || std::abs(c) > INT32_MAX) return std::nullopt;
   }
-  return std::nullopt;
+  return coef;
 }
 
 // No two elements of the op's index arrays are one position, wrapped or not. An array does for the dims that it depends

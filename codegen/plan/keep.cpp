@@ -15,6 +15,7 @@
 
 #include "codegen/plan/axes.h"
 #include "codegen/plan/parallel.h"
+#include "engine/ir/moves.h"
 
 namespace tessera::lowering {
 namespace {
@@ -129,10 +130,12 @@ class Choice {
     }
   }
 
-  uint32_t sliced(uint32_t c, const Op& slice, size_t d) {
-    if (k_.type(slice.operands[0]).shape[d] == k_.type(slice.results[0]).shape[d]) return c;
-    return terms_.term({kSliced, c, static_cast<uint32_t>(slice.ints(Attr::start)[d]),
-                        static_cast<uint32_t>(slice.ints(Attr::stride)[d])});
+  // Where a dim of a move's operand is read.
+  uint32_t source(const ir::DimSource& s, const std::vector<uint32_t>& c) {
+    if (s.dim < 0) return terms_.term({kZero});
+    const uint32_t from = c[static_cast<size_t>(s.dim)];
+    return s.whole ? from
+                   : terms_.term({kMoved, from, static_cast<uint32_t>(s.offset), static_cast<uint32_t>(s.stride)});
   }
 
   // What an index function reads for its element at `at`; as Elements::compute.
@@ -142,71 +145,46 @@ class Choice {
       return;
     }
     const std::vector<uint32_t> c = terms_.parts(at);
-    const Shape& s = k_.type(v).shape;
-    const uint32_t zero = terms_.term({kZero}), number = k_.value(v).def.index;
-    const auto& from = o.operands.empty() || k_.type(o.operands[0]).is_ref ? s : k_.type(o.operands[0]).shape;
-    std::vector<uint32_t> in(from.size(), zero);
     if (o.code == Opcode::load) return access_reads(o, at, f);
     if (o.code == Opcode::gather) {
       const auto& dims = o.ints(Attr::dims);
+      std::vector<uint32_t> in;
       for (uint32_t d = 0; d < dims.size(); ++d)
-        in[d] = dims[d] >= 0 ? c[static_cast<size_t>(dims[d])] : terms_.term({kGathered, number, at, d});
+        in.push_back(dims[d] >= 0 ? c[static_cast<size_t>(dims[d])] : terms_.term({kGathered, number(v), at, d}));
       for (size_t i = 1; i < o.operands.size(); ++i) f(o.operands[i], at);
       return f(o.operands[0], terms_.term(in));
     }
-    if (!ir::is_move(o.code)) return;  // a constant or an iota
-    switch (ir::Move(o.code)) {
-      case ir::Move::broadcast: {
-        const auto& dims = o.ints(Attr::dims);
-        for (size_t i = 0; i < dims.size(); ++i)
-          if (from[i] == s[static_cast<size_t>(dims[i])]) in[i] = c[static_cast<size_t>(dims[i])];
-        break;
-      }
-      case ir::Move::reshape: {
-        std::vector<std::pair<size_t, size_t>> pairs;
-        if (reshape_keeps_dims(from, s, &pairs)) {
-          for (auto [i, j] : pairs) in[i] = c[j];
-          break;
-        }
-        for (uint32_t d = 0; d < in.size(); ++d) in[d] = terms_.term({kReshaped, number, at, d});
-        break;
-      }
-      case ir::Move::transpose:
-        for (size_t d = 0; d < in.size(); ++d) in[static_cast<size_t>(o.ints(Attr::perm)[d])] = c[d];
-        break;
-      case ir::Move::slice:
-        for (size_t d = 0; d < in.size(); ++d) in[d] = sliced(c[d], o, d);
-        break;
-      case ir::Move::rev:
-        in = c;
-        for (const int64_t d : o.ints(Attr::axes))
-          in[static_cast<size_t>(d)] =
-              terms_.term({kTurned, c[static_cast<size_t>(d)], static_cast<uint32_t>(s[static_cast<size_t>(d)])});
-        break;
-      case ir::Move::concatenate: {
-        const auto axis = static_cast<size_t>(o.attr(Attr::axis));
-        if (const std::vector<const Op*> slices =
-                slices_of_one(k_, o, [&](Value part) { return lazy_[part.index] && !kept_[part.index].yes; });
-            !slices.empty()) {
-          const Value x = slices[0]->operands[0];
-          in = c;
-          for (size_t d = 0; d < in.size(); ++d)
-            in[d] = d == axis ? terms_.term({kChosen, number, c[d]}) : sliced(c[d], *slices[0], d);
-          f(x, terms_.term(in));
-          return;
-        }
-        int64_t begin = 0;
-        for (Value x : o.operands) {
-          const int64_t n = k_.type(x).shape[axis];
-          in = c;
-          in[axis] = terms_.term({kClamped, c[axis], static_cast<uint32_t>(begin), static_cast<uint32_t>(n)});
-          begin += n;
-          if (n > 0) f(x, terms_.term(in));
-        }
-        return;
-      }
+    if (ir::is_move(o.code)) moved(o, v, at, c, f);  // else a constant or an iota
+  }
+  uint32_t number(Value v) const { return k_.value(v).def.index; }
+
+  // As Elements::moved.
+  template <class F> void moved(const Op& o, Value v, uint32_t at, const std::vector<uint32_t>& c, const F& f) {
+    std::vector<uint32_t> in;
+    const std::optional<ir::MoveMap> map = ir::move_map(k_, o);
+    if (!map) {
+      for (uint32_t d = 0; d < k_.type(o.operands[0]).shape.size(); ++d)
+        in.push_back(terms_.term({kReshaped, number(v), at, d}));
+      return f(o.operands[0], terms_.term(in));
     }
-    f(o.operands[0], terms_.term(in));
+    if (const std::vector<const Op*> slices =
+            slices_of_one(k_, o, [&](Value part) { return lazy_[part.index] && !kept_[part.index].yes; });
+        !slices.empty()) {
+      const auto dims = *ir::move_dims(k_, *slices[0]);
+      for (size_t d = 0; d < dims.size(); ++d)
+        in.push_back(d == map->axis ? terms_.term({kChosen, number(v), c[d]}) : source(dims[d], c));
+      return f(slices[0]->operands[0], terms_.term(in));
+    }
+    for (const ir::MovePiece& p : map->pieces) {
+      if (map->pieces.size() > 1 && p.begin == p.end) continue;
+      in.clear();
+      for (const ir::DimSource& s : p.dims) {
+        in.push_back(source(s, c));
+        if (map->pieces.size() > 1 && s.dim == static_cast<int>(map->axis))
+          in.back() = terms_.term({kClamped, in.back(), static_cast<uint32_t>(p.begin), static_cast<uint32_t>(p.end)});
+      }
+      f(p.operand, terms_.term(in));
+    }
   }
 
   // Users before what they read.
@@ -295,7 +273,7 @@ class Choice {
     return ir::info(o.code).transcendental ? 12 : 1;
   }
 
-  enum : uint32_t { kOwn, kZero, kReshaped, kSliced, kTurned, kChosen, kClamped, kGathered };
+  enum : uint32_t { kOwn, kZero, kReshaped, kMoved, kChosen, kClamped, kGathered };
   const ir::Kernel& k_;
   const std::function<Keeping(Value)>& keeping_;
   const std::vector<bool> lazy_;
@@ -324,6 +302,7 @@ std::vector<bool> lazy_values(const ir::Kernel& k) {
 
 std::vector<const Op*> slices_of_one(const ir::Kernel& k, const Op& concatenate,
                                      const std::function<bool(Value)>& lazy) {
+  if (concatenate.code != Opcode::concatenate) return {};
   const auto axis = static_cast<size_t>(concatenate.attr(Attr::axis));
   std::vector<const Op*> slices;
   for (Value part : concatenate.operands) {

@@ -9,6 +9,7 @@
 #include "codegen/plan/axes.h"
 #include "codegen/plan/parallel.h"
 #include "engine/ir/builder.h"
+#include "engine/ir/moves.h"
 #include "engine/ir/walk.h"
 
 namespace tessera::lowering {
@@ -137,33 +138,21 @@ class Analysis {
   }
 
   void move(const Op& o, Value v) {
-    const auto of = [&](size_t operand) -> const Dims& { return uniform[o.operands[operand].index]; };
-    switch (ir::Move(o.code)) {
-      case ir::Move::broadcast: {
-        const auto& dims = o.ints(Attr::dims);
-        for (size_t i = 0; i < dims.size(); ++i)
-          if (k_.type(o.operands[0]).shape[i] != 1) lower(v, static_cast<size_t>(dims[i]), of(0)[i]);
-        return;
-      }
-      case ir::Move::reshape: {
-        const Shape &from = k_.type(o.operands[0]).shape, &to = k_.type(v).shape;
-        if (num_elements(from) == 0) return clear(v);
-        for (const Group& g : reshape_groups(from, to)) {
-          bool all = true;
-          for (size_t i = g.from; i < g.from_end; ++i) all = all && (from[i] == 1 || of(0)[i]);
-          for (size_t j = g.to; j < g.to_end; ++j) lower(v, j, all);
-        }
-        return;
-      }
-      case ir::Move::transpose:
-        for (size_t d = 0; d < o.ints(Attr::perm).size(); ++d)
-          lower(v, d, of(0)[static_cast<size_t>(o.ints(Attr::perm)[d])]);
-        return;
-      case ir::Move::slice:
-      case ir::Move::rev: return lower(v, of(0));
-      case ir::Move::concatenate:
-        for (size_t i = 0; i < o.operands.size(); ++i) join(v, o.operands[i]);
-        return lower(v, static_cast<size_t>(o.attr(Attr::axis)), o.operands.size() == 1);
+    const std::optional<ir::MoveMap> map = ir::move_map(k_, o);
+    if (!map) return mixing_reshape(o, v);
+    for (const ir::MovePiece& p : map->pieces)
+      for (size_t i = 0; i < p.dims.size(); ++i)
+        if (p.dims[i].dim >= 0 && k_.type(p.operand).shape[i] != 1)
+          lower(v, static_cast<size_t>(p.dims[i].dim), uniform[p.operand.index][i]);
+    if (map->pieces.size() > 1) lower(v, map->axis, false);
+  }
+  void mixing_reshape(const Op& o, Value v) {
+    const Shape& from = k_.type(o.operands[0]).shape;
+    if (num_elements(from) == 0) return clear(v);
+    for (const Group& g : reshape_groups(from, k_.type(v).shape)) {
+      bool all = true;
+      for (size_t i = g.from; i < g.from_end; ++i) all = all && (from[i] == 1 || uniform[o.operands[0].index][i]);
+      for (size_t j = g.to; j < g.to_end; ++j) lower(v, j, all);
     }
   }
 
@@ -319,7 +308,7 @@ class Narrowing {
   void reshape(OpId id) {
     const Value from = k_.op(id).operands[0], to = k_.op(id).results[0];
     const Shape in = k_.type(from).shape, out = k_.type(to).shape;
-    if (num_elements(in) == 0 || reshape_keeps_dims(in, out)) return put(id);
+    if (num_elements(in) == 0 || ir::reshape_keeps_dims(in, out)) return put(id);
     Dims equal_in(in.size(), false);
     Shape narrow = out;
     for (const Group& g : reshape_groups(in, out)) {
@@ -387,8 +376,8 @@ class Narrowing {
     return it->second == w;
   }
 
-  /// The slice of v as an op on slices of what v is computed from; none where v is not an element-wise op or a
-  /// broadcast.
+  /// The slice of v as an op on slices of what v is computed from; none where v is neither an element-wise op nor a
+  /// move of whole dims.
   std::optional<Value> sink(Value v, const std::vector<int64_t>& start, const std::vector<int64_t>& limit,
                             const std::vector<int64_t>& stride) {
     const Op* def = k_.def(v);
@@ -412,23 +401,6 @@ class Narrowing {
       return b_.one(std::move(o), ir::Type::array(k_.type(v).dtype, shape));
     }
     if (o.code == Opcode::constant) return b_.one(std::move(o), ir::Type::array(k_.type(v).dtype, shape));
-    if (o.code == Opcode::broadcast) {
-      const Shape from = k_.type(o.operands[0]).shape;
-      const auto& dims = o.ints(Attr::dims);
-      std::vector<int64_t> s, l, t;
-      for (size_t i = 0; i < from.size(); ++i) {
-        const auto d = static_cast<size_t>(dims[i]);
-        const bool moves = from[i] != 1 || full[d] == 1;
-        s.push_back(moves ? start[d] : 0);
-        l.push_back(moves ? limit[d] : 1);
-        t.push_back(moves ? stride[d] : 1);
-      }
-      // A dim of one element that the slice leaves out altogether stays: the result has none of it.
-      for (size_t i = 0; i < from.size(); ++i)
-        if (shape[static_cast<size_t>(dims[i])] == 0) return std::nullopt;
-      if (!from.empty()) o.operands[0] = sliced(o.operands[0], s, l, t);
-      return b_.one(std::move(o), ir::Type::array(k_.type(v).dtype, shape));
-    }
     if (o.code == Opcode::slice) {
       std::vector<int64_t> s, l, t;
       for (size_t d = 0; d < full.size(); ++d) {
@@ -439,26 +411,20 @@ class Narrowing {
       }
       return sliced(o.operands[0], s, l, t);
     }
-    if (o.code == Opcode::reshape) {
-      std::vector<std::pair<size_t, size_t>> pairs;
-      const Shape from = k_.type(o.operands[0]).shape;
-      if (!reshape_keeps_dims(from, full, &pairs) || num_elements(shape) == 0) return std::nullopt;
-      std::vector<int64_t> s(from.size(), 0), l(from.size(), 1), t(from.size(), 1);
-      for (auto [i, j] : pairs) s[i] = start[j], l[i] = limit[j], t[i] = stride[j];
-      o.operands[0] = sliced(o.operands[0], s, l, t);
-      return b_.one(std::move(o), ir::Type::array(k_.type(v).dtype, shape));
+    // A move that takes whole dims elsewhere takes their slices there. Where the slice leaves a dim of one element out,
+    // the operand would have to lose it, too.
+    const auto dims = ir::move_dims(k_, *def);
+    if (!dims || num_elements(shape) == 0) return std::nullopt;
+    std::vector<int64_t> s(dims->size(), 0), l(dims->size(), 1), t(dims->size(), 1);
+    for (size_t i = 0; i < dims->size(); ++i) {
+      const ir::DimSource& source = (*dims)[i];
+      if (source.dim < 0) continue;
+      if (!source.whole) return std::nullopt;
+      const auto d = static_cast<size_t>(source.dim);
+      s[i] = start[d], l[i] = limit[d], t[i] = stride[d];
     }
-    if (o.code == Opcode::transpose) {
-      const auto& perm = o.ints(Attr::perm);
-      std::vector<int64_t> s(perm.size()), l(perm.size()), t(perm.size());
-      for (size_t d = 0; d < perm.size(); ++d) {
-        const auto i = static_cast<size_t>(perm[d]);
-        s[i] = start[d], l[i] = limit[d], t[i] = stride[d];
-      }
-      o.operands[0] = sliced(o.operands[0], s, l, t);
-      return b_.one(std::move(o));
-    }
-    return std::nullopt;
+    if (!dims->empty()) o.operands[0] = sliced(o.operands[0], s, l, t);
+    return b_.one(std::move(o), ir::Type::array(k_.type(v).dtype, shape));
   }
 
   static constexpr int kDeepest = 64;

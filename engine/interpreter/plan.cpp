@@ -10,6 +10,7 @@
 #include "engine/interpreter/machine.h"
 #include "engine/interpreter/rearrange.h"
 #include "engine/interpreter/reduce.h"
+#include "engine/ir/moves.h"
 #include "engine/ir/reference.h"
 #include "engine/ir/walk.h"
 
@@ -270,7 +271,7 @@ class Planner {
         const auto bits = static_cast<uint64_t>(op.attr(Attr::bits));
         return ready([=](Machine& m) { fill(m.place[to], n, bits, size); });
       }
-      case Family::move: return op.code == Opcode::concatenate ? concatenate(op) : strided_op(op);
+      case Family::move: return move(op);
       case Family::contract: {
         const bool adds = o.size() == 3;
         return ready([=, a = o[0].index, b = o[1].index, start = o.back().index,
@@ -355,57 +356,38 @@ class Planner {
                                      size_bytes(t.dtype))](Machine& m) { copy.run(m.place[to], line.data()); });
   }
 
-  // broadcast, transpose, slice and rev: one strided copy.
-  Make strided_op(const Op& op) {
-    const ir::Type &in = type(op.operands[0]), &t = type(op.results[0]);
-    const Strides source = dense_strides(in.shape);
-    Strides strides(t.shape.size(), 0);
-    int64_t offset = 0;
-    if (op.code == Opcode::broadcast) {
-      const auto& dims = op.ints(Attr::dims);
-      for (size_t i = 0; i < dims.size(); ++i) strides[static_cast<size_t>(dims[i])] = in.shape[i] == 1 ? 0 : source[i];
-    } else if (op.code == Opcode::transpose) {
-      const auto& perm = op.ints(Attr::perm);
-      for (size_t d = 0; d < perm.size(); ++d) strides[d] = source[static_cast<size_t>(perm[d])];
-    } else if (op.code == Opcode::rev) {
-      strides = source;
-      for (const int64_t axis : op.ints(Attr::axes)) {
-        const auto d = static_cast<size_t>(axis);
-        strides[d] = -source[d];
-        offset += source[d] * std::max<int64_t>(in.shape[d] - 1, 0);
-      }
-    } else {
-      for (size_t d = 0; d < strides.size(); ++d) {
-        strides[d] = source[d] * op.ints(Attr::stride)[d];
-        offset += source[d] * op.ints(Attr::start)[d];
-      }
-    }
-    const int64_t size = size_bytes(t.dtype);
-    return ready([from = op.operands[0].index, to = op.results[0].index, offset = offset * size,
-                  copy = StridedCopy(t.shape.size(), t.shape.data(), dense_strides(t.shape).data(), strides.data(),
-                                     size)](Machine& m) { copy.run(m.place[to], m.place[from] + offset); });
-  }
-
-  Make concatenate(const Op& op) {
-    const ir::Type& t = type(op.results[0]);
-    const auto axis = static_cast<size_t>(op.attr(Attr::axis));
-    const Strides dense = dense_strides(t.shape);
+  // A strided copy for each piece of a move. (A reshape has its operand's place.)
+  Make move(const Op& op) {
     struct Part {
       uint32_t from;
-      int64_t offset;
+      int64_t from_offset, to_offset;
       StridedCopy copy;
     };
-    std::vector<Part> parts;
-    int64_t start = 0;
+    const ir::MoveMap map = *ir::move_map(k_, op);
+    const ir::Type& t = type(op.results[0]);
+    const Strides dense = dense_strides(t.shape);
     const int64_t size = size_bytes(t.dtype);
-    for (Value v : op.operands) {
-      const Shape& shape = type(v).shape;
-      parts.push_back({v.index, start * dense[axis] * size,
-                       StridedCopy(shape.size(), shape.data(), dense.data(), dense_strides(shape).data(), size)});
-      start += shape[axis];
+    std::vector<Part> parts;
+    for (const ir::MovePiece& p : map.pieces) {
+      Shape shape = t.shape;
+      int64_t from_offset = 0, to_offset = 0;
+      if (map.pieces.size() > 1) {
+        shape[map.axis] = p.end - p.begin;
+        to_offset = p.begin * dense[map.axis];
+      }
+      const Strides source = dense_strides(type(p.operand).shape);
+      Strides strides(shape.size(), 0);
+      for (size_t i = 0; i < p.dims.size(); ++i) {
+        const ir::DimSource& d = p.dims[i];
+        const bool along = d.dim == static_cast<int>(map.axis);
+        from_offset += source[i] * (d.offset + (along ? d.stride * p.begin : 0));
+        if (d.dim >= 0) strides[static_cast<size_t>(d.dim)] += source[i] * d.stride;
+      }
+      parts.push_back({p.operand.index, from_offset * size, to_offset * size,
+                       StridedCopy(shape.size(), shape.data(), dense.data(), strides.data(), size)});
     }
     return ready([parts = std::move(parts), to = op.results[0].index](Machine& m) {
-      for (const Part& p : parts) p.copy.run(m.place[to] + p.offset, m.place[p.from]);
+      for (const Part& p : parts) p.copy.run(m.place[to] + p.to_offset, m.place[p.from] + p.from_offset);
     });
   }
 

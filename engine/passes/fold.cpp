@@ -1,12 +1,13 @@
 #include <algorithm>
 #include <numeric>
 
+#include "engine/ir/moves.h"
 #include "engine/ir/walk.h"
 #include "engine/passes/folder.h"
 #include "engine/passes/passes.h"
 
 namespace tessera::passes {
-using ir::Attr, ir::Move, ir::Op, ir::OpId, ir::Opcode, ir::RegionId, ir::Type, ir::Value;
+using ir::Attr, ir::Op, ir::OpId, ir::Opcode, ir::RegionId, ir::Type, ir::Value;
 
 bool fold(ir::Kernel& k) { return Folder(k).run(); }
 
@@ -127,9 +128,12 @@ std::optional<Value> Folder::simplify(Op& op, const Type& t) {
 
 // -- shapes
 namespace {
-bool is_identity(const std::vector<int64_t>& dims) {
-  for (size_t i = 0; i < dims.size(); ++i)
-    if (dims[i] != static_cast<int64_t>(i)) return false;
+// A move whose result is its operand.
+bool is_identity(const ir::Kernel& k, const Op& move, const Type& t) {
+  const auto dims = ir::move_dims(k, move);
+  if (!dims || k.type(move.operands[0]) != t) return false;
+  for (size_t i = 0; i < dims->size(); ++i)
+    if (t.shape[i] != 1 && (!(*dims)[i].whole || (*dims)[i].dim != static_cast<int>(i))) return false;
   return true;
 }
 }  // namespace
@@ -140,10 +144,6 @@ std::optional<Value> Folder::shape_op(Op& op, const Type& t) {
       if (!bits_of(v) || bits_of(v) != bits_of(op.operands[0])) return std::nullopt;
     return constant(t, *bits_of(op.operands[0]), op.loc);
   };
-  const auto inner = [&](Opcode c) -> const Op* {
-    const Op* def = k_.def(op.operands[0]);
-    return def && def->code == c ? def : nullptr;
-  };
   if (op.code == Opcode::gather && bits_of(op.operands[0])) return constant(t, *bits_of(op.operands[0]), op.loc);
   if (ir::is_reduce(op.code)) {
     if (op.ints(Attr::axes).empty()) return op.operands[0];
@@ -152,46 +152,27 @@ std::optional<Value> Folder::shape_op(Op& op, const Type& t) {
     return some && info(ir::combining_op(op.code)).idempotent ? of_splat() : std::nullopt;
   }
   if (!ir::is_move(op.code)) return std::nullopt;
-  switch (Move(op.code)) {
-    case Move::broadcast: {
-      if (k_.type(op.operands[0]) == t && is_identity(op.ints(Attr::dims))) return op.operands[0];
-      if (const Op* first = inner(Opcode::broadcast)) {
-        std::vector<int64_t> dims;
-        for (int64_t d : first->ints(Attr::dims)) dims.push_back(op.ints(Attr::dims)[static_cast<size_t>(d)]);
-        op.operands[0] = first->operands[0];
-        op.set(Attr::dims, std::move(dims));
-        changed_ = true;
-        if (k_.type(op.operands[0]) == t && is_identity(op.ints(Attr::dims))) return op.operands[0];
-      }
-      return of_splat();
-    }
-    case Move::reshape:
-      if (k_.type(op.operands[0]) == t) return op.operands[0];
-      if (const Op* first = inner(Opcode::reshape)) {
-        op.operands[0] = first->operands[0];
-        changed_ = true;
-        if (k_.type(op.operands[0]) == t) return op.operands[0];
-      }
-      return of_splat();
-    case Move::transpose:
-      if (const Op* first = inner(Opcode::transpose)) {
-        std::vector<int64_t> perm;
-        for (int64_t d : op.ints(Attr::perm)) perm.push_back(first->ints(Attr::perm)[static_cast<size_t>(d)]);
-        op.operands[0] = first->operands[0];
-        op.set(Attr::perm, std::move(perm));
-        changed_ = true;
-      }
-      if (is_identity(op.ints(Attr::perm))) return op.operands[0];
-      return of_splat();
-    case Move::slice:
-      if (k_.type(op.operands[0]) == t) return op.operands[0];
-      return of_splat();
-    case Move::concatenate:
-      if (op.operands.size() == 1) return op.operands[0];
-      return of_splat();
-    case Move::rev: return std::nullopt;
+  join_moves(op);
+  return is_identity(k_, op, t) ? op.operands[0] : of_splat();
+}
+
+/// A broadcast, reshape or transpose of one of its kind becomes one op.
+void Folder::join_moves(Op& op) {
+  const Op* first = k_.def(op.operands[0]);
+  if (!first || first->code != op.code) return;
+  if (op.code == Opcode::broadcast) {
+    std::vector<int64_t> dims;
+    for (int64_t d : first->ints(Attr::dims)) dims.push_back(op.ints(Attr::dims)[static_cast<size_t>(d)]);
+    op.set(Attr::dims, std::move(dims));
+  } else if (op.code == Opcode::transpose) {
+    std::vector<int64_t> perm;
+    for (int64_t d : op.ints(Attr::perm)) perm.push_back(first->ints(Attr::perm)[static_cast<size_t>(d)]);
+    op.set(Attr::perm, std::move(perm));
+  } else if (op.code != Opcode::reshape) {
+    return;
   }
-  return std::nullopt;
+  op.operands[0] = first->operands[0];
+  changed_ = true;
 }
 
 // -- memory

@@ -45,6 +45,7 @@ class Folder {
   /// The value that op's single result, of type t, equals; nothing if it stays. May change op into something equal.
   std::optional<ir::Value> simplify(ir::Op& op, const ir::Type& t);
   std::optional<ir::Value> shape_op(ir::Op& op, const ir::Type& t);
+  void join_moves(ir::Op& op);
 
   ir::Value make(ir::Op op, const ir::Type& t);
   ir::Value make(ir::Opcode c, std::vector<ir::Value> operands, const ir::Type& t, Loc loc) {
