@@ -21,6 +21,7 @@
 #include "codegen/plan/keep.h"
 #include "codegen/plan/parallel.h"
 #include "codegen/plan/schedule.h"
+#include "codegen/plan/vector_width.h"
 #include "codegen/tile/accumulate.h"
 #include "codegen/tile/lower_async.h"
 #include "codegen/tile/rematerialize.h"
@@ -28,6 +29,7 @@
 #include "codegen/tile/uniform.h"
 #include "engine/ir/compact.h"
 #include "engine/ir/text.h"
+#include "engine/passes/divisors.h"
 #include "engine/passes/passes.h"
 #include "engine/passes/ranges.h"
 
@@ -191,6 +193,27 @@ std::string print_axes(const Kernel& k, const PassSettings&) {
            (x.reduced ? ", reduced" : "") + (x.contracted ? ", contracted" : "") + (x.stored ? ", stored" : "") + "\n";
   }
   return out;
+}
+
+std::string print_vector_width(const Kernel& k, const PassSettings&) {
+  const lowering::Axes axes(k, lowering::resident_candidates(k), false);
+  const std::vector<int> widths = lowering::vector_widths(k, axes);
+  return annotated_values(k, [&](Value v) {
+    std::string s;
+    if (k.type(v).is_ref) return s;
+    for (const int a : axes.of(v))
+      s += (s.empty() ? "" : " x ") +
+           (a == lowering::kNoAxis ? std::string("1") : std::to_string(widths[static_cast<size_t>(a)]));
+    return s;
+  });
+}
+
+std::string print_divisors(const Kernel& k, const PassSettings&) {
+  passes::Divisors divisors(k);
+  return annotated_values(k, [&](Value v) {
+    if (!is_number(k, v) || !k.type(v).shape.empty() || ir::constant_bits(k, v)) return std::string();
+    return "a multiple of " + std::to_string(divisors.of(v));
+  });
 }
 
 std::string print_schedule(const Kernel& k, const PassSettings& s) {
@@ -424,6 +447,8 @@ const std::vector<PassFolder>& pass_folders() {
       {"parallel", {}, print_parallel, false},
       {"known", {}, print_known, false},
       {"axes", {}, print_axes, false},
+      {"vector_width", {}, print_vector_width, false},
+      {"divisors", {}, print_divisors, false},
       {"schedule", {}, print_schedule, false},
       {"kept", {}, print_kept, false},
       {"uniform_dims", {}, print_uniform_dims, false},
