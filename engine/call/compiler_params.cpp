@@ -3,6 +3,25 @@
 #include <algorithm>
 #include <string_view>
 
+namespace tessera {
+
+BackendCompilerParams::BackendCompilerParams() = default;
+BackendCompilerParams::BackendCompilerParams(std::nullopt_t) {}
+BackendCompilerParams::BackendCompilerParams(CompilerParams p) : given_{{"vulkan", std::move(p)}} {}
+BackendCompilerParams::BackendCompilerParams(tpu::CompilerParams p) : given_{{"mosaic_tpu", std::move(p)}} {}
+BackendCompilerParams::BackendCompilerParams(triton::CompilerParams p) : given_{{"triton", std::move(p)}} {}
+BackendCompilerParams::BackendCompilerParams(mosaic_gpu::CompilerParams p) : given_{{"mosaic_gpu", std::move(p)}} {}
+BackendCompilerParams::BackendCompilerParams(std::map<std::string, One> p) : given_(p.begin(), p.end()) {}
+BackendCompilerParams::BackendCompilerParams(std::initializer_list<std::pair<const std::string, One>> p)
+    : given_(p.begin(), p.end()) {}
+BackendCompilerParams::BackendCompilerParams(const BackendCompilerParams&) = default;
+BackendCompilerParams::BackendCompilerParams(BackendCompilerParams&&) noexcept = default;
+BackendCompilerParams& BackendCompilerParams::operator=(const BackendCompilerParams&) = default;
+BackendCompilerParams& BackendCompilerParams::operator=(BackendCompilerParams&&) noexcept = default;
+BackendCompilerParams::~BackendCompilerParams() = default;
+
+}  // namespace tessera
+
 namespace tessera::spec {
 namespace {
 

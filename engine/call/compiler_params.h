@@ -77,15 +77,22 @@ struct CompilerParams {
 class BackendCompilerParams {
  public:
   using One = std::variant<CompilerParams, tpu::CompilerParams, triton::CompilerParams, mosaic_gpu::CompilerParams>;
-  BackendCompilerParams() = default;
-  // NOLINT: implicit on purpose, all of them
-  BackendCompilerParams(std::nullopt_t) {}
-  BackendCompilerParams(CompilerParams p) : given_{{"vulkan", std::move(p)}} {}                  // NOLINT
-  BackendCompilerParams(tpu::CompilerParams p) : given_{{"mosaic_tpu", std::move(p)}} {}         // NOLINT
-  BackendCompilerParams(triton::CompilerParams p) : given_{{"triton", std::move(p)}} {}          // NOLINT
-  BackendCompilerParams(mosaic_gpu::CompilerParams p) : given_{{"mosaic_gpu", std::move(p)}} {}  // NOLINT
-  BackendCompilerParams(std::map<std::string, One> p) : given_(p.begin(), p.end()) {}            // NOLINT
-  BackendCompilerParams(std::initializer_list<std::pair<const std::string, One>> p) : given_(p.begin(), p.end()) {}
+  // Defined in the source: inline, they are a seventh of what a program compiles of Tessera's headers. NOLINTBEGIN:
+  // implicit on purpose.
+  BackendCompilerParams();
+  BackendCompilerParams(std::nullopt_t);
+  BackendCompilerParams(CompilerParams p);
+  BackendCompilerParams(tpu::CompilerParams p);
+  BackendCompilerParams(triton::CompilerParams p);
+  BackendCompilerParams(mosaic_gpu::CompilerParams p);
+  BackendCompilerParams(std::map<std::string, One> p);
+  BackendCompilerParams(std::initializer_list<std::pair<const std::string, One>> p);
+  // NOLINTEND
+  BackendCompilerParams(const BackendCompilerParams&);
+  BackendCompilerParams(BackendCompilerParams&&) noexcept;
+  BackendCompilerParams& operator=(const BackendCompilerParams&);
+  BackendCompilerParams& operator=(BackendCompilerParams&&) noexcept;
+  ~BackendCompilerParams();
   const std::vector<std::pair<std::string, One>>& given() const { return given_; }
 
  private:

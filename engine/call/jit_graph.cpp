@@ -278,7 +278,7 @@ class Lowering {
 
   /// How often a while's body can run, where its test says so: i < n (with others, by and), where i starts from a
   /// constant and every iteration adds one to it, and n is at most a constant.
-  std::optional<int64_t> most_turns(const Op& op) const {
+  std::optional<int64_t> most_iterations(const Op& op) const {
     const ir::Region &test = k_.region(op.regions[0]), &body = k_.region(op.regions[1]);
     std::vector<ir::Value> all{k_.op(test.ops.back()).operands[0]};
     std::optional<int64_t> most;
@@ -345,7 +345,7 @@ class Lowering {
     finish(std::move(s), op, b);
   }
   void while_loop(const Op& op, Body& b) {
-    Step s{.kind = Step::Kind::repeat, .arguments = values(op.operands), .at_most = most_turns(op)};
+    Step s{.kind = Step::Kind::repeat, .arguments = values(op.operands), .at_most = most_iterations(op)};
     Body inner;
     const auto test_args = k_.region(op.regions[0]).args, body_args = k_.region(op.regions[1]).args;
     for (size_t i = 0; i < body_args.size(); ++i) inner.inputs.push_back(at_[test_args[i]] = define(body_args[i]));

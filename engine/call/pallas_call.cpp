@@ -76,6 +76,10 @@ const ir::Kernel& PallasCall::trace() const& {
   return trace(state_->parts.in_shape.value_or(std::vector<ShapeDtype>{}));
 }
 
+ir::Kernel PallasCall::trace(const std::vector<ShapeDtype>& inputs) && {
+  return static_cast<const PallasCall&>(*this).trace(inputs);
+}
+ir::Kernel PallasCall::trace() && { return static_cast<const PallasCall&>(*this).trace(); }
 const ir::Kernel& PallasCall::trace_for(const std::vector<Array>& arguments) const& {
   std::vector<ShapeDtype> inputs;
   for (const Array& a : arguments) inputs.push_back({{a.shape().begin(), a.shape().end()}, a.dtype()});

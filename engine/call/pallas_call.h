@@ -89,11 +89,9 @@ class PallasCall {
   /// The traced kernel for inputs of these shapes and dtypes (none where in_shape says them). Kept for the next call;
   /// the reference lives as long as a copy of this object. Throws SpecError or TraceError.
   const ir::Kernel& trace(const std::vector<ShapeDtype>& inputs) const&;
-  ir::Kernel trace(const std::vector<ShapeDtype>& inputs) && {
-    return static_cast<const PallasCall&>(*this).trace(inputs);
-  }
+  ir::Kernel trace(const std::vector<ShapeDtype>& inputs) &&;
   const ir::Kernel& trace() const&;
-  ir::Kernel trace() && { return static_cast<const PallasCall&>(*this).trace(); }
+  ir::Kernel trace() &&;
   /// trace() for these arguments.
   const ir::Kernel& trace_for(const std::vector<Array>& arguments) const&;
   /// The grid mapping of the traced kernel.

@@ -14,6 +14,17 @@ using ir::Attr;
 using ir::Index;
 using ir::Opcode;
 
+IndexItem::IndexItem(All) : item_(All{}) {}
+IndexItem::IndexItem(Ellipsis) : item_(Ellipsis{}) {}
+IndexItem::IndexItem(Ds d) : item_(std::move(d)) {}
+IndexItem::IndexItem(Range r) : item_(r) {}
+IndexItem::IndexItem(Operand item) : item_(std::move(item)) {}
+IndexItem::IndexItem(const Value& v, Loc l) : item_(Operand(v, l)) {}
+IndexItem::IndexItem(const IndexItem&) = default;
+IndexItem::IndexItem(IndexItem&&) noexcept = default;
+IndexItem& IndexItem::operator=(const IndexItem&) = default;
+IndexItem& IndexItem::operator=(IndexItem&&) noexcept = default;
+IndexItem::~IndexItem() = default;
 IndexItem::IndexItem(RefItem&& read, Loc l) : item_(Operand(std::move(read), l)) {}
 RefIndex::RefIndex(RefItem&& read, Loc l) : items_{IndexItem(std::move(read), l)}, loc_(l) {}
 

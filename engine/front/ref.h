@@ -54,17 +54,24 @@ concept IndexNumber = std::integral<T> && !std::same_as<T, bool>;
 /// The index of one dim.
 class IndexItem {
  public:
-  IndexItem(All) : item_(All{}) {}                                          // NOLINT: implicit on purpose, all of them
-  IndexItem(Ellipsis) : item_(Ellipsis{}) {}                                // NOLINT
-  IndexItem(Ds d) : item_(std::move(d)) {}                                  // NOLINT
-  IndexItem(Range r) : item_(r) {}                                          // NOLINT
-  IndexItem(const Value& v, Loc l = Loc::here()) : item_(Operand(v, l)) {}  // NOLINT
-  IndexItem(RefItem&& read, Loc l = Loc::here());                           // NOLINT
+  // Not inline, and neither are copies: a program compiles Tessera's headers faster.
+  IndexItem(All);                                  // NOLINT: implicit on purpose, all of them
+  IndexItem(Ellipsis);                             // NOLINT
+  IndexItem(Ds d);                                 // NOLINT
+  IndexItem(Range r);                              // NOLINT
+  IndexItem(const Value& v, Loc l = Loc::here());  // NOLINT
+  IndexItem(RefItem&& read, Loc l = Loc::here());  // NOLINT
   template <IndexNumber T>
-  IndexItem(T i, Loc l = Loc::here()) : item_(Operand(i, l)) {}  // NOLINT
+  IndexItem(T i, Loc l = Loc::here()) : IndexItem(Operand(i, l)) {}  // NOLINT
+  IndexItem(const IndexItem&);
+  IndexItem(IndexItem&&) noexcept;
+  IndexItem& operator=(const IndexItem&);
+  IndexItem& operator=(IndexItem&&) noexcept;
+  ~IndexItem();
   const std::variant<All, Ds, Range, Operand, Ellipsis>& item() const { return item_; }
 
  private:
+  explicit IndexItem(Operand item);
   std::variant<All, Ds, Range, Operand, Ellipsis> item_;  // Operand: an integer, or an array of them
 };
 
@@ -196,7 +203,7 @@ Value swap(const Ref& ref, RefIndex index, Operand value, LoadParams params = {}
 /// Each element becomes the sum (the maximum, ...) of itself and the value in one step that programs running at once do
 /// not disturb. All return what the elements held before. Values that an index array brings to one element all count,
 /// one after another in row-major order, and each finds what the one before has left. Views do, but for bitcasts to
-/// another width. Programs along an axis may run at once if nobody uses that and the kinds agree: then the updates
+/// another width. Programs along an axis may run at once if that is unused and the kinds agree: then the updates
 /// commute. Sums of floats depend on their order all the same, so they keep it unless
 /// CompilerParams::allow_float_atomics.
 Value atomic_add(const Ref& ref, RefIndex index, Operand value, LoadParams params = {});

@@ -201,13 +201,19 @@ class BlockDim {
  public:
   using Kind = std::variant<Blocked, Squeezed, Element, BoundedSlice, Extent>;
   template <std::integral T>
-  BlockDim(T size) : kind_(Blocked{static_cast<int64_t>(size)}) {}  // NOLINT: implicit on purpose, all of them
-  BlockDim(Squeezed) : kind_(Squeezed{}) {}                         // NOLINT
-  BlockDim(std::nullopt_t) : kind_(Squeezed{}) {}                   // NOLINT
-  BlockDim(Blocked b) : kind_(b) {}                                 // NOLINT
-  BlockDim(Element e) : kind_(e) {}                                 // NOLINT
-  BlockDim(BoundedSlice b) : kind_(b) {}                            // NOLINT
-  BlockDim(Extent e) : kind_(std::move(e)) {}                       // NOLINT: refused unless static
+  BlockDim(T size) : BlockDim(Blocked{static_cast<int64_t>(size)}) {}  // NOLINT: implicit on purpose, all of them
+  // Not inline, and neither are copies: a program compiles Tessera's headers faster.
+  BlockDim(Squeezed);        // NOLINT
+  BlockDim(std::nullopt_t);  // NOLINT
+  BlockDim(Blocked b);       // NOLINT
+  BlockDim(Element e);       // NOLINT
+  BlockDim(BoundedSlice b);  // NOLINT
+  BlockDim(Extent e);        // NOLINT: refused unless static
+  BlockDim(const BlockDim&);
+  BlockDim(BlockDim&&) noexcept;
+  BlockDim& operator=(const BlockDim&);
+  BlockDim& operator=(BlockDim&&) noexcept;
+  ~BlockDim();
   const Kind& kind() const { return kind_; }
 
  private:
