@@ -147,7 +147,7 @@ Value stochastic_round(Operand x, Operand random_bits, DType dtype) {
 std::pair<Value, Value> iota_2x32(Shape shape, Loc loc) {
   Emit e("iota_2x32", loc);
   Value low = e.wrap(e.builder().constant(DType::u32, 0, shape));
-  const Value high = low;  // at most 2^40 elements, of which nobody has 2^32 in a block
+  const Value high = low;  // at most 2^40 elements, and no block has 2^32 of them
   if (num_elements(shape) > (int64_t{1} << 32))
     e.fail("the shape " + to_string(shape) + " has more than 2^32 elements");
   int64_t stride = 1;

@@ -148,7 +148,7 @@ std::optional<Fusion> compose(const ir::Kernel& producer, const std::vector<size
 class Fuser {
  public:
   explicit Fuser(const Graph& g) : g_(g) {
-    g_.dropped += dead_code_elimination(g_, g_.body);  // what nobody needs would count as one that reads
+    g_.dropped += dead_code_elimination(g_, g_.body);  // an unused step would count as one that reads
     for (size_t i = 0; i < g_.kernels.size(); ++i) kernels_.emplace(text_of(g_.kernels[i]), i);
     count(g_.body, 1);
   }

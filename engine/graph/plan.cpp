@@ -333,11 +333,11 @@ class Planner {
       node.why = "a loop of " + std::to_string(*s.count) + " iterations becomes more than " +
                  std::to_string(options_.unrolled) + " commands";
     } else {
-      const Reason whole = unguarded(s, true), turn = unguarded(s.bodies, true);
+      const Reason whole = unguarded(s, true), iteration = unguarded(s.bodies, true);
       const int64_t each = std::max<int64_t>(length(s.bodies[0]) + length(s.bodies[1]), 1);
       if (whole) node.why = whole.why, node.loc = whole.loc;
       node.iterations = whole ? std::clamp<int64_t>(options_.unrolled / each, 1, kIterations) : *s.at_most;
-      if (!turn && options_.gates) {
+      if (!iteration && options_.gates) {
         node.gate = new_gate(1);
         set_gate(*node.gate, {}, guard_);
       }
@@ -623,7 +623,7 @@ std::string explain(const Graph& g, const GraphPlan& p) {
   }
   text += plural(calls, "call") + " of " + plural(g.kernels.size(), "kernel") + ", " + std::to_string(copies) +
           (copies == 1 ? " copy" : " copies") + "; " + std::to_string(p.dropped) +
-          " dropped, since nobody needs what they make\n";
+          " dropped, since their results are unused\n";
   const auto decided = [&](const auto& self, const std::vector<Node>& nodes) -> size_t {
     size_t n = 0;
     for (const Node& node : nodes) {

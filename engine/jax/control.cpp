@@ -128,7 +128,7 @@ Values scan(Equation& e) {
              " iterations");
     init.emplace_back(zeros(t.shape, t.dtype, e.loc), e.loc);
   }
-  const auto turn = [&](const Value& i, const std::vector<Value>& now) {
+  const auto iteration = [&](const Value& i, const std::vector<Value>& now) {
     const Value at = reverse ? Operand(length - 1, e.loc) - Operand(i, e.loc) : i;
     Entries arguments = joined(consts, entries({now.begin(), now.begin() + static_cast<std::ptrdiff_t>(num_carry)}));
     for (const Entry& a : arrays) arguments.push_back({row(value_of(a, e), at, e.loc)});
@@ -149,7 +149,7 @@ Values scan(Equation& e) {
     }
     return next;
   };
-  const Values made = control::for_loop(Operand(int64_t{0}, e.loc), Operand(length, e.loc), init, turn, e.loc);
+  const Values made = control::for_loop(Operand(int64_t{0}, e.loc), Operand(length, e.loc), init, iteration, e.loc);
   Values all(made.begin(), made.begin() + static_cast<std::ptrdiff_t>(num_carry));
   for (size_t k = num_carry, m = num_carry; k < results; ++k)
     all.push_back(e.dropped(k) ? constant(DType::boolean, 0, {}, e.loc) : made[m++]);

@@ -49,7 +49,7 @@ void add_run(CLI::App& app, Arguments& a) {
                       "interpreter: N or random: permute the programs of parallel axes, and print the seed");
   command
       ->add_option("--uninitialised", r.uninitialised,
-                   "interpreter: what memory holds that nobody has written: nan, zero or pattern (by the seed)")
+                   "interpreter: what unwritten memory holds: nan, zero or pattern (by the seed)")
       ->check(CLI::IsMember({"nan", "zero", "pattern"}))
       ->capture_default_str();
   command->add_option("--out-of-bounds", r.out_of_bounds, "interpreter: raise, or clamp as devices do")

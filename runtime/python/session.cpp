@@ -220,7 +220,7 @@ const Device* threadless(const Device& device, std::string_view name) {
 Loaded make_ready(ir::Kernel kernel, std::string_view device) {
   const Device* d = device_of(device);
   if (!d) {
-    passes::optimize(kernel);  // they change no result, and the interpreter computes what it is given, turn by turn
+    passes::optimize(kernel);  // they change no result, and the interpreter computes what it is given, op by op
     return {std::move(kernel)};
   }
   CompiledKernel compiled = load(*d, kernel);

@@ -287,7 +287,7 @@ TEST_CASE("graphs: memory is planned, and barriers are where they must be" * wit
   CHECK(p.unshared_bytes == 9 * 64);
   CHECK(p.bytes(Memory::output) == 32);
   CHECK(explain(folder.graph("in %0 f32[8]\nin %1 f32[8]\n" + chain + "out %11\nout %0\n"), p) ==
-        "graph: 10 calls of 1 kernel, 0 copies; 0 dropped, since nobody needs what they make\n"
+        "graph: 10 calls of 1 kernel, 0 copies; 0 dropped, since their results are unused\n"
         "waits for the device: none\n"
         "barriers: 9\n"
         "peak memory: 224 bytes\n"

@@ -216,7 +216,7 @@ TEST_CASE("tessera run and explain of a graph") {
   const Outcome e = tessera_cli(s, "explain . --target lavapipe");
   CHECK(e.code == 0);
   CHECK(e.out ==
-        "graph: 3 calls of 1 kernel, 0 copies; 0 dropped, since nobody needs what they make\n"
+        "graph: 3 calls of 1 kernel, 0 copies; 0 dropped, since their results are unused\n"
         "waits for the device: none\n"
         "barriers: 2\n"
         "peak memory: 1208 bytes\n"
