@@ -165,7 +165,7 @@ void Walk::emit_load(const ir::Op& op) {
     set(result, x.v, x.raw);
     return;
   }
-  // A masked-out element that nobody names is 0: unspecified, but the same at every use.
+  // A masked-out element without `other` is 0: unspecified, but the same at every use.
   const V other =
       op.has_other() ? get(op.operands.at(static_cast<size_t>(op.other_position()))) : constant(sink_, r.dtype, 0);
   const std::vector<V> out = sink_.if_else(

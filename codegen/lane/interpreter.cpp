@@ -273,7 +273,7 @@ class Machine {
     for (size_t i = 0; i < n; ++i) invocations_[first + i].regs[op.dst] = out[i];
   }
 
-  // All wait at one barrier: lets them go on. Otherwise nobody can go on: reports it and gives the workgroup up.
+  // All wait at one barrier: lets them go on. Otherwise no invocation can go on: reports it and gives the workgroup up.
   bool release_barrier() {
     const Invocation& lead = invocations_[0];
     size_t other = 0;

@@ -14,7 +14,8 @@ namespace tessera::lane {
 /// the driver counts them. Its *children* are the ops of which a dispatch may run a part: loops that are cut and
 /// branches around such. What stands before a child, or after the last one, has its loops' iterations as steps, and
 /// runs in the first of them; so does a round of a loop that is cut and has no children. What that makes for later is
-/// kept in scratch from one dispatch to the next. Only pure ops and loads of what nobody writes run in every dispatch.
+/// kept in scratch from one dispatch to the next. Only pure ops and loads of memory that the kernel does not write run
+/// in every dispatch.
 ///
 /// Where the rounds of a long loop are in data (*open*), there is room for many of them; the steps of those that do not
 /// come are skipped, by adding as many to the dispatch's end. Then each workgroup is at another step. It keeps where it

@@ -12,6 +12,6 @@ namespace tessera::lowering {
 std::optional<ParallelPlan> expand_atomics(ir::Kernel& k, const Target& target);
 
 /// Elements of this atomic may meet, and all the same any invocation may update any of them, by an instruction that
-/// every device has: nobody asks what they were, and the updates commute.
+/// every device has: their old values are unused, and the updates commute.
 bool in_any_order(const ir::Kernel& k, const ir::Op& op, const std::vector<bool>& used);
 }  // namespace tessera::lowering

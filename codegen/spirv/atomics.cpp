@@ -1,6 +1,6 @@
 // Atomics of arrays that programs running at once update. 32 and 64-bit integers have instructions, but for 64-bit
 // operands that an operation of doubles may have made (may_be_double in codegen/lane/loops.cpp). Everything else is a
-// loop that tries to swap the word that holds the element until nobody has changed it meanwhile. A word of narrow
+// loop that tries to swap the word that holds the element until it has not changed meanwhile. A word of narrow
 // elements never leaves its array's memory, which is rounded up to whole words; neighbours are written back as they
 // were, and a neighbour's change makes the swap fail.
 #include "codegen/lane/loops.h"
@@ -20,7 +20,7 @@ spv::Op native(Opcode kind, DType t) {
              : kInstructions.atomic[static_cast<size_t>(kind)].of(is_signed_int(t) ? DType::i32 : DType::u32);
 }
 
-// The widest scope that every device has. An update whose old value nobody wants orders nothing; one that hands it on
+// The widest scope that every device has. An update whose old value is unused orders nothing; one that hands it on
 // may be a flag or a ticket.
 const uint32_t kScope = spv::ScopeQueueFamily;
 const uint32_t kRelaxed = spv::MemorySemanticsMaskNone;

@@ -173,8 +173,8 @@ void Emitter::arguments() {
     extents_.push_back(read(place[i], k_.lane.extent_is_64[i] ? Reg::u64 : Reg::u32));
 }
 
-// An array without elements has the address 0. Where nobody takes a branch, its loads take an element of another array,
-// the arena or the report instead.
+// An array without elements has the address 0. Where no invocation takes a branch, its loads take an element of another
+// array, the arena or the report instead.
 void Emitter::bases_of_empty_arrays() {
   const std::vector<ir::Value>& args = k_.region(k_.body).args;
   std::vector<V> some, perhaps;  // addresses of what is there, and of what has elements or not

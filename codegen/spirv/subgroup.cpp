@@ -60,7 +60,8 @@ void Emitter::emit_reduce(const ir::Op& op) {
     for (int mask = 1; mask < steps; mask *= 2) {
       const V other = shuffle_any(op, v, spv::OpGroupNonUniformShuffleXor, f_.make(Reg::u32, mask));
       const V both = elementwise(kind, inner, inner, {v, other}, {values_of(inner), values_of(inner)});
-      v = size > 0 ? both : select(subgroup_size_ > mask, both, v);  // beyond the subgroup there is nobody to ask
+      v = size > 0 ? both
+                   : select(subgroup_size_ > mask, both, v);  // beyond the subgroup there is no invocation to ask
     }
   } else if (target_.subgroup_arithmetic && native && !wide_int) {
     m_.capability(spv::CapabilityGroupNonUniformArithmetic);

@@ -31,7 +31,7 @@ struct SeenValue {
 
 struct InterpretOptions {
   DimValues dims = {};  ///< run-time sizes that no input shape gives
-  /// What memory holds that nobody has written, and overhang. An output element that differs between two of these hangs
+  /// What unwritten memory and overhang hold. An output element that differs between two of these hangs
   /// on such memory.
   Uninitialised uninitialised = Uninitialised::nan;
   /// What becomes of a dynamic start whose window does not fit, of an element outside under a true mask, and of a block

@@ -68,7 +68,7 @@ struct Machine {
 Machine make_machine(const ir::Kernel& k, std::vector<int32_t> programs, const std::vector<bool>& written, int fill,
                      std::function<void(const SeenValue&)> observe);
 
-/// The access looks at what is there: all but a store, and a swap whose result nobody uses, which is one.
+/// The access looks at what is there: all but a store, and a swap whose result is unused, which is one.
 bool loads(const ir::Kernel& k, const ir::Op& op);
 
 /// The step of an access to the ref views[ref]. A load may point into the ref instead of copying if `borrow`.
@@ -94,7 +94,7 @@ constexpr int kEdge = -1;
 /// What memory holds before its first write, and overhang: NaN, the least integer, or true; others by `fill`: 1, 2, 3:
 /// the same everywhere; from 4 on: by this seed. `place` tells places apart where each holds its own.
 uint64_t unspecified_bits(DType t, int fill, uint64_t place = 0);
-/// n elements of memory that nobody has written; `owner` tells blocks, scratch and programs apart.
+/// n elements of unwritten memory; `owner` tells blocks, scratch and programs apart.
 void fill_unspecified(std::byte* to, int64_t n, DType t, int fill, uint64_t owner);
 
 }  // namespace tessera::interpreter

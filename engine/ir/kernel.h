@@ -284,7 +284,7 @@ struct Kernel {
   /// access through one sees at once what went through the other. Otherwise a program sees the input as it was when the
   /// program started.
   bool shares_at_once(int i) const;
-  /// What blocks[i] is called where nobody named it: "scalar_prefetch[0]", "in_specs[0]", "out_specs[0]".
+  /// What blocks[i] is called if it has no name: "scalar_prefetch[0]", "in_specs[0]", "out_specs[0]".
   std::string usual_origin(int i) const;
   /// What Pallas calls the call in debug output: "matmul for kernel function kernel at samples/matmul.cpp:14"; without
   /// a name of its own "kernel at samples/matmul.cpp:14".

@@ -6,7 +6,7 @@
     !defined(_WIN32)  // there g++ spills wide vectors to stacks that are not aligned for them
 #define TESSERA_AVX2 1
 #endif
-#if defined(__clang__)  // x and y are the same array or two: no element of one turn is another's of the next
+#if defined(__clang__)  // x and y are the same array or two: no iteration reads an element that another writes
 #define TESSERA_INDEPENDENT _Pragma("clang loop vectorize(assume_safety)")
 #else
 #define TESSERA_INDEPENDENT _Pragma("GCC ivdep")

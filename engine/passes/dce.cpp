@@ -112,7 +112,7 @@ class Dce {
       for (RegionId inner : o.regions) sweep(inner);
     }
   }
-  // A swap whose result nobody uses is a store: what JAX traces for every `ref[...] = x`.
+  // A swap whose result is unused is a store: what JAX traces for every `ref[...] = x`.
   void forget_old(Op& o) {
     if (k_.level != ir::Level::tile || live_value_[o.results[0].index] || o.attr_or(ir::Attr::other, 0)) return;
     o.code = Opcode::store;

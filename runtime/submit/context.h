@@ -60,7 +60,7 @@ class Context final : public DeviceHeap {
   /// Hands on what settled calls have printed; without mutex().
   void say();
   int64_t print_bytes() const { return print_bytes_; }
-  /// Throws the first error of a settled call that nobody has been told of.
+  /// Throws the first error of a settled call that was not thrown yet.
   void throw_untold();
 
   std::atomic<uint64_t> pipelines_made = 0, pipelines_from_disk = 0;

@@ -74,7 +74,7 @@ class Recorder {
   /// log is kept.
   void replay(const std::string& what, VkCommandBuffer commands, std::span<const Access> accesses,
               std::span<const LogEntry> log);
-  /// Nobody will replay them again.
+  /// They will not be replayed again.
   void retire(VkCommandBuffer commands);
   bool logs() const { return log_on_; }
 

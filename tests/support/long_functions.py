@@ -6,7 +6,7 @@ LIMIT = 80
 TOKEN = re.compile(r'//[^\n]*|/\*.*?\*/|R"(\w*)\(.*?\)\1"|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\])+\'|^ *#(?:[^\n\\]|\\.)*', re.S | re.M)
 NO_FUNCTION = re.compile(r'^(extern *$|(inline )?namespace|(template *<.*> *)?(struct|class|union|enum)\b[^()]*$)', re.S)
 # Long by their nature: a row or a case per op.
-TABLE = re.compile(r'std::vector<Row> rows\{|switch \((\w+::)?(\w+\.)?(Opcode|Memory|Control|Move|code|\w+\.code)\b')
+TABLE = re.compile(r"std::vector<Row> rows\{|\bswitch \(\w+\.code\)|\bcase (\w+::)*(Opcode|Code|Prim)::")
 
 
 def functions(text):
