@@ -8,6 +8,7 @@
 #include "codegen/lane/verify.h"
 #include "codegen/lower/lower.h"
 #include "codegen/make_program.h"
+#include "codegen/nvidia/emit.h"
 #include "codegen/plan/call_remarks.h"
 #include "codegen/plan/explain.h"
 #include "codegen/plan/parallel.h"
@@ -154,6 +155,10 @@ class Compilation {
   }
 
   void emit(const ir::Kernel& lanes) {
+    if (!target_.chip.empty()) {
+      program_.ptx = nvidia::emit(lanes, target_, program_.relaxed, options_.debug_info);
+      return;
+    }
     program_.indirect_table = program_.push_bytes() > target_.push_constant_bytes;
     const spirv::SourceReader source_text = options_.source ? options_.source : spirv::read_source;
     program_.spirv = spirv::emit(lanes, target_, program_.indirect_table, options_.debug_info ? &source_text : nullptr,

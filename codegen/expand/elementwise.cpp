@@ -64,6 +64,8 @@ V relaxed_extreme(bool larger, V a, V b) {
 
 /// The larger or the smaller; a NaN operand makes a NaN, and of two zeros the larger is +0.
 V extreme(bool larger, DType t, V a, V b) {
+  const V own = a.fn->row(larger ? Opcode::max : Opcode::min, t, a.reg, {a, b});
+  if (own.fn) return own;
   if (is_signed_int(t)) return select(larger ? slt(a, b) : slt(b, a), b, a);
   if (is_int(t)) return select(larger ? a < b : b < a, b, a);
   if (a.fn->relaxed) return relaxed_extreme(larger, a, b);
@@ -129,8 +131,9 @@ struct Call {
 /// Rows that say EXPAND in a column of some backend.
 constexpr std::array<bool, ir::kNumOpcodes> kExpands = [] {
   std::array<bool, ir::kNumOpcodes> t{};
-#define TESSERA_ELEMENTWISE(name, arity, operands, result, flags, reference, flt, sint, uint, boolean, ...) \
-  for (const std::string_view column : {#flt, #sint, #uint, #boolean})                                      \
+#define TESSERA_ELEMENTWISE(name, arity, operands, result, flags, reference, flt, sint, uint, boolean, ptx_flt,      \
+                            ptx_sint, ptx_uint, ptx_boolean, ...)                                                    \
+  for (const std::string_view column : {#flt, #sint, #uint, #boolean, #ptx_flt, #ptx_sint, #ptx_uint, #ptx_boolean}) \
     t[static_cast<size_t>(Opcode::name)] |= column == "EXPAND";
 #include "engine/ir/ops.def"
   return t;

@@ -181,4 +181,40 @@ void Walk::emit_store(const ir::Op& op) {
   sink_.when(get(op.operands.at(2)), [&] { store(op, r, value, raw); });
 }
 
+Opcode Walk::atomic_kind(const ir::Op& op) {
+  return op.code == Opcode::atomic_cas ? op.code : static_cast<Opcode>(op.attr(ir::Attr::kind));
+}
+
+Walk::Register Walk::atomic_element(DType t, V word, V shift) const {
+  if (size_bytes(t) >= 4) return {is_float(t) ? floating(word) : word, {}};
+  const V low = (word >> shift) & (size_bytes(t) == 1 ? 0xff : 0xffff);
+  return {from_memory_bits(low, t), is_narrow_float(t) ? low : V{}};
+}
+
+V Walk::atomic_result(const ir::Op& op, V word, V shift) const {
+  const DType t = k_.type(op.operands.at(1)).dtype;
+  const bool narrow = size_bytes(t) < 4;
+  const uint32_t mask = size_bytes(t) == 1 ? 0xff : 0xffff;
+  const auto memory = [&](V v, V raw) -> V {
+    if (!narrow) return bits(v);
+    return (raw.id ? raw : memory_bits(v, t)) & mask;
+  };
+  const Opcode kind = atomic_kind(op);
+  const V value = get(op.operands.at(1)), raw = registers_[op.operands[1].index].raw;
+  const V old = atomic_element(t, word, shift).v;
+  V now;
+  if (kind == Opcode::swap) now = memory(value, raw);
+  else if (kind == Opcode::atomic_cas) {
+    const V same =
+        elementwise(Opcode::eq, t, DType::boolean, {old, get(op.operands.at(2))}, {values_of(t), values_of(t)});
+    const V as_it_was = narrow ? (word >> shift) & mask : word;
+    now = select(same, memory(value, raw), as_it_was);
+  } else {
+    now = memory(elementwise(kind, t, t, {old, value}, {values_of(t), values_of(t)}), {});
+  }
+  if (!narrow) return now;
+  const V in_place = now << shift;
+  return (word & ~(sink_.make(Reg::u32, mask) << shift)) | in_place;
+}
+
 }  // namespace tessera::expand

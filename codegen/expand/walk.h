@@ -88,9 +88,15 @@ class Walk {
   void emit_vector_store(const ir::Op& op);
   static Register narrow_register(V wide, DType t);
   static V stored_bits(V value, V raw, DType t);
-  V byte_offset(V index, const Bounds& known, int64_t size);
+  virtual V byte_offset(V index, const Bounds& known, int64_t size);
   V element_address(const ir::Op& op, const Ref& r);
   V element_index(const ir::Op& op);
+  /// The op that combines what is there with the operand; or atomic_cas.
+  static ir::Opcode atomic_kind(const ir::Op& op);
+  // Of an atomic by its element's word: the element in it, which begins at bit `shift` if it is narrow, and what the
+  // word becomes.
+  Register atomic_element(DType t, V word, V shift) const;
+  V atomic_result(const ir::Op& op, V word, V shift) const;
 
   // A region is emitted once for each copy of its loop. By IR value there is only what the last emission of the value's
   // own region has set anew (registers_, ranges_, refs_); whatever outlives an op besides is a pure function of ids,

@@ -122,6 +122,49 @@ Target lavapipe_target() {
   t.preserve16 = t.preserve32 = t.preserve64 = t.forgets_zeros = true;
   return t;
 }
+namespace {
+
+struct Chip {
+  const char *name, *ptx_version;  // the first that knows it
+  int64_t shared_kib;              // of a workgroup, at most
+  int32_t multiprocessors;         // of the largest product
+};
+// From NVIDIA's "CUDA C++ Programming Guide", "Compute Capabilities", and "PTX ISA", "Target".
+constexpr Chip kChips[] = {{"sm_80", "7.8", 163, 108},  {"sm_86", "7.8", 99, 84},     {"sm_87", "7.8", 163, 16},
+                           {"sm_89", "8.1", 99, 142},   {"sm_90", "7.8", 227, 132},   {"sm_90a", "8.0", 227, 132},
+                           {"sm_100", "8.6", 227, 148}, {"sm_100a", "8.6", 227, 148}, {"sm_103", "8.8", 227, 160},
+                           {"sm_120", "8.7", 99, 188},  {"sm_121", "8.8", 99, 48}};
+
+}  // namespace
+
+Target Target::nvidia(const std::string& chip) {
+  std::string known;
+  for (const Chip& c : kChips) {
+    known += (known.empty() ? "" : ", ") + std::string(c.name);
+    if (chip != c.name) continue;
+    Target t = gpu_target();
+    t.name = "nvidia:" + chip;
+    t.chip = chip;
+    t.ptx_version = c.ptx_version;
+    t.max_workgroup_count = INT32_MAX;
+    t.shared_bytes = c.shared_kib << 10;
+    t.push_constant_bytes = 4096;
+    t.max_buffer_bytes = int64_t{1} << 40;
+    t.compute_units = c.multiprocessors;
+    return t;
+  }
+  throw CompileError("target nvidia:" + chip + ": no such chip", {}, "the chips are " + known);
+}
+
+Target Target::named(const std::string& name) {
+  if (name == "minimum") return minimum_target();
+  if (name == "lavapipe") return lavapipe_target();
+  if (name == "gpu") return gpu_target();
+  if (name.starts_with("nvidia:")) return nvidia(name.substr(7));
+  throw CompileError("target " + name + ": no such target", {},
+                     "the targets are gpu, lavapipe, minimum, and nvidia:CHIP as in nvidia:sm_90a");
+}
+
 Target gpu_target() {
   Target t = minimum_target();
   t.name = "gpu";

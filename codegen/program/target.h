@@ -9,6 +9,9 @@ namespace tessera {
 
 struct Target {
   std::string name = "minimum";
+  /// Of NVIDIA's own interface, for which the code is PTX: what .target and .version say, "sm_90a" and "8.0"; none:
+  /// Vulkan, SPIR-V.
+  std::string chip, ptx_version;
   // cpu: lavapipe and its like; decides the cost model, never what is legal
   enum class Kind : uint8_t { gpu, cpu } kind = Kind::gpu;
 
@@ -52,6 +55,11 @@ struct Target {
   bool forgets_zeros = false;  // breaks that promise where a constant is 0: lavapipe (seen on 22.3) makes 0 of inf * 0
 
   bool operator==(const Target&) const = default;
+
+  /// An NVIDIA chip by its architecture's name, "sm_80" or later. A CompileError lists those that there are.
+  static Target nvidia(const std::string& chip);
+  /// The target for code that names it: "nvidia:sm_90a", "minimum", "lavapipe", "gpu". A CompileError lists the names.
+  static Target named(const std::string& name);
 };
 
 /// 16 KiB shared memory, 128 invocations, subgroups of 4 with BASIC ops only, no optional feature. All dtypes but f64

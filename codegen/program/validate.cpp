@@ -54,7 +54,8 @@ bool possible_print(const ProgramPrint& print) {
 
 bool is_valid(const Program& p) {
   const auto power_of_two = [](int32_t n) { return n > 0 && std::has_single_bit(static_cast<uint32_t>(n)); };
-  if (!is_spirv(p.spirv) || !possible_arguments(p)) return false;
+  if (!p.ptx.empty() ? !p.spirv.empty() : !is_spirv(p.spirv)) return false;
+  if (!possible_arguments(p)) return false;
   if (p.workgroup_size < 1 || p.shared_bytes < 0 || p.scratch_bytes < 0 || p.max_workgroups < 0 ||
       p.max_loop_iterations < 0 || p.max_loop_iterations > INT32_MAX)
     return false;

@@ -13,10 +13,6 @@ namespace tessera::spirv {
 using ir::Opcode;
 
 namespace {
-Opcode kind_of(const ir::Op& op) {
-  return op.code == Opcode::atomic_cas ? op.code : static_cast<Opcode>(op.attr(ir::Attr::kind));
-}
-
 spv::Op native(Opcode kind, DType t) {
   if (kind == Opcode::atomic_cas) return spv::OpAtomicCompareExchange;
   return kind == Opcode::swap
@@ -44,7 +40,7 @@ void Emitter::emit_atomic(const ir::Op& op) {
     // What comes before and after is the barriers' concern.
     return set(op.results.at(0),
                {&f_,
-                m_.op(native(kind_of(op), r.dtype), type,
+                m_.op(native(atomic_kind(op), r.dtype), type,
                       {at, word(spv::ScopeWorkgroup), word(kRelaxed), bits(get(op.operands.at(1))).id}),
                 Reg::u32});
   }
@@ -68,7 +64,7 @@ V Emitter::atomic_update(const ir::Op& op, V address) {
   const auto word = [&](uint32_t x) { return f_.make(Reg::u32, x).id; };
   const bool ordered = used_values_[op.results.at(0).index];
   const Id scope = word(kScope), semantics = word(ordered ? kAcquireRelease : kRelaxed);
-  const spv::Op code = native(kind_of(op), k_.type(op.operands.at(1)).dtype);
+  const spv::Op code = native(atomic_kind(op), k_.type(op.operands.at(1)).dtype);
   if (op.code == Opcode::atomic_cas)
     return {
         &f_,
@@ -90,36 +86,6 @@ Emitter::Register Emitter::atomic_loop(const ir::Op& op, V address) {
   const Id type = f_.type(reg), at = pointer(address, type);
   const auto number = [&](uint32_t x) { return f_.make(Reg::u32, x).id; };
   const bool ordered = used_values_[op.results.at(0).index];
-  const uint32_t mask = size == 1 ? 0xff : 0xffff;
-
-  const auto element = [&](V word) -> Register {
-    if (size >= 4) return {is_float(t) ? floating(word) : word, {}};
-    const V low = (word >> shift) & mask;
-    return {from_memory_bits(low, t), is_narrow_float(t) ? low : V{}};
-  };
-  const auto memory = [&](V v, V raw) -> V {
-    if (size >= 4) return bits(v);
-    return (raw.id ? raw : memory_bits(v, t)) & mask;
-  };
-  const Opcode kind = kind_of(op);
-  const V value = get(op.operands.at(1)), raw = registers_[op.operands[1].index].raw;
-  const auto next = [&](V word) -> V {
-    const V old = element(word).v;
-    V now;
-    if (kind == Opcode::swap) now = memory(value, raw);
-    else if (kind == Opcode::atomic_cas) {
-      const V same =
-          elementwise(Opcode::eq, t, DType::boolean, {old, get(op.operands.at(2))}, {values_of(t), values_of(t)});
-      const V as_it_was = size < 4 ? (word >> shift) & mask : word;
-      now = select(same, memory(value, raw), as_it_was);
-    } else {
-      now = memory(elementwise(kind, t, t, {old, value}, {values_of(t), values_of(t)}), {});
-    }
-    if (size >= 4) return now;
-    const V in_place = now << shift;
-    return (word & ~(f_.make(Reg::u32, mask) << shift)) | in_place;
-  };
-
   const V start{&f_, m_.op(spv::OpAtomicLoad, type, {at, number(kScope), number(kRelaxed)}), reg};
   const std::vector<V> end = f_.while_loop(
       {start, f_.boolean(true)}, [&](const std::vector<V>& s) { return s[1]; },
@@ -127,11 +93,11 @@ Emitter::Register Emitter::atomic_loop(const ir::Op& op, V address) {
         const V seen{&f_,
                      m_.op(spv::OpAtomicCompareExchange, type,
                            {at, number(kScope), number(ordered ? kAcquireRelease : kRelaxed),
-                            number(ordered ? kAcquire : kRelaxed), next(s[0]).id, s[0].id}),
+                            number(ordered ? kAcquire : kRelaxed), atomic_result(op, s[0], shift).id, s[0].id}),
                      reg};
         return std::vector<V>{seen, ne(seen, s[0])};
       });
-  return element(end[0]);
+  return atomic_element(t, end[0], shift);
 }
 
 }  // namespace tessera::spirv

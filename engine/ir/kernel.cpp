@@ -22,22 +22,22 @@ const std::array<OpInfo, kNumOpcodes> kInfo = [] {
 #define RULE_any any
 #define RULE_select select
   std::array<OpInfo, kNumOpcodes> t;
-#define TESSERA_ELEMENTWISE(n, ar, operands, res, flags, ref, sf, ss, su, sb, ulp, doc) \
-  t[static_cast<int>(Opcode::n)] = OpInfo{bare(#n),                                     \
-                                          Family::elementwise,                          \
-                                          true,                                         \
-                                          ar,                                           \
-                                          RULE_##operands,                              \
-                                          ResultRule::res,                              \
-                                          ((flags) & C) != 0,                           \
-                                          ((flags) & A) != 0,                           \
-                                          ((flags) & I) != 0,                           \
-                                          ((flags) & K) != 0,                           \
-                                          ((flags) & T) != 0,                           \
-                                          std::string_view(#n) != "fma",                \
-                                          true,                                         \
-                                          Effect::pure,                                 \
-                                          ulp,                                          \
+#define TESSERA_ELEMENTWISE(n, ar, operands, res, flags, ref, sf, ss, su, sb, pf, ps, pu, pb, ulp, doc) \
+  t[static_cast<int>(Opcode::n)] = OpInfo{bare(#n),                                                     \
+                                          Family::elementwise,                                          \
+                                          true,                                                         \
+                                          ar,                                                           \
+                                          RULE_##operands,                                              \
+                                          ResultRule::res,                                              \
+                                          ((flags) & C) != 0,                                           \
+                                          ((flags) & A) != 0,                                           \
+                                          ((flags) & I) != 0,                                           \
+                                          ((flags) & K) != 0,                                           \
+                                          ((flags) & T) != 0,                                           \
+                                          std::string_view(#n) != "fma",                                \
+                                          true,                                                         \
+                                          Effect::pure,                                                 \
+                                          ulp,                                                          \
                                           doc};
 #define TESSERA_STRUCTURED(n, family, level, effect, doc)         \
   t[static_cast<int>(Opcode::n)] = OpInfo{bare(#n),               \

@@ -65,9 +65,16 @@ void compile(const CompileArguments& a) {
     options.strict = strict_by_environment();
     options.debug_info = a.debug_info;
     options.dump = [&](std::string_view step, const ir::Kernel& after, bool changed) { watch(step, after, changed); };
-    const Program program = tessera::compile(k, target(a.target), options);
+    const Target to = target(a.target);
+    const bool ptx = !to.chip.empty();
+    if (ptx && a.emit.starts_with("spirv"))
+      throw UsageError("--emit=" + a.emit + ": the code for " + to.name + " is PTX: --emit=ptx");
+    if (!ptx && a.emit == "ptx")
+      throw UsageError("--emit=ptx: is of targets like nvidia:sm_90a, and " + to.name + " is none");
+    const Program program = tessera::compile(k, to, options);
     if (a.emit == "lane") text = ir::print(watch.lane.value());
-    else if (a.emit == "spirv") text = spirv::disassemble(program.spirv);
+    else if (ptx) text = program.ptx;
+    else if (a.emit != "spirv-bin") text = spirv::disassemble(program.spirv);
     else text.assign(reinterpret_cast<const char*>(program.spirv.data()), program.spirv.size() * sizeof(uint32_t));
   }
   watch.check();

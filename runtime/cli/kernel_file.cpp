@@ -38,9 +38,7 @@ ir::Kernel read_kernel(const std::string& file) {
 }
 
 Target target(const std::string& name) {
-  if (name == "minimum") return minimum_target();
-  if (name == "lavapipe") return lavapipe_target();
-  if (name == "gpu") return gpu_target();
+  if (name != "device") return Target::named(name);
   try {
     return find_device().target;
   } catch (const DeviceError& e) {

@@ -65,18 +65,23 @@ void add_run(CLI::App& app, Arguments& a) {
 void add_kernel(CLI::App* command, CompileArguments& c) {
   command->add_option("FILE", c.file, "tile-level kernel (.tir)")->required();
   command
-      ->add_option("--target", c.target,
-                   "device (the best, or TESSERA_DEVICE), gpu (one of the middle class), minimum or lavapipe")
-      ->check(CLI::IsMember({"device", "gpu", "minimum", "lavapipe"}));
+      ->add_option(
+          "--target", c.target,
+          "device (the best, or TESSERA_DEVICE), gpu (one of the middle class), minimum, lavapipe or nvidia:CHIP")
+      ->check([](const std::string& name) -> std::string {
+        if (name.starts_with("nvidia:")) return {};
+        return CLI::IsMember({"device", "gpu", "minimum", "lavapipe"})(name);
+      });
   command->add_option("--codegen", c.codegen, "fast or general")->check(CLI::IsMember({"fast", "general"}));
 }
 
 void add_compile(CLI::App& app, CompileArguments& c) {
   CLI::App* command = app.add_subcommand("compile", "Compile a kernel and print a stage of it");
   add_kernel(command, c);
-  command->add_option("--emit", c.emit, "ir (optimised tile level), lane, spirv (text) or spirv-bin")
-      ->check(CLI::IsMember({"ir", "lane", "spirv", "spirv-bin"}))
-      ->capture_default_str();
+  command
+      ->add_option("--emit", c.emit,
+                   "ir (optimised tile level), lane, spirv (text), spirv-bin or ptx; else the code as text")
+      ->check(CLI::IsMember({"ir", "lane", "spirv", "spirv-bin", "ptx"}));
   command->add_flag("--debug-info", c.debug_info,
                     "with the lines and texts of source files: NonSemantic.Shader.DebugInfo.100");
   command->add_flag(

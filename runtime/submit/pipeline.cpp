@@ -69,6 +69,7 @@ bool Pipeline::is_for(const Program& p) const {
 
 Pipeline::Pipeline(Context& context, const Program& p)
     : context_(context), spirv_(p.spirv), push_bytes_(pushed_bytes(p)), subgroup_size_(p.required_subgroup_size) {
+  if (!p.ptx.empty()) throw DeviceError(p.name + ": its code is PTX, which " + context.name() + " does not run", p.loc);
   const DeviceTable& vk = context.vk();
   VkDevice device = context.handle();
 

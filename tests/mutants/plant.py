@@ -19,7 +19,7 @@ import sys
 from clang import cindex
 from clang.cindex import CursorKind as K, TypeKind
 
-FOLDERS = ["codegen/tile", "codegen/plan", "codegen/lower", "codegen/lane", "codegen/expand", "codegen/spirv", "engine/passes"]
+FOLDERS = ["codegen/tile", "codegen/plan", "codegen/lower", "codegen/lane", "codegen/expand", "codegen/nvidia", "codegen/spirv", "engine/passes"]
 # Judges of the tests, and text for people.
 NOT = re.compile(r"lane/(interpreter|bytecode)|explain|call_remarks|debug_info|disassemble|lower/print\.cpp")
 OTHER = {"<": "<=", "<=": "<", ">": ">=", ">=": ">", "==": "!=", "!=": "==", "+": "-", "-": "+", "*": "+", "/": "*", "%": "/", "&&": "", "||": ""}

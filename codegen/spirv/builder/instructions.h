@@ -29,7 +29,8 @@ constexpr InstructionTable instruction_table() {
   InstructionTable t;
 #define TESSERA_ELEMENTWISE(name, arity, operands, result, flags, reference, flt, sint, uint, boolean, ...) \
   t.elementwise[static_cast<size_t>(ir::Opcode::name)] = {flt, sint, uint, boolean};
-#define TESSERA_COMBINER(name, identity, accumulator, atomics, flt, sint, uint, boolean, atomic_sint, atomic_uint) \
+#define TESSERA_COMBINER(name, identity, accumulator, atomics, flt, sint, uint, boolean, atomic_sint, atomic_uint, \
+                         ...)                                                                                      \
   t.group[static_cast<size_t>(ir::Opcode::name)] = {flt, sint, uint, boolean};                                     \
   t.atomic[static_cast<size_t>(ir::Opcode::name)] = {NONE, atomic_sint, atomic_uint, NONE};
 #include "engine/ir/ops.def"

@@ -1,0 +1,140 @@
+#include "codegen/nvidia/emit.h"
+
+#include "codegen/nvidia/emitter.h"
+#include "engine/base/error.h"
+#include "engine/ir/walk.h"
+
+namespace tessera::nvidia {
+
+using ir::Opcode;
+
+namespace {
+constexpr int64_t kMostStatic = 48 << 10, kMostArguments = 4096;
+}  // namespace
+
+std::string emit(const ir::Kernel& lane_kernel, const Target& target, bool relaxed, bool lines) {
+  if (lane_kernel.level != ir::Level::lane)
+    throw InternalError(lane_kernel.name + ": nvidia::emit needs a lane-level kernel", lane_kernel.loc);
+  return Emitter(lane_kernel, target, relaxed, lines).run();
+}
+
+bool Emitter::large_arena() const { return k_.lane.shared_bytes > kMostStatic; }
+
+void Emitter::collect() {
+  ir::each_op(k_, k_.body, [&](ir::OpId id) {
+    const ir::Op& op = k_.op(id);
+    if (ir::writes_ref(op.code)) written_.insert(root(op.operands.at(0)).index);
+    if (ir::is_atomic(op.code) && size_bytes(k_.type(op.operands.at(0)).dtype) < 4)
+      by_words_.insert(root(op.operands[0]).index);
+  });
+}
+
+void Emitter::check_limits() {
+  const auto limit = [&](const char* what, int64_t wanted, int64_t has, const char* unit) {
+    if (wanted > has)
+      throw CompileError(k_.name + ": " + what + ": needs " + std::to_string(wanted) + unit + ", " + target_.name +
+                             " has " + std::to_string(has),
+                         k_.loc);
+  };
+  limit("workgroup size", k_.lane.workgroup_size, target_.max_workgroup_size, " invocations");
+  limit("shared memory", k_.lane.shared_bytes, target_.shared_bytes, " bytes");
+}
+
+V Emitter::special(const char* name) {
+  const V v = f_.fresh(Reg::u32);
+  f_.line("mov.u32 " + f_.operand(v) + ", " + name);
+  return v;
+}
+
+/// Addresses and extents, in the layout that Program documents.
+void Emitter::arguments() {
+  const std::vector<ir::Value>& args = k_.region(k_.body).args;
+  int64_t offset = 0;
+  const auto read = [&](Reg r) {
+    const V v = f_.fresh(r);
+    f_.line(std::string("ld.param.") + bits_type(r) + " " + f_.operand(v) + ", [arguments+" + std::to_string(offset) +
+            "]");
+    offset += width(r) / 8;
+    return v;
+  };
+  for (const ir::Value a : args) {
+    refs_[a.index] = global_ref(k_.type(a).dtype, read(Reg::u64), written_.count(a.index) != 0);
+    refs_[a.index]->by_words = by_words_.count(a.index) != 0;
+  }
+  if (k_.lane.scratch_bytes > 0) scratch_ = read(Reg::u64);
+  if (k_.lane.report_bytes > 0) report_ = read(Reg::u64);
+  extents_.resize(k_.lane.extents.size());
+  for (const bool wide : {true, false})
+    for (size_t i = 0; i < extents_.size(); ++i)
+      if (k_.lane.extent_is_64.at(i) == wide) extents_[i] = read(wide ? Reg::u64 : Reg::u32);
+  argument_bytes_ = offset;
+  if (offset > kMostArguments)
+    throw CompileError(k_.name + ": arguments: need " + std::to_string(offset) + " bytes, " + target_.name + " has " +
+                           std::to_string(kMostArguments),
+                       k_.loc);
+}
+
+void Emitter::emit(const ir::Op& op) {
+  if (lines_ && op.code != Opcode::constant && op.loc) {
+    const int file = files_.emplace(op.loc.file, static_cast<int>(files_.size()) + 1).first->second;
+    f_.line(".loc " + std::to_string(file) + " " + std::to_string(op.loc.line) + " 0");
+  }
+  Walk::emit(op);
+}
+
+V Emitter::launch_value(const ir::Op& op) {
+  switch (ir::Launch(op.code)) {
+    case ir::Launch::workgroup_index: return workgroup_index_;
+    case ir::Launch::num_workgroups: return num_workgroups_;
+    case ir::Launch::local_index: return local_index_;
+    case ir::Launch::subgroup_id: return subgroup_id_;
+    case ir::Launch::lane_id: return lane_id_;
+    case ir::Launch::extent: return extents_.at(static_cast<size_t>(op.attr(ir::Attr::index)));
+  }
+  return {};
+}
+
+V Emitter::loops_cut() { return f_.boolean(false); }
+
+void Emitter::emit_switch(const ir::Op& op) {
+  const V selector = get(op.operands.at(0));
+  const size_t n = op.regions.size();
+  // Below 0 is region 0, anything else not listed is the last.
+  const std::function<std::vector<V>(size_t)> from = [&](size_t i) {
+    if (i + 1 == n) return region(op.regions[i]);
+    const V here = i == 0 ? sle(selector, 0) : eq(selector, static_cast<uint32_t>(i));
+    return f_.if_else(here, [&] { return region(op.regions[i]); }, [&] { return from(i + 1); });
+  };
+  const std::vector<V> out = from(0);
+  for (size_t i = 0; i < op.results.size(); ++i) set(op.results[i], out.at(i));
+}
+
+std::string Emitter::frame(const std::string& body) const {
+  const std::string arena = std::string(".shared .align 16 .b8 arena[");
+  std::string s =
+      "// " + k_.name + "\n.version " + target_.ptx_version + "\n.target " + target_.chip + "\n.address_size 64\n\n";
+  if (large_arena()) s += ".extern " + arena + "];\n\n";
+  s += ".visible .entry main(";
+  if (argument_bytes_) s += "\n  .param .align 8 .b8 arguments[" + std::to_string(argument_bytes_) + "]\n";
+  s += ")\n.reqntid " + std::to_string(k_.lane.workgroup_size) + ", 1, 1\n{\n";
+  if (k_.lane.shared_bytes > 0 && !large_arena()) s += "  " + arena + std::to_string(k_.lane.shared_bytes) + "];\n";
+  s += body + "  ret;\n}\n";
+  for (const auto& [file, number] : files_) s += ".file " + std::to_string(number) + " \"" + file + "\"\n";
+  return s;
+}
+
+std::string Emitter::run() {
+  check_limits();
+  collect();
+  workgroup_index_ = special("%ctaid.x");
+  num_workgroups_ = special("%nctaid.x");
+  local_index_ = special("%tid.x");
+  subgroup_id_ = local_index_ >> 5;
+  lane_id_ = local_index_ & 31;
+  arguments();
+  if (k_.lane.shared_bytes > 0) arena_ = special("arena");
+  region(k_.body);
+  return frame(f_.body());
+}
+
+}  // namespace tessera::nvidia

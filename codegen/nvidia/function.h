@@ -1,0 +1,66 @@
+// PTX behind the expansions' Sink (codegen/expand/sink.h): each primitive as a line of text. An operand is a register
+// or a literal. Values that control flow merges are registers that each side writes. Read next: function.cpp,
+// instructions.h.
+#pragma once
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "codegen/expand/sink.h"
+#include "codegen/nvidia/instructions.h"
+
+namespace tessera::nvidia {
+
+using namespace expand;
+
+class Function final : public Sink {
+ public:
+  Function(const Target& t, bool is_relaxed)
+      : Sink(t, is_relaxed), converts_f8_(std::stoi(t.chip.substr(3)) >= 89), names_(1) {}
+
+  V make_bits(Reg r, uint64_t bits) override;
+  V boolean(bool v) override { return make_bits(Reg::boolean, v); }
+  V apply(Prim p, Reg result, const std::vector<V>& a) override;
+  std::array<V, 2> product(V a, V b) override;
+  V row(ir::Opcode op, DType operand, Reg result, const std::vector<V>& a) override;
+  bool converts(DType t) const override;
+  V rounded(V v, DType t) override;
+  V narrow_bits(V v, DType t) override;
+  V widened(V raw, DType t) override;
+  std::vector<V> if_else(V c, const std::function<std::vector<V>()>& then_body,
+                         const std::function<std::vector<V>()>& else_body) override;
+  void when(V c, const std::function<void()>& body) override;
+  std::vector<V> while_loop(const std::vector<V>& init, const std::function<V(const std::vector<V>&)>& cond,
+                            const std::function<std::vector<V>(const std::vector<V>&)>& body) override;
+
+  V fresh(Reg r);                                                        ///< a register that nothing has written
+  std::string operand(V v) const;                                        ///< its register or literal
+  std::string in_register(V v);                                          ///< its register; a literal is moved into one
+  std::optional<uint64_t> known(V v) const;                              ///< the bits of a constant
+  void line(const std::string& text);                                    ///< an instruction, without its semicolon
+  V op(const std::string& code, Reg r, const std::vector<V>& operands);  ///< code result, operands
+  void move(V to, V from);
+  V in_halves(V v, const std::function<V(V)>& f);  ///< f of both words of a 64-bit value
+  std::string half_register();                     ///< a fresh one of 16 bits
+
+  /// All instructions, after the declarations of the registers.
+  std::string body() const;
+
+ private:
+  std::string label();  ///< a new one
+  void place(const std::string& label);
+
+  const bool converts_f8_;  // has instructions for them
+  std::string text_;
+  std::vector<std::string> names_;  // by id
+  std::map<std::pair<Reg, uint64_t>, V> constants_;
+  std::map<uint32_t, uint64_t> bits_;               // of constants, by id
+  std::map<std::pair<uint32_t, DType>, V> narrow_;  // of rounded values, the bits that they were made of
+  std::array<uint32_t, 5> registers_{};
+  uint32_t halves_ = 0, labels_ = 0;
+};
+
+const char* bits_type(Reg r);  ///< "b32"
+
+}  // namespace tessera::nvidia

@@ -1,0 +1,126 @@
+// Arrays, scratch and the report through 64-bit addresses; shared memory by 32-bit ones from the arena's.
+#include "codegen/nvidia/emitter.h"
+
+namespace tessera::nvidia {
+
+using ir::MemorySpace;
+using ir::Opcode;
+
+namespace {
+std::string load_code(bool shared_with_others) { return shared_with_others ? "ld.global." : "ld.global.nc."; }
+
+/// What memory holds, as it comes into a register of 32 bits: bool, 4-bit integers and 8-bit floats as u8, 16-bit
+/// floats as u16.
+const char* narrow_type(DType t) {
+  const bool sgn = is_signed_int(t) && !is_int4(t);
+  return size_bytes(t) == 1 ? (sgn ? "s8" : "u8") : (sgn ? "s16" : "u16");
+}
+}  // namespace
+
+// An index of 32 bits becomes an offset of 64 in one product.
+V Emitter::byte_offset(V index, const Bounds& known, int64_t size) {
+  if (index.reg == Reg::u64 || size == 1 || f_.known(index)) return Walk::byte_offset(index, known, size);
+  const bool positive = within(known, 0, UINT32_MAX / size);
+  const V bytes = f_.make(Reg::u32, size);
+  return f_.op(positive ? "mul.wide.u32" : "mul.wide.s32", Reg::u64, {index, bytes});
+}
+
+// x + constant, of whatever was added to an index: 32-bit addresses wrap as indices do.
+std::string Emitter::shared_address(const ir::Op& op, const Ref& r) {
+  const ir::Index& i = op.index.at(0);
+  const int64_t stride = ir::arena_stride(r.dtype);
+  int64_t constant = i.start;
+  V address = arena_;
+  if (!i.is_static()) {
+    constant = 0;
+    ir::Value x = op.operands.at(static_cast<size_t>(i.start_operand));
+    for (const ir::Op* d = k_.def(x); d && d->code == Opcode::add; d = k_.def(x)) {
+      const auto c = ir::constant_int(k_, d->operands[1]);
+      if (!c || std::abs(*c) > INT32_MAX || std::abs(constant + *c) > INT32_MAX / 16) break;
+      constant += *c;
+      x = d->operands[0];
+    }
+    const V index = get(x);
+    V& known = addresses_[{f_.block, arena_.id, index.id, stride}];
+    if (!known.id) known = arena_ + (to_uint(index, Reg::u32) << (stride == 8 ? 3 : 2));
+    address = known;
+  }
+  constant *= stride;
+  if (const auto base = f_.known(r.base)) constant += static_cast<int64_t>(*base) * 4;
+  else address = address + (r.base << 2);
+  const std::string offset = constant ? "+" + std::to_string(static_cast<int32_t>(constant)) : "";
+  return "[" + f_.in_register(address) + offset + "]";
+}
+
+Emitter::Register Emitter::load(const ir::Op& op, const Ref& r) {
+  const Reg reg = reg_of(r.dtype);
+  if (r.space == MemorySpace::shared) {
+    const std::string from = shared_address(op, r);
+    const V v = f_.fresh(reg == Reg::boolean ? Reg::u32 : reg);
+    f_.line(std::string("ld.shared.") + bits_type(v.reg) + " " + f_.operand(v) + ", " + from);
+    return {reg == Reg::boolean ? ne(v, 0) : v, {}};  // narrow floats lie there as f32
+  }
+  if (r.by_words) return load_part(op, r);
+  const std::string from = at(element_address(op, r));
+  const bool narrow = size_bytes(r.dtype) < 4;
+  const V v = f_.fresh(narrow ? Reg::u32 : reg);
+  f_.line(load_code(r.shared_with_others) + (narrow ? narrow_type(r.dtype) : bits_type(reg)) + " " + f_.operand(v) +
+          ", " + from);
+  return narrow ? narrow_register(v, r.dtype) : Register{v, {}};
+}
+
+void Emitter::store(const ir::Op& op, const Ref& r, V value, V raw) {
+  if (r.space == MemorySpace::shared) {
+    const V v = value.reg == Reg::boolean ? memory_bits(value, r.dtype) : value;
+    const std::string to = shared_address(op, r);
+    return f_.line(std::string("st.shared.") + bits_type(v.reg) + " " + to + ", " + f_.in_register(v));
+  }
+  if (r.by_words) return store_part(op, r, raw.id ? raw : memory_bits(value, r.dtype));
+  const bool narrow = size_bytes(r.dtype) < 4;
+  const V v = narrow ? stored_bits(value, raw, r.dtype) : value;
+  const std::string to = at(element_address(op, r));
+  f_.line(std::string("st.global.") + (narrow ? (size_bytes(r.dtype) == 1 ? "b8" : "b16") : bits_type(v.reg)) + " " +
+          to + ", " + f_.in_register(v));
+}
+
+namespace {
+std::string vector_type(size_t words) { return words == 1 ? "b32 " : "v" + std::to_string(words) + ".b32 "; }
+}  // namespace
+
+std::vector<V> Emitter::load_words(const ir::Op& op, const Ref& r, size_t words) {
+  const std::string from = at(element_address(op, r));
+  std::vector<V> all;
+  std::string names;
+  for (size_t i = 0; i < words; ++i) {
+    all.push_back(f_.fresh(Reg::u32));
+    names += (i ? ", " : "") + f_.operand(all[i]);
+  }
+  f_.line(load_code(r.shared_with_others) + vector_type(words) + (words == 1 ? names : "{" + names + "}") + ", " +
+          from);
+  return all;
+}
+
+void Emitter::store_words(const ir::Op& op, const Ref& r, const std::vector<V>& words) {
+  std::string names;
+  for (size_t i = 0; i < words.size(); ++i) names += (i ? ", " : "") + f_.in_register(words[i]);
+  const std::string to = at(element_address(op, r));
+  f_.line("st.global." + vector_type(words.size()) + to + ", " + (words.size() == 1 ? names : "{" + names + "}"));
+}
+
+void Emitter::emit_report_memory(const ir::Op& op) {
+  refs_[op.results.at(0).index] = global_ref(DType::u32, report_, true);
+}
+
+// Several workgroups may report the same, hence atomics.
+void Emitter::emit_report(const ir::Op& op) {
+  f_.when(get(op.operands.at(0)), [&] {
+    const V mask = f_.make(Reg::u32, static_cast<uint32_t>(op.attr(ir::Attr::mask)));
+    atomic("or.b32", Reg::u32, at(report_), {mask}, false);
+    for (size_t i = 1; i < op.operands.size(); ++i) {
+      const V address = report_ + f_.make(Reg::u64, static_cast<uint64_t>(4 * i));
+      atomic("exch.b32", Reg::u32, at(address), {to_uint(get(op.operands[i]), Reg::u32)}, false);
+    }
+  });
+}
+
+}  // namespace tessera::nvidia

@@ -1,0 +1,60 @@
+#!/usr/bin/env bash
+# NVIDIA's assembler accepts the PTX of every kernel of tests/tir, without advice (C7508: an ignored setmaxnreg) and
+# without spilling a register: for three chips those in tests/tir itself and those of the benchmarks, for one chip the
+# others. ptxas is that of a CUDA toolkit, or of the machine's package index; where there is neither, the suite says so
+# and tests nothing.
+set -u
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+build=${TESSERA_BUILD_DIR:-$root/build}
+version=13.0.88
+venv=$build/ptxas-$version
+. "$root/tests/support/checks.sh"
+
+end() { printf '%d passed, %d failed\n' "$passed" "$failed"; [ "$failed" -eq 0 ]; exit; }
+skip() { printf 'skipped: %s\n' "$1"; end; }
+packaged() { find "$venv" -name ptxas -type f 2> /dev/null | head -n 1; }
+
+ptxas=$(command -v ptxas || ls /usr/local/cuda/bin/ptxas 2> /dev/null || packaged)
+if [ -z "$ptxas" ]; then
+  python3 -m venv "$venv" > /dev/null 2>&1 || skip "python3 cannot make a virtual environment (Debian: python3-venv)"
+  timeout 200 "$venv/bin/pip" install -q --disable-pip-version-check --retries 1 --timeout 15 "nvidia-cuda-nvcc==$version" \
+    2> "$venv/log" || skip "pip could not install nvidia-cuda-nvcc $version: $(tail -n 1 "$venv/log")"
+  ptxas=$(packaged)
+  [ -n "$ptxas" ] || skip "nvidia-cuda-nvcc $version has no ptxas"
+fi
+[ -x "$build/tessera" ] || { echo "there is no $build/tessera"; echo "0 passed, 1 failed"; exit 1; }
+
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+cd "$root" || exit 1
+
+# assemble CHIP FILE: what is wrong with the file's code, if anything
+assemble() {
+  local ptx="$work/$BASHPID.ptx" said
+  if ! said=$("$build/tessera" compile "$2" --target "nvidia:$1" -o "$ptx" 2>&1); then
+    printf '%s: %s\n' "$2" "$said"
+  elif ! said=$("$ptxas" -arch="$1" -v "$ptx" -o "$work/$BASHPID.cubin" 2>&1); then
+    printf '%s: %s\n' "$2" "$(grep -v '^ptxas info' <<< "$said" | head -n 3)"
+  elif grep -qE 'C7508|warning' <<< "$said"; then
+    printf '%s: %s\n' "$2" "$(grep -E 'C7508|warning' <<< "$said" | head -n 1)"
+  elif grep -E 'spill' <<< "$said" | grep -qv ' 0 bytes spill stores, 0 bytes spill loads'; then
+    printf '%s: %s\n' "$2" "$(grep spill <<< "$said" | head -n 1)"
+  fi
+}
+export -f assemble
+export build ptxas work
+# all CHIP FILES...: the same of many, on as many processors as there are
+all() {
+  local chip=$1
+  shift
+  printf '%s\n' "$@" | xargs -P "$(nproc)" -I{} bash -c 'assemble "$0" "$1"' "$chip" {}
+}
+
+mapfile -t files < <(find tests/tir tests/bench/gpu/kernels -maxdepth 1 -name '*.tir' | sort)
+mapfile -t others < <(find tests/tir -mindepth 2 -name '*.tir' | xargs grep -L '^lane kernel' | sort)
+[ ${#files[@]} -gt 100 ] || { echo "ptxas.sh: only ${#files[@]} kernels found"; echo "0 passed, 1 failed"; exit 1; }
+for chip in sm_80 sm_90a sm_100a; do
+  check "ptxas takes the kernels of tests/tir and of the benchmarks for $chip, and spills nothing" "$(all $chip "${files[@]}")"
+done
+check "ptxas takes those of the folders in tests/tir for sm_90a, and spills nothing" "$(all sm_90a "${others[@]}")"
+end
