@@ -28,6 +28,7 @@
 #include "engine/passes/passes.h"
 #include "tests/fuzz/claims.h"
 #include "tests/fuzz/random_target.h"
+#include "tests/support/emulate/emulate.h"
 #include "tests/support/judge/judge.h"
 #ifdef TESSERA_SPIRV_TOOLS
 #include <spirv-tools/libspirv.hpp>
@@ -193,6 +194,8 @@ class Checker {
         if (options_.minimum && !target(form + "minimum", minimum, general)) return std::move(out_);
         if (options_.lavapipe && !target(form + "lavapipe", lavapipe_target(), general)) return std::move(out_);
         if (options_.gpu && !target(form + "gpu", gpu_target(), general)) return std::move(out_);
+        const Target nvidia = Target::nvidia(general ? "sm_80" : "sm_90a");
+        if (options_.nvidia && !target(form + "nvidia", nvidia, general)) return std::move(out_);
         Target cut = lavapipe_target();
         cut.max_loop_iterations = 200;
         if (options_.cut && !target(form + "cut", cut, general)) return std::move(out_);
@@ -366,7 +369,7 @@ class Checker {
     if (lane_ops > most)
       return failed(std::to_string(lane_ops) + " ops at lane level of " + std::to_string(tile_ops) +
                     " at tile level: at most " + std::to_string(most) + " are allowed");
-    if (is_new) {
+    if (is_new && program.ptx.empty()) {
       begin(name + ": spirv-val");
       if (const auto log = validate(program.spirv)) return failed(*log);
       begin(name + ": spirv-val with debug info");
@@ -420,7 +423,34 @@ class Checker {
       if (!reports.empty()) return failed(reports + where + ir::print(lane));
       if (const auto d = wrong(program, r.outputs, r.report_words)) return failed(*d + where + ir::print(lane));
     }
-    return !options_.judge || judged(name, program, lane, arrays, t);
+    if (!options_.judge) return true;
+    return program.ptx.empty() ? judged(name, program, lane, arrays, t) : on_emulator(name, program, arrays);
+  }
+
+  // PTX on the emulator.
+  bool on_emulator(const std::string& name, const Program& program, const std::vector<Array>& arrays) {
+    begin(name + ": emulator");
+    emulated::Options run;
+    run.all_defined = reference_->all_defined;
+    run.print_bytes = print_bytes(program);
+    run.max_instructions = options_.judge_steps;
+    for (int order = 0; order < options_.judge_orders; ++order) {
+      run.seed = std::hash<std::string>{}(name + case_.kernel.name) + static_cast<uint64_t>(order);
+      run.max_workgroups = run.seed % 3 == 0 ? 1 + order / 2 : 0;
+      const emulated::Result r = emulated::run(program, arrays, case_.dims, run);
+      ++out_.judged;
+      out_.judge_steps += r.instructions;
+      if (r.unfinished) {
+        ++out_.unjudged;
+        break;
+      }
+      const std::string where = " (emulator's seed " + std::to_string(run.seed) + ")\n";
+      if (!r.fault.empty()) return failed(r.fault + where);
+      if (!r.report_words.empty() && r.report_words[0] != 0)
+        return failed("the report's first word is " + std::to_string(r.report_words[0]) + where);
+      if (const auto d = wrong(program, r.outputs, r.report_words)) return failed(*d + where);
+    }
+    return true;
   }
 
   // Room for the interpreter's lines and one more.

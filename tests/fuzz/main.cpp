@@ -91,13 +91,15 @@ Arguments parse_arguments(int argc, char** argv) {
     else if (s == "--codegen") std::tie(a.check.general, a.check.fast) = one_of("general", "fast");
     else if (s == "--target") {
       const std::string v = next();
-      if (v != "minimum" && v != "lavapipe" && v != "gpu" && v != "cut" && v != "random" && v != "all" && v != "none")
-        usage("--target " + v + ": minimum, lavapipe, gpu, cut, random, all or none are wanted");
+      if (v != "minimum" && v != "lavapipe" && v != "gpu" && v != "cut" && v != "random" && v != "nvidia" &&
+          v != "all" && v != "none")
+        usage("--target " + v + ": minimum, lavapipe, gpu, nvidia, cut, random, all or none are wanted");
       a.check.minimum = v == "minimum" || v == "all";
       a.check.lavapipe = v == "lavapipe" || v == "all";
       a.check.cut = v == "cut" || v == "all";
       a.check.gpu = v == "gpu" || v == "all";
       a.check.random = v == "random" || v == "all";
+      a.check.nvidia = v == "nvidia" || v == "all";
     } else if (s == "--steps") a.check.max_steps = a.check.judge_steps = std::strtoll(next().c_str(), nullptr, 10);
     else if (s == "--orders") a.check.orders = static_cast<int>(std::strtol(next().c_str(), nullptr, 10));
     else if (s == "--device") {

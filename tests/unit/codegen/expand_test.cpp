@@ -10,9 +10,11 @@
 #include <random>
 
 #include "codegen/compile.h"
+#include "codegen/nvidia/emit.h"
 #include "codegen/program/program_file.h"
 #include "engine/ir/text.h"
 #include "tests/support/elementwise.h"
+#include "tests/support/emulate/emulate.h"
 #include "tests/support/judge/judge.h"
 #include "tests/support/sanitizer.h"
 #include "tests/unit/codegen/spirv_support.h"
@@ -125,8 +127,8 @@ std::vector<Elements> inputs(const Case& c, int64_t random) {
   return out;
 }
 
-std::vector<uint32_t> module_of(const Case& c, const Target& target, bool relaxed = false) {
-  LaneKernel t(kWorkgroup);
+/// The op on element i of each operand, by invocation i.
+void make_kernel(LaneKernel& t, const Case& c) {
   const int arity = ir::info(c.op).arity;
   std::vector<Value> refs, loaded;
   for (int i = 0; i < arity; ++i) refs.push_back(t.arg(c.op == Opcode::select && i == 0 ? DType::boolean : c.operand));
@@ -134,6 +136,11 @@ std::vector<uint32_t> module_of(const Case& c, const Target& target, bool relaxe
   for (Value r : refs) loaded.push_back(t.load(r, index));
   t.store(out, index, t.op(c.op, loaded, c.result));
   t.finish();
+}
+
+std::vector<uint32_t> module_of(const Case& c, const Target& target, bool relaxed = false) {
+  LaneKernel t(kWorkgroup);
+  make_kernel(t, c);
   return emit_valid(t.k, target, false, relaxed);
 }
 
@@ -192,12 +199,10 @@ Outputs on_device(const Case& c, const std::vector<uint32_t>& words, std::vector
   return v;
 }
 
-/// By the judge, on the worst device that Vulkan allows, one of them by seed.
-Outputs on_worst_device(const Case& c, const std::vector<uint32_t>& words, const std::vector<Elements>& in,
-                        uint64_t seed) {
+/// A Program without code, and its arrays.
+std::pair<Program, std::vector<Array>> call_of(const Case& c, const std::vector<Elements>& in) {
   Program p;
-  p.name = "worst";
-  p.spirv = words;
+  p.name = "row";
   p.workgroup_size = kWorkgroup;
   p.num_units = in[0].size() / kWorkgroup;
   std::vector<Array> arrays;
@@ -210,14 +215,39 @@ Outputs on_worst_device(const Case& c, const std::vector<uint32_t>& words, const
     for (int64_t j = 0; j < e.size(); ++j) arrays.back().set_element_bits(j, e.get(j));
   }
   add(c.result, in[0].size(), true);
+  return {p, arrays};
+}
+Outputs elements_of(const Array& a) {
+  Outputs v;
+  for (int64_t j = 0; j < a.size(); ++j) v.push_back(a.element_bits(j));
+  return v;
+}
+
+/// By the judge, on the worst device that Vulkan allows, one of them by seed.
+Outputs on_worst_device(const Case& c, const std::vector<uint32_t>& words, const std::vector<Elements>& in,
+                        uint64_t seed) {
+  auto [p, arrays] = call_of(c, in);
+  p.spirv = words;
   judge::Options options;
   options.seed = seed;
   options.inexact = true;
   const judge::Result r = judge::run(p, arrays, {}, options);
   for (const std::string& s : r.reports) FAIL_CHECK(s);
-  Outputs v;
-  for (int64_t j = 0; j < in[0].size(); ++j) v.push_back(r.outputs.at(0).element_bits(j));
-  return v;
+  return elements_of(r.outputs.at(0));
+}
+
+/// PTX on the emulator, whose approximate functions are as wrong as PTX allows, by seed.
+Outputs on_emulator(const Case& c, const Target& target, const std::vector<Elements>& in, bool relaxed, uint64_t seed) {
+  LaneKernel t(kWorkgroup);
+  make_kernel(t, c);
+  auto [p, arrays] = call_of(c, in);
+  p.ptx = nvidia::emit(t.k, target, relaxed, false);
+  p.relaxed = true;
+  emulated::Options options;
+  options.seed = seed;
+  const emulated::Result r = emulated::run(p, arrays, {}, options);
+  CHECK(r.fault == "");
+  return elements_of(r.outputs.at(0));
 }
 
 struct Form {
@@ -229,7 +259,8 @@ Outcome run_case(const Case& c, const Target& target, int64_t random, bool only_
   if (only_floats && !is_float(c.operand) && !is_float(c.result)) return {};
   const std::string what =
       std::string(ir::name(c.op)) + " " + std::string(name(c.operand)) + " -> " + std::string(name(c.result));
-  const auto words = module_of(c, target, form.relaxed);
+  const bool ptx = !target.chip.empty();
+  const auto words = ptx ? std::vector<uint32_t>{} : module_of(c, target, form.relaxed);
   // Drivers may cut loops, and only those of lane/loops.h are counted.
   for (size_t at = 5; at < words.size(); at += words[at] >> spv::WordCountShift)
     CHECK_MESSAGE((words[at] & spv::OpCodeMask) != spv::OpLoopMerge, what, " has a loop");
@@ -237,7 +268,9 @@ Outcome run_case(const Case& c, const Target& target, int64_t random, bool only_
   if (!form.worst && !device()) return outcome;
   const std::vector<Elements> in = inputs(c, random);
   const int64_t n = in[0].size();
-  const Outputs out = form.worst ? on_worst_device(c, words, in, *form.worst) : on_device(c, words, in);
+  const Outputs out = ptx          ? on_emulator(c, target, in, form.relaxed, *form.worst)
+                      : form.worst ? on_worst_device(c, words, in, *form.worst)
+                                   : on_device(c, words, in);
   const int arity = ir::info(c.op).arity;
   const double allowed = allowed_distance(c, form.relaxed);
   for (int64_t j = 0; j < n; ++j) {
@@ -373,6 +406,23 @@ TEST_CASE("expand: relaxed floats, on the device and on the worst that Vulkan al
       }
     }
   }
+  quiet();
+}
+// The rows as PTX: sm_80 has no conversions of 8-bit floats, and relaxed code rests on ex2.approx.
+TEST_CASE("expand: every row as PTX" * doctest::skip(tessera::test::kSanitized)) {
+  for (const char* chip : {"sm_80", "sm_90a"})
+    for (const bool relaxed : {false, true})
+      for (int i = 0; i < ir::kNumOpcodes; ++i) {
+        const auto op = static_cast<Opcode>(i);
+        if (!ir::info(op).elementwise) continue;
+        for (const Case& c : cases_of(op)) {
+          const bool f8 = is_narrow_float(c.operand) && size_bytes(c.operand) == 1;
+          if (relaxed ? c.operand != DType::f32 : chip == std::string("sm_90a") && !f8) continue;
+          const Outcome o = run_case(c, Target::nvidia(chip), 300, false, {.relaxed = relaxed, .worst = uint64_t(i)});
+          if (std::getenv("TESSERA_TEST_ULP"))
+            MESSAGE("PTX ", ir::name(op), " ", name(c.operand), ": ", o.worst, " ulp");
+        }
+      }
   quiet();
 }
 TEST_CASE("expand: code for GPUs is relaxed unless strict, code for CPUs never") {
