@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # NVIDIA's assembler accepts the PTX of every kernel of tests/tir, without advice (C7508: an ignored setmaxnreg) and
-# without spilling a register: for three chips those in tests/tir itself, for one chip the others. ptxas is that of a CUDA
-# toolkit, or of the machine's package index; where there is neither, the suite says so and tests nothing.
+# without spilling a register: for three chips those in tests/tir itself and those of the benchmarks, for one chip the
+# others. ptxas is that of a CUDA toolkit, or of the machine's package index; where there is neither, the suite says so
+# and tests nothing.
 set -u
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 build=${TESSERA_BUILD_DIR:-$root/build}
@@ -49,11 +50,11 @@ all() {
   printf '%s\n' "$@" | xargs -P "$(nproc)" -I{} bash -c 'assemble "$0" "$1"' "$chip" {}
 }
 
-mapfile -t files < <(find tests/tir -maxdepth 1 -name '*.tir' | sort)
+mapfile -t files < <(find tests/tir tests/bench/gpu/kernels -maxdepth 1 -name '*.tir' | sort)
 mapfile -t others < <(find tests/tir -mindepth 2 -name '*.tir' | xargs grep -L '^lane kernel' | sort)
 [ ${#files[@]} -gt 100 ] || { echo "ptxas.sh: only ${#files[@]} kernels found"; echo "0 passed, 1 failed"; exit 1; }
 for chip in sm_80 sm_90a sm_100a; do
-  check "ptxas takes the kernels of tests/tir for $chip, and spills nothing" "$(all $chip "${files[@]}")"
+  check "ptxas takes the kernels of tests/tir and of the benchmarks for $chip, and spills nothing" "$(all $chip "${files[@]}")"
 done
 check "ptxas takes those of the folders in tests/tir for sm_90a, and spills nothing" "$(all sm_90a "${others[@]}")"
 end

@@ -260,7 +260,7 @@ V Function::apply(Prim p, Reg r, const std::vector<V>& a) {
     case Prim::sqrt: return op("sqrt.rn." + type, r, a);
     case Prim::rsqrt:
       if (r == Reg::f32) return op("rsqrt.approx.f32", r, a);
-      return literal(a[0], 1.0) / op("sqrt.rn.f64", r, a);
+      return 1.0 / op("sqrt.rn.f64", r, a);
     case Prim::exp2:
       if (r != Reg::f32) break;
       return op("ex2.approx.f32", r, a);
@@ -371,7 +371,10 @@ V Function::widened(V raw, DType t) {
 V Function::rounded(V v, DType t) {
   const V raw = narrow_bits(v, t);
   V r = widened(raw, t);
-  if (size_bytes(t) == 1) r = floating(bits(r) | sign_bit(v));  // of a NaN, too
+  if (size_bytes(t) == 1) {
+    const V sign = sign_bit(v);  // of a NaN, too
+    r = floating(bits(r) | sign);
+  }
   narrow_[{r.id, t}] = raw;
   return r;
 }

@@ -70,7 +70,7 @@ void add_kernel(CLI::App* command, CompileArguments& c) {
           "device (the best, or TESSERA_DEVICE), gpu (one of the middle class), minimum, lavapipe or nvidia:CHIP")
       ->check([](const std::string& name) -> std::string {
         if (name.starts_with("nvidia:")) return {};
-        return CLI::IsMember({"device", "gpu", "minimum", "lavapipe"})(name);
+        return CLI::IsMember({"device", "gpu", "minimum", "lavapipe", "nvidia:CHIP"})(name);
       });
   command->add_option("--codegen", c.codegen, "fast or general")->check(CLI::IsMember({"fast", "general"}));
 }
