@@ -21,6 +21,7 @@ void add_memory_ops(Opcodes& o);
 void add_atomic_ops(Opcodes& o);
 void add_warp_ops(Opcodes& o);
 void add_barrier_ops(Opcodes& o);
+void add_matrix_ops(Opcodes& o);
 
 class Decoder {
  public:
@@ -97,6 +98,10 @@ class Decoder {
   std::map<uint64_t, uint32_t> constants_;
   std::map<std::pair<int, int>, uint32_t> specials_;
 };
+
+/// Sums of products as tensor cores may make them: exact, or cut off after each of so many.
+/// `first` of `n`; into f32, f16 or f64.
+double accumulate(const Machine& m, Type into, double c, const double* a, const double* b, size_t n);
 
 enum Order : uint16_t { kStrong = 1, kAcquire = 2, kRelease = 4, kVolatile = 8, kReadOnly = 16 };
 
