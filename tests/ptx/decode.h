@@ -22,6 +22,8 @@ void add_atomic_ops(Opcodes& o);
 void add_warp_ops(Opcodes& o);
 void add_barrier_ops(Opcodes& o);
 void add_matrix_ops(Opcodes& o);
+void add_mbarrier_ops(Opcodes& o);
+void add_wgmma_ops(Opcodes& o);
 
 class Decoder {
  public:

@@ -33,7 +33,7 @@ struct TensorMap {
   std::vector<uint64_t> dims;             // elements
   std::vector<uint64_t> strides;          // bytes, of dims 1 and up
   std::vector<uint32_t> box;              // elements
-  std::vector<uint32_t> element_strides;  // empty: ones
+  std::vector<uint32_t> element_strides = {};  // empty: ones
   enum Swizzle : uint8_t { none, b32, b64, b128 } swizzle = none;
   bool nan_fill = false;  // what lies outside is NaN instead of zero
 };

@@ -170,6 +170,7 @@ void Machine::reset(Block& b) {
   b.barriers = {};
   b.cluster_barrier = {};
   b.mbarriers.clear();
+  b.products.assign(warps_per_block, {});
   b.alive = threads_per_block;
 }
 
@@ -307,13 +308,13 @@ void Machine::race(Thread& t, const Instr& i, const Access& a, const Touch& othe
   const char* const names[] = {"reads", "writes", "atomically accesses"};
   const char* const was[] = {"read", "written", "atomically accessed"};
   const Instr& j = code.code[other.at];
-  const uint32_t number = other.agent >> kAgentBits, index = other.agent & (kAsync - 1);
+  const uint32_t number = other.agent >> kAgentBits, index = other.agent & ((1u << kThreadBits) - 1);
   const uint32_t* g = launch.grid;
   const uint32_t* b = launch.block;
   const uint32_t block[3] = {number % g[0], number / g[0] % g[1], number / g[0] / g[1]};
   const uint32_t tid[3] = {index % b[0], index / b[0] % b[1], index / b[0] / b[1]};
   const Statement& s = code.statement(j);
-  const bool copied = (other.agent & kAsync) != 0;
+  const bool copied = (other.agent >> kThreadBits & 3) != kSelf;
   stop(Fault::race, t, i,
        std::string(async ? "its copy " : "it ") + names[static_cast<int>(how)] + " byte " + std::to_string(a.offset) +
            " of " + a.object->name + ", which is " + was[static_cast<int>(before)] + " by " +

@@ -4,6 +4,7 @@
 #include <array>
 #include <deque>
 #include <functional>
+#include <map>
 #include <optional>
 
 #include "tests/ptx/emulator.h"
@@ -29,6 +30,7 @@ struct Instr {
   uint32_t guard = kNone;
   bool guard_not = false;
   bool opaque = false;            // works on mbarriers
+  bool proxy = false;             // accesses memory through the asynchronous proxy
   bool effects = false;           // more than writing registers
   uint8_t width = 32, from = 32;  // bits, of the result and of a source
   uint8_t mode = 0, n = 1;
@@ -42,7 +44,8 @@ struct Instr {
 
 /// Of a branch: what runs between it and the place where its sides meet.
 struct Region {
-  bool opaque = false;  // works on mbarriers
+  bool opaque = false;            // works on mbarriers
+  bool proxy = false;             // accesses memory through the asynchronous proxy
   bool effects = false;
   uint32_t meets = kNone;
   std::vector<uint32_t> writes;  // slots
@@ -86,6 +89,7 @@ Region region_of(const Code& code, uint32_t branch);
 
 constexpr uint64_t kSharedBase = 1024;  // of the first byte: nothing lies at 0
 constexpr uint64_t kLocalBase = 256;
+constexpr uint64_t kTensorMagic = 0x50414d524f534e54u;  // at the beginning of a tensor map
 
 enum class State : uint8_t { ready, warp, barrier, mbarrier, async, cluster, done };
 struct Block;
@@ -96,11 +100,12 @@ struct Pending {
   std::function<void()> land;
   uint32_t agent_epoch = 0;
   uint32_t group = kNone;  // cp.async and bulk groups: which of its thread
-  uint8_t kind = 0;        // kCopy, kBulk, kWgmma
-  uint32_t thread = 0;
+  uint8_t kind = 0;
+  uint32_t thread = 0, pc = 0;
+  bool needs_shared = false;  // of its block, which may not end before
   Block* block = nullptr;
 };
-enum PendingKind : uint8_t { kCopy, kBulk, kBarrierBulk, kWgmma };
+enum PendingKind : uint8_t { kCopy, kBulk, kBulkSource, kToBarrier };
 
 struct Thread {
   Slot* r = nullptr;
@@ -112,13 +117,16 @@ struct Thread {
   uint32_t waits_at = kNone;  // pc of what it waits at
   uint64_t waits_for = 0;     // mask, barrier, address
   uint32_t quantum = 0;
+  uint32_t tried = kNone;  // the last mbarrier.try_wait that gave up
+  uint64_t tried_at = 0;
   bool carry = false, carry_poison = false;
   // order
-  uint32_t agent = 0, epoch = 1, async_epoch = 0, async_done = 0;
+  uint32_t agent = 0, epoch = 1, async_epoch = 0, async_done = 0, sources_done = 0;
   ClockPtr seen, proxied;      // proxied: what the asynchronous proxy may see
   uint32_t proxied_epoch = 0;  // of its own
   const Row* row = nullptr;    // of seen, of its own block
   ClockPtr fenced, acquired;   // by fences: what the next strong write passes on; what strong reads have met
+  std::deque<std::pair<uint32_t, uint32_t>> committed_products;  // wgmma: group, epoch
   std::array<std::vector<uint32_t>, 4> committed;  // by PendingKind: each group's last epoch
   uint32_t cluster_phase = 0;                      // in which it arrived
   Object* local = nullptr;
@@ -135,8 +143,26 @@ struct Barrier {
 
 struct MBarrier {
   uint32_t expected = 0, pending = 0, phase = 0;
-  int64_t bytes = 0;
+  int64_t bytes = 0;  // that are still to come
+  Touch made;         // by mbarrier.init
   ClockPtr clock, proxied, done, done_proxied;  // of this phase, and of those that are complete
+};
+
+/// A product that a warp has begun (ops_wgmma.cpp).
+struct Product {
+  std::function<void()> make;
+  uint32_t group = 0, result = kNone;  // its first register
+};
+/// What a warp's products have summed up, until they are waited for: by first register, and lane by lane.
+struct Sums {
+  std::vector<uint32_t> slots;
+  std::vector<Slot> values;  // by lane, then by slot
+};
+struct Products {
+  std::deque<Product> begun;
+  uint32_t committed = 0;
+  bool fenced = false;  // since registers may have been written
+  std::map<uint32_t, Sums> sums, given;  // given: as the last wait left them in the registers
 };
 
 struct Block {
@@ -147,6 +173,7 @@ struct Block {
   Object shared;
   std::array<Barrier, 16> barriers;
   std::unordered_map<uint64_t, MBarrier> mbarriers;
+  std::vector<Products> products;  // by warp
   std::vector<Block*> cluster;
   Barrier cluster_barrier;  // of rank 0
   uint32_t alive = 0;
@@ -175,7 +202,7 @@ class Machine {
   /// Where an address leads; checks bounds and alignment.
   Access reach(Thread& t, const Instr& i, Space space, uint64_t address, uint64_t bytes, uint64_t alignment, How how);
   /// Notes an access and finds races. `strong`: atomic or ordered. The agent is the thread, or its copies.
-  void touch(Thread& t, const Instr& i, const Access& a, uint64_t bytes, How how, bool strong, bool async = false);
+  void touch(Thread& t, const Instr& i, const Access& a, uint64_t bytes, How how, bool strong, Agent agent = kSelf);
   Space space_of(uint64_t generic) const;
   uint64_t to_generic(Space s, uint64_t address) const;
   uint64_t from_generic(Space s, uint64_t address) const;
@@ -183,6 +210,8 @@ class Machine {
 
   // ---- order
   ClockPtr clock_of(Thread& t, bool proxied) const;  // what it has seen and done; call advance after
+  /// What the end of a copy tells: that copy.
+  ClockPtr clock_of_copy(const Thread& t, uint32_t epoch) const;
   void advance(Thread& t) { ++t.epoch; }
   void see(Thread& t, const ClockPtr& seen, const ClockPtr& proxied);
   void meet(std::vector<Thread*>& threads);  // all see what each has seen and done
@@ -201,10 +230,23 @@ class Machine {
   void cluster_check(Block& b);
   void phase_check(Block& b, uint64_t offset, MBarrier& bar);
 
+  // ---- mbarriers
+  /// The barrier at a shared address, with its block and offset; a fault if there is none or its making is not seen.
+  struct Found {
+    Block* block;
+    uint64_t offset;
+    MBarrier* barrier;
+  };
+  Found mbarrier_at(Thread& t, const Instr& i, Space space, uint64_t address, bool proxied);
+  void mbarrier_arrive(const Thread& t, const Instr& i, const Found& f, uint32_t count);
+  /// Bytes have come.
+  void mbarrier_bytes(Block& b, uint64_t offset, int64_t bytes, const ClockPtr& clock);
+
   // ---- copies in flight
-  void launch_async(Thread& t, uint8_t kind, std::function<void()> land);
+  void launch_async(Thread& t, const Instr& i, PendingKind kind, bool needs_shared, std::function<void()> land);
   void commit(Thread& t, uint8_t kind);
-  void wait_group(Thread& t, uint8_t kind, uint64_t most_left);
+  /// sources: only until what it copies has been read.
+  void wait_group(Thread& t, uint8_t kind, uint64_t most_left, bool sources = false);
   void land_one(size_t at);
   /// The exact value off by at most `relative` of it, or `absolute`, as the seed and the operands decide.
   double off(double exact, double relative, double absolute, uint64_t operands) const;

@@ -12,8 +12,9 @@
 namespace tessera::ptx {
 
 /// An agent is a thread or its copies: the block's number, then the agent's in the block.
-constexpr uint32_t kAgentBits = 11;
-constexpr uint32_t kAgents = 1u << kAgentBits, kAsync = kAgents / 2;
+constexpr uint32_t kAgentBits = 12, kThreadBits = 10;
+/// A thread itself, its copies, and what its copies to memory read: those end earlier.
+enum Agent : uint32_t { kSelf, kCopies, kSources, kAgentKinds };
 using Row = std::vector<uint32_t>;  // of one block: by agent, the last epoch that was seen
 struct Clock {
   std::vector<std::pair<uint32_t, std::shared_ptr<const Row>>> rows;  // by block, ascending

@@ -205,11 +205,11 @@ void copy(Thread& t, const Instr& i) {
       m.stop(Fault::alignment, t, i,
              "the source (byte " + std::to_string(from.offset) + " of " + from.object->name + ") is no multiple of " +
                  std::to_string(bytes));
-    m.touch(t, i, from, size, How::read, false, true);
+    m.touch(t, i, from, size, How::read, false, kCopies);
   }
-  m.touch(t, i, to, bytes, How::write, false, true);
+  m.touch(t, i, to, bytes, How::write, false, kCopies);
   std::memset(to.poison(), 0xff, bytes);
-  m.launch_async(t, kCopy, [to, from, size, bytes] {
+  m.launch_async(t, i, kCopy, false, [to, from, size, bytes] {
     std::memset(to.bytes(), 0, bytes);
     std::memset(to.poison(), 0, bytes);
     if (!size) return;

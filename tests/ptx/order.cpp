@@ -73,13 +73,16 @@ ClockPtr with_row(const ClockPtr& base, uint32_t block, size_t agents, F&& chang
 
 void own(Row& row, const Thread& t, bool proxied, size_t threads) {
   row[t.index] = std::max(row[t.index], proxied ? t.proxied_epoch : t.epoch);
-  row[threads + t.index] = std::max(row[threads + t.index], t.async_done);
+  uint32_t& copies = row[kCopies * threads + t.index];
+  copies = std::max(copies, t.async_done);
+  uint32_t& sources = row[kSources * threads + t.index];
+  sources = std::max(sources, std::max(t.async_done, t.sources_done));
 }
 
 }  // namespace
 
 ClockPtr Machine::clock_of(Thread& t, bool proxied) const {
-  return with_row(proxied ? t.proxied : t.seen, t.block->number, size_t{2} * threads_per_block,
+  return with_row(proxied ? t.proxied : t.seen, t.block->number, size_t{kAgentKinds} * threads_per_block,
                   [&](Row& row) { own(row, t, proxied, threads_per_block); });
 }
 
@@ -100,7 +103,7 @@ void Machine::meet(std::vector<Thread*>& threads) {
     for (size_t first = 0; first < threads.size();) {
       size_t last = first;
       while (last < threads.size() && threads[last]->block == threads[first]->block) ++last;
-      base = with_row(base, threads[first]->block->number, size_t{2} * threads_per_block, [&](Row& row) {
+      base = with_row(base, threads[first]->block->number, size_t{kAgentKinds} * threads_per_block, [&](Row& row) {
         for (size_t k = first; k < last; ++k) own(row, *threads[k], proxied, threads_per_block);
       });
       first = last;
@@ -115,14 +118,14 @@ void Machine::meet(std::vector<Thread*>& threads) {
 }
 
 bool Machine::has_seen(const Thread& t, const Touch& x, bool proxied) const {
-  const uint32_t block = x.agent >> kAgentBits, agent = x.agent & (kAgents - 1);
-  const bool async = (agent & kAsync) != 0;
-  const uint32_t index = agent & (kAsync - 1);
+  const uint32_t block = x.agent >> kAgentBits, kind = x.agent >> kThreadBits & 3;
+  const bool async = kind != kSelf;
+  const uint32_t index = x.agent & ((1u << kThreadBits) - 1);
   if (block == t.block->number && index == t.index) {
-    if (async) return x.epoch <= t.async_done;
+    if (async) return x.epoch <= t.async_done || (kind == kSources && x.epoch <= t.sources_done);
     return !proxied || x.epoch <= t.proxied_epoch;
   }
-  const size_t at = (async ? threads_per_block : 0) + index;
+  const size_t at = size_t{kind} * threads_per_block + index;
   if (proxied && !async) {  // what a generic access did, the asynchronous proxy sees after a fence
     const Row* row = t.proxied ? t.proxied->find(block) : nullptr;
     return row && (*row)[at] >= x.epoch;
@@ -131,15 +134,22 @@ bool Machine::has_seen(const Thread& t, const Touch& x, bool proxied) const {
   return row && (*row)[at] >= x.epoch;
 }
 
-void Machine::touch(Thread& t, const Instr& i, const Access& a, uint64_t bytes, How how, bool strong, bool async) {
+ClockPtr Machine::clock_of_copy(const Thread& t, uint32_t epoch) const {
+  return with_row(nullptr, t.block->number, size_t{kAgentKinds} * threads_per_block, [&](Row& row) {
+    row[kCopies * threads_per_block + t.index] = row[kSources * threads_per_block + t.index] = epoch;
+  });
+}
+
+void Machine::touch(Thread& t, const Instr& i, const Access& a, uint64_t bytes, How how, bool strong, Agent agent) {
   Object& o = *a.object;
   if (o.pages.empty() || bytes == 0) return;
-  const Touch me{t.agent | (async ? kAsync : 0), async ? t.async_epoch : t.epoch, i.pc, strong};
+  const bool async = agent != kSelf, proxied = async && i.proxy;
+  const Touch me{t.agent | agent << kThreadBits, async ? t.async_epoch : t.epoch, i.pc, strong};
   const uint64_t last = (a.offset + bytes - 1) >> o.granule;
   for (uint64_t k = a.offset >> o.granule; k <= last; ++k) {
     Cell& c = o.cell(k);
     const Touch& w = c.write;
-    if (!w.none() && w.agent != me.agent && !(strong && w.strong) && !has_seen(t, w, async && how == How::read)) {
+    if (!w.none() && w.agent != me.agent && !(strong && w.strong) && !has_seen(t, w, proxied && how == How::read)) {
       race(t, i, {a.object, k << o.granule}, w, how, w.strong ? How::atomic : How::write, async);
     }
     if (how == How::read) {
@@ -156,7 +166,7 @@ void Machine::touch(Thread& t, const Instr& i, const Access& a, uint64_t bytes, 
       if (!r.none() && r.agent != me.agent && !(strong && r.strong) && !has_seen(t, r, false))
         race(t, i, {a.object, k << o.granule}, r, how, How::read, async);
     }
-    if (async && !w.none() && !(w.agent & kAsync) && !has_seen(t, w, true))
+    if (proxied && !w.none() && (w.agent >> kThreadBits & 3) == kSelf && !has_seen(t, w, true))
       race(t, i, {a.object, k << o.granule}, w, how, How::write, async);
     // what the same thread did weakly in the same epoch stays to be found
     const bool weak = w.agent == me.agent && w.epoch == me.epoch && !w.strong;

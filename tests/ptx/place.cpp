@@ -29,6 +29,24 @@ const char* name_of(Space s) {
 constexpr uint64_t kWindow = uint64_t{1} << 32;
 constexpr uint64_t kParamBase = 0;
 
+/// What cuTensorMapEncodeTiled demands.
+void check_tensor(const TensorMap& m, const Object& o) {
+  const auto bad = [&](const std::string& what) { throw Stop{Fault::invalid, "the tensor map of " + o.name + ": " + what, 0}; };
+  const size_t rank = m.dims.size();
+  const uint64_t w = width_of(m.type) / 8;
+  if (rank < 1 || rank > 5 || m.strides.size() + 1 != rank || m.box.size() != rank) bad("1 to 5 dims, a box of as many, and one stride less");
+  for (const uint32_t s : m.element_strides)
+    if (s != 1) bad("element strides other than 1 are not known here");
+  if (m.offset % 16) bad("its address is no multiple of 16");
+  for (const uint64_t s : m.strides)
+    if (s % 16) bad("the stride " + std::to_string(s) + " is no multiple of 16");
+  for (const uint32_t b : m.box)
+    if (b == 0 || b > 256) bad("a box of " + std::to_string(b) + " elements");
+  if (m.box[0] * w % 16) bad("the box's first dim has " + std::to_string(m.box[0] * w) + " bytes, no multiple of 16");
+  const uint64_t most = m.swizzle == TensorMap::b128 ? 128 : m.swizzle == TensorMap::b64 ? 64 : m.swizzle == TensorMap::b32 ? 32 : ~uint64_t{0};
+  if (m.box[0] * w > most) bad("the box's first dim has " + std::to_string(m.box[0] * w) + " bytes, more than the swizzle's " + std::to_string(most));
+}
+
 }  // namespace
 
 void Launch::place(const void* bytes, size_t size, size_t alignment) {
@@ -111,7 +129,8 @@ void Machine::place_memory() {
   }
   for (const Launch::Tensor& t : launch.tensors) {
     if (t.at + 128 > parameters.size) throw Stop{Fault::invalid, "a tensor map lies outside the parameters", 0};
-    const uint64_t words[2] = {0x50414d524f534e54u, tensors.size()};
+    check_tensor(t.map, *buffers.at(t.map.buffer));
+    const uint64_t words[2] = {kTensorMagic, tensors.size()};
     std::memcpy(parameters.bytes.data() + t.at, words, 16);
     tensors.push_back(t.map);
   }

@@ -64,6 +64,11 @@ void Machine::exit(Thread& t) {
   t.state = State::done;
   Block& b = *t.block;
   --b.alive;
+  if (b.alive == 0) {
+    for (const Pending& p : pending)
+      if (p.block == &b && p.needs_shared)
+        stop(Fault::undefined, b.threads[p.thread], code.code[p.pc], "its block ends before it is done with the block's shared memory");
+  }
   const uint32_t first = t.warp * kWarp;
   for (uint32_t k = first; k < std::min(first + kWarp, threads_per_block); ++k) {
     Thread& other = b.threads[k];
@@ -153,11 +158,13 @@ void Machine::phase_check(Block& b, uint64_t offset, MBarrier& bar) {
 
 // ---- copies in flight
 
-void Machine::launch_async(Thread& t, uint8_t kind, std::function<void()> land) {
+void Machine::launch_async(Thread& t, const Instr& i, PendingKind kind, bool needs_shared, std::function<void()> land) {
   Pending p;
   p.land = std::move(land);
-  p.agent_epoch = t.async_epoch, p.kind = kind, p.thread = t.index, p.block = t.block;
-  p.group = static_cast<uint32_t>(t.committed[kind].size());
+  p.agent_epoch = t.async_epoch, p.kind = kind, p.thread = t.index, p.block = t.block, p.pc = i.pc;
+  p.needs_shared = needs_shared;
+  // reads of a bulk copy's source are a part of its group
+  p.group = static_cast<uint32_t>(t.committed[kind == kBulkSource ? kBulk : kind].size());
   pending.push_back(std::move(p));
 }
 
@@ -170,20 +177,22 @@ void Machine::land_one(size_t at) {
 
 void Machine::commit(Thread& t, uint8_t kind) { t.committed[kind].push_back(t.async_epoch); }
 
-void Machine::wait_group(Thread& t, uint8_t kind, uint64_t most_left) {
+void Machine::wait_group(Thread& t, uint8_t kind, uint64_t most_left, bool sources) {
   const auto& groups = t.committed[kind];
   if (groups.size() <= most_left) return;
   const size_t over = groups.size() - most_left;
   for (;;) {  // in random order
     std::vector<size_t> due;
-    for (size_t p = 0; p < pending.size(); ++p)
-      if (pending[p].block == t.block && pending[p].thread == t.index && pending[p].kind == kind &&
-          pending[p].group < over)
-        due.push_back(p);
+    for (size_t p = 0; p < pending.size(); ++p) {
+      const Pending& x = pending[p];
+      const bool is_source = kind == kBulk && x.kind == kBulkSource;
+      if (x.block == t.block && x.thread == t.index && (is_source || (!sources && x.kind == kind)) && x.group < over) due.push_back(p);
+    }
     if (due.empty()) break;
     land_one(due[random.below(static_cast<uint32_t>(due.size()))]);
   }
-  t.async_done = std::max(t.async_done, groups[over - 1]);
+  uint32_t& done = sources ? t.sources_done : t.async_done;
+  done = std::max(done, groups[over - 1]);
 }
 
 double Machine::off(double exact, double relative, double absolute, uint64_t operands) const {

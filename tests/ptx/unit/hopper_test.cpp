@@ -1,0 +1,115 @@
+// What sm_90 adds: mbarriers, bulk copies with swizzles, products of warpgroups. A right kernel passes in every order, and
+// each small change to it is found.
+#include <doctest/doctest.h>
+
+#include <fstream>
+#include <functional>
+#include <sstream>
+
+#include "tests/ptx/emulator.h"
+#include "tests/ptx/numbers.h"
+
+namespace hopper_test {
+using namespace tessera::ptx;
+
+namespace {
+
+std::string read(const std::string& path) {
+  std::ifstream in(path);
+  REQUIRE_MESSAGE(in, path);
+  std::stringstream text;
+  text << in.rdbuf();
+  return text.str();
+}
+std::string changed(std::string text, const std::string& what, const std::string& into) {
+  const size_t at = text.find(what);
+  REQUIRE_MESSAGE(at != std::string::npos, what);
+  return text.replace(at, what.size(), into);
+}
+
+struct Product {
+  Result result;
+  bool right = true;
+};
+Product multiply(const std::string& text, uint64_t seed, TensorMap::Swizzle swizzle = TensorMap::b128, uint32_t steps = 5) {
+  const uint32_t k_size = 64 * steps;
+  std::vector<uint16_t> a(64 * k_size), b(64 * k_size);
+  std::vector<float> out(64 * 64);
+  Random r{seed};
+  for (auto* m : {&a, &b})
+    for (uint16_t& x : *m) x = static_cast<uint16_t>(narrow(Type::f16, static_cast<int>(r.below(9)) - 4, Round::even));
+  Launch l;
+  l.block[0] = 160, l.dynamic_shared = 32768, l.seed = seed, l.max_instructions = 20000000;
+  l.buffers.push_back({.name = "a", .bytes = std::as_writable_bytes(std::span(a)), .may_write = false});
+  l.buffers.push_back({.name = "b", .bytes = std::as_writable_bytes(std::span(b)), .may_write = false});
+  for (uint32_t k = 0; k < 2; ++k)
+    l.tensors.push_back({128 * k, {.buffer = k, .type = Type::f16, .dims = {k_size, 64}, .strides = {2 * k_size}, .box = {64, 64}, .swizzle = swizzle}});
+  l.parameters.resize(256);
+  l.buffer({.name = "out", .bytes = std::as_writable_bytes(std::span(out)), .initialised = false}).scalar(steps);
+  Product p;
+  p.result = run(parse(text), l);
+  for (uint32_t i = 0; i < 64; ++i)
+    for (uint32_t j = 0; j < 64; ++j) {
+      double sum = 0;
+      for (uint32_t k = 0; k < k_size; ++k) sum += widen(Type::f16, a[i * k_size + k]) * widen(Type::f16, b[j * k_size + k]);
+      p.right = p.right && out[i * 64 + j] == static_cast<float>(sum);
+    }
+  return p;
+}
+
+}  // namespace
+
+TEST_CASE("a product by TMA and wgmma, and what is wrong with changed ones") {
+  const std::string text = read("tests/ptx/kernels/matmul_tma.ptx");
+  for (uint64_t seed = 0; seed < 4; ++seed) {
+    const Product p = multiply(text, seed);
+    CHECK_MESSAGE(p.result.ok(), p.result.text);
+    CHECK(p.right);
+  }
+  const auto caught = [&](const std::string& what, const std::string& into, Fault fault, const std::string& says) {
+    CAPTURE(what);
+    for (uint64_t seed = 0; seed < 3; ++seed) {
+      const Product p = multiply(changed(text, what, into), seed);
+      CAPTURE(p.result.text);
+      CHECK(static_cast<int>(p.result.fault) == static_cast<int>(fault));
+      CHECK(p.result.text.find(says) != std::string::npos);
+      if (fault == Fault::none) CHECK_FALSE(p.right);
+    }
+  };
+  // a fault, which one depends on the order, or a wrong result
+  const auto noticed = [&](const std::string& what, const std::string& into) {
+    CAPTURE(what);
+    for (uint64_t seed = 0; seed < 3; ++seed) {
+      const Product p = multiply(changed(text, what, into), seed);
+      CHECK_FALSE((p.result.ok() && p.right));
+    }
+  };
+  // a wait that is not there
+  caught("@!%p4 bra WAIT_FULL;", "", Fault::race, "nothing orders them");
+  noticed("@!%p4 bra WAIT_EMPTY;", "");
+  caught("wgmma.wait_group.sync.aligned 0;", "wgmma.wait_group.sync.aligned 1;", Fault::race, "nothing orders them");
+  // arrivals and bytes that are too few or too many
+  caught("_, [%r12], 16384;", "_, [%r12], 16385;", Fault::deadlock, "waits for 0 of 1 arrivals and 1 bytes");
+  noticed("_, [%r12], 16384;", "_, [%r12], 8192;");
+  caught("mbarrier.init.shared.b64 [%r5], 4;", "mbarrier.init.shared.b64 [%r5], 5;", Fault::deadlock, "waits for 1 of 5 arrivals");
+  caught("@!%p6 mbarrier.arrive.shared.b64 _, [%r11];", "", Fault::deadlock, "waits for 4 of 4 arrivals");
+  caught("mbarrier.init.shared.b64 [%r4], 1;", "mbarrier.init.shared.b64 [%r4], 2;", Fault::deadlock, "waits for 1 of 2 arrivals");
+  // a parity
+  caught("not.b32 %r9, %r9;", "", Fault::deadlock, "waits for 4 of 4 arrivals");
+  // fences
+  caught("fence.mbarrier_init.release.cluster;", "", Fault::race, "no fence makes that known to the asynchronous proxy");
+  caught("bar.sync 0;", "", Fault::undefined, "nobody has made one");
+  caught("wgmma.fence.sync.aligned;", "", Fault::undefined, "there is no wgmma.fence since");
+  // descriptors: half the stride, another swizzle, the wrong step, the wrong half of the stage
+  caught("0x4000004000010000", "0x4000002000010000", Fault::none, "");
+  caught("0x4000004000010000", "0x8000004000010000", Fault::none, "");
+  caught("add.u64 %d2, %d2, 2;", "add.u64 %d2, %d2, 4;", Fault::none, "");
+  caught("add.u64 %d3, %d2, 512;", "add.u64 %d3, %d2, 0;", Fault::none, "");
+  caught("add.u64 %d3, %d2, 512;", "add.u64 %d3, %d2, 2048;", Fault::bounds, "shared memory has");
+  // fragments and coordinates
+  caught("{%c4, %c5};", "{%c5, %c4};", Fault::none, "");
+  caught("shl.b32 %r14, %r7, 6;", "shl.b32 %r14, %r7, 5;", Fault::none, "");
+  noticed("add.u32 %r16, %r13, 8192;", "add.u32 %r16, %r13, 8448;");
+}
+
+}  // namespace hopper_test
