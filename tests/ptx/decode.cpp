@@ -11,7 +11,8 @@ const Opcodes& opcodes() {
   static const Opcodes kAll = [] {
     Opcodes o;
     add_integer_ops(o), add_float_ops(o), add_convert_ops(o), add_move_ops(o), add_control_ops(o);
-    add_memory_ops(o), add_atomic_ops(o), add_warp_ops(o), add_barrier_ops(o), add_matrix_ops(o), add_mbarrier_ops(o), add_wgmma_ops(o);
+    add_memory_ops(o), add_atomic_ops(o), add_warp_ops(o), add_barrier_ops(o), add_matrix_ops(o), add_mbarrier_ops(o),
+        add_wgmma_ops(o);
     return o;
   }();
   return kAll;

@@ -30,9 +30,9 @@ struct TensorMap {
   uint32_t buffer = 0;
   uint64_t offset = 0;  // bytes, of the first element
   Type type = Type::f32;
-  std::vector<uint64_t> dims;             // elements
-  std::vector<uint64_t> strides;          // bytes, of dims 1 and up
-  std::vector<uint32_t> box;              // elements
+  std::vector<uint64_t> dims;                  // elements
+  std::vector<uint64_t> strides;               // bytes, of dims 1 and up
+  std::vector<uint32_t> box;                   // elements
   std::vector<uint32_t> element_strides = {};  // empty: ones
   enum Swizzle : uint8_t { none, b32, b64, b128 } swizzle = none;
   bool nan_fill = false;  // what lies outside is NaN instead of zero

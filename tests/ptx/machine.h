@@ -44,8 +44,8 @@ struct Instr {
 
 /// Of a branch: what runs between it and the place where its sides meet.
 struct Region {
-  bool opaque = false;            // works on mbarriers
-  bool proxy = false;             // accesses memory through the asynchronous proxy
+  bool opaque = false;  // works on mbarriers
+  bool proxy = false;   // accesses memory through the asynchronous proxy
   bool effects = false;
   uint32_t meets = kNone;
   std::vector<uint32_t> writes;  // slots
@@ -117,7 +117,8 @@ struct Thread {
   uint32_t waits_at = kNone;  // pc of what it waits at
   uint64_t waits_for = 0;     // mask, barrier, address
   uint32_t quantum = 0;
-  uint32_t tried = kNone;  // the last mbarrier.try_wait that gave up
+  uint32_t last_source = 0, last_source_at = 0;  // its last bulk copy out of shared memory: epoch, pc
+  uint32_t tried = kNone;                        // the last mbarrier.try_wait that gave up
   uint64_t tried_at = 0;
   bool carry = false, carry_poison = false;
   // order
@@ -127,8 +128,8 @@ struct Thread {
   const Row* row = nullptr;    // of seen, of its own block
   ClockPtr fenced, acquired;   // by fences: what the next strong write passes on; what strong reads have met
   std::deque<std::pair<uint32_t, uint32_t>> committed_products;  // wgmma: group, epoch
-  std::array<std::vector<uint32_t>, 4> committed;  // by PendingKind: each group's last epoch
-  uint32_t cluster_phase = 0;                      // in which it arrived
+  std::array<std::vector<uint32_t>, 4> committed;                // by PendingKind: each group's last epoch
+  uint32_t cluster_phase = 0;                                    // in which it arrived
   Object* local = nullptr;
   std::vector<uint32_t> calls;
 };
@@ -143,8 +144,8 @@ struct Barrier {
 
 struct MBarrier {
   uint32_t expected = 0, pending = 0, phase = 0;
-  int64_t bytes = 0;  // that are still to come
-  Touch made;         // by mbarrier.init
+  int64_t bytes = 0;                            // that are still to come
+  Touch made;                                   // by mbarrier.init
   ClockPtr clock, proxied, done, done_proxied;  // of this phase, and of those that are complete
 };
 
@@ -161,7 +162,7 @@ struct Sums {
 struct Products {
   std::deque<Product> begun;
   uint32_t committed = 0;
-  bool fenced = false;  // since registers may have been written
+  bool fenced = false;                   // since registers may have been written
   std::map<uint32_t, Sums> sums, given;  // given: as the last wait left them in the registers
 };
 

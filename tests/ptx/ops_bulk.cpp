@@ -1,4 +1,5 @@
-// Bulk copies (cp.async.bulk), of bytes in a row and of boxes of tensors: they land late, in pieces and in random order.
+// Bulk copies (cp.async.bulk), of bytes in a row and of boxes of tensors: they land late, in pieces and in random
+// order.
 #include <algorithm>
 #include <cstring>
 
@@ -16,10 +17,22 @@ enum Kind : uint32_t { kToShared, kToGlobal, kSharedToShared };
 enum Flags : uint16_t { kMulticast = 1, kReduces = 2 };
 
 /// Operands that did not fit into the Instr, by slots in its list.
-enum Extra : uint32_t { kSource, kSourceLow, kSourceHigh, kSize, kBarrier, kBarrierLow, kBarrierHigh, kMask, kFirstCoordinate };
+enum Extra : uint32_t {
+  kSource,
+  kSourceLow,
+  kSourceHigh,
+  kSize,
+  kBarrier,
+  kBarrierLow,
+  kBarrierHigh,
+  kMask,
+  kFirstCoordinate
+};
 
 uint32_t extra(Thread& t, const Instr& i, uint32_t k) { return t.m->code.lists[i.list + k]; }
-uint64_t offset_in(Thread& t, const Instr& i, uint32_t low) { return extra(t, i, low) | uint64_t{extra(t, i, low + 1)} << 32; }
+uint64_t offset_in(Thread& t, const Instr& i, uint32_t low) {
+  return extra(t, i, low) | uint64_t{extra(t, i, low + 1)} << 32;
+}
 uint64_t number(Thread& t, const Instr& i, uint32_t slot) {
   if (t.r[slot].poison) t.m->stop(Fault::poison, t, i, "its operand hangs on what nobody has written");
   return t.r[slot].bits;
@@ -58,7 +71,8 @@ void fill(const Copy& c, const Piece& p) {
   std::memset(p.to.bytes(), 0, p.bytes);
   std::memset(p.to.poison(), 0, p.bytes);
   if (!c.nan) return;
-  const uint64_t w = width_of(c.type) / 8, bits = narrow(c.type, std::bit_cast<double>(uint64_t{0x7ff8} << 48), Round::even);
+  const uint64_t w = width_of(c.type) / 8,
+                 bits = narrow(c.type, std::bit_cast<double>(uint64_t{0x7ff8} << 48), Round::even);
   for (uint64_t at = 0; at + w <= p.bytes; at += w) std::memcpy(p.to.bytes() + at, &bits, w);
 }
 
@@ -103,6 +117,7 @@ void to_global(Thread& t, const Instr& i, const Copy& c) {
     m.touch(t, i, p.from, p.bytes, How::read, false, kSources);
     m.touch(t, i, p.to, p.bytes, i.flags & kReduces ? How::atomic : How::write, (i.flags & kReduces) != 0, kCopies);
   }
+  t.last_source = t.async_epoch, t.last_source_at = i.pc;
   const uint32_t group = static_cast<uint32_t>(t.committed[kBulk].size());
   m.launch_async(t, i, kBulkSource, true, [&m, &t, &i, c, group] {
     std::vector<std::vector<uint8_t>> bytes, poison;
@@ -138,7 +153,8 @@ std::vector<Block*> receivers(Thread& t, const Instr& i, uint64_t address) {
   std::vector<Block*> all;
   for (uint32_t r = 0; r < 16; ++r) {
     if (!(mask >> r & 1)) continue;
-    if (r >= t.block->cluster.size()) t.m->stop(Fault::bounds, t, i, "the cluster has no block of rank " + std::to_string(r));
+    if (r >= t.block->cluster.size())
+      t.m->stop(Fault::bounds, t, i, "the cluster has no block of rank " + std::to_string(r));
     all.push_back(t.block->cluster[r]);
   }
   return all;
@@ -150,10 +166,12 @@ void bulk(Thread& t, const Instr& i) {
   const uint64_t bytes = number(t, i, extra(t, i, kSize));
   if (bytes % 16 || bytes == 0) m.stop(Fault::alignment, t, i, std::to_string(bytes) + " bytes are no multiple of 16");
   ++t.async_epoch;
-  const uint64_t to_address = address_in(t, i, i.a, i.imm), from_address = address_in(t, i, extra(t, i, kSource), offset_in(t, i, kSourceLow));
+  const uint64_t to_address = address_in(t, i, i.a, i.imm),
+                 from_address = address_in(t, i, extra(t, i, kSource), offset_in(t, i, kSourceLow));
   const How how = i.flags & kReduces ? How::atomic : How::write;
   const Access to = m.reach(t, i, kind == kToGlobal ? Space::global : Space::shared, to_address, bytes, 16, how);
-  const Access from = m.reach(t, i, kind == kToShared ? Space::global : Space::shared, from_address, bytes, 16, How::read);
+  const Access from =
+      m.reach(t, i, kind == kToShared ? Space::global : Space::shared, from_address, bytes, 16, How::read);
   const auto pieces = [&](Object* into) {
     std::vector<Piece> all;
     for (uint64_t at = 0; at < bytes;) {
@@ -174,7 +192,8 @@ void bulk(Thread& t, const Instr& i) {
     Copy one = c;
     if (i.flags & kMulticast) one.block = b;
     one.pieces = pieces(i.flags & kMulticast ? &b->shared : to.object);
-    if (i.flags & kMulticast && !b->mbarriers.count(one.barrier)) m.stop(Fault::undefined, t, i, "the block of rank " + std::to_string(b->rank) + " has no mbarrier there");
+    if (i.flags & kMulticast && !b->mbarriers.count(one.barrier))
+      m.stop(Fault::undefined, t, i, "the block of rank " + std::to_string(b->rank) + " has no mbarrier there");
     to_shared(t, i, one);
   }
 }
@@ -192,12 +211,15 @@ const TensorMap& map_at(Thread& t, const Instr& i, uint64_t address) {
   const Access a = m.reach(t, i, Space::generic, address, 128, 64, How::read);
   uint64_t words[2];
   std::memcpy(words, a.bytes(), 16);
-  if (words[0] != kTensorMagic || words[1] >= m.tensors.size()) m.stop(Fault::undefined, t, i, "there is no tensor map at byte " + std::to_string(a.offset) + " of " + a.object->name);
+  if (words[0] != kTensorMagic || words[1] >= m.tensors.size())
+    m.stop(Fault::undefined, t, i,
+           "there is no tensor map at byte " + std::to_string(a.offset) + " of " + a.object->name);
   return m.tensors[words[1]];
 }
 
 /// The box at some coordinates: runs of elements, in the tensor and in shared memory.
-std::vector<Piece> box(Thread& t, const Instr& i, const TensorMap& map, const std::vector<int64_t>& at, Object* shared, uint64_t shared_offset, bool loads) {
+std::vector<Piece> box(Thread& t, const Instr& i, const TensorMap& map, const std::vector<int64_t>& at, Object* shared,
+                       uint64_t shared_offset, bool loads) {
   Machine& m = *t.m;
   const uint64_t w = width_of(map.type) / 8;
   Object* o = m.buffers.at(map.buffer);
@@ -225,12 +247,16 @@ std::vector<Piece> box(Thread& t, const Instr& i, const TensorMap& map, const st
       const int64_t x = at[0] + index[0] + static_cast<int64_t>(k);
       const bool in = inside && x >= 0 && static_cast<uint64_t>(x) < map.dims[0];
       uint64_t n = 1;
-      while (k + n < run && (inside && x + static_cast<int64_t>(n) >= 0 && static_cast<uint64_t>(x) + n < map.dims[0]) == in) ++n;
+      while (k + n < run &&
+             (inside && x + static_cast<int64_t>(n) >= 0 && static_cast<uint64_t>(x) + n < map.dims[0]) == in)
+        ++n;
       Piece p;
       p.bytes = n * w, p.outside = !in;
       const Access in_shared{to.object, to.offset + k * w}, in_tensor{o, offset + static_cast<uint64_t>(x) * w};
       if (in && in_tensor.offset + p.bytes > o->size)
-        m.stop(Fault::bounds, t, i, "the tensor map reaches byte " + std::to_string(in_tensor.offset + p.bytes - 1) + " of " + o->name + ", which has " + std::to_string(o->size));
+        m.stop(Fault::bounds, t, i,
+               "the tensor map reaches byte " + std::to_string(in_tensor.offset + p.bytes - 1) + " of " + o->name +
+                   ", which has " + std::to_string(o->size));
       p.from = loads ? in_tensor : in_shared, p.to = loads ? in_shared : in_tensor;
       if (in || loads) all.push_back(p);
       k += n;
@@ -248,7 +274,8 @@ void tensor(Thread& t, const Instr& i) {
   const bool loads = kind == kToShared;
   ++t.async_epoch;
   const TensorMap& map = map_at(t, i, address_in(t, i, extra(t, i, kSource), offset_in(t, i, kSourceLow)));
-  if (map.dims.size() != i.n) m.stop(Fault::undefined, t, i, "the tensor map has " + std::to_string(map.dims.size()) + " dims");
+  if (map.dims.size() != i.n)
+    m.stop(Fault::undefined, t, i, "the tensor map has " + std::to_string(map.dims.size()) + " dims");
   std::vector<int64_t> at;
   for (uint32_t k = 0; k < i.n; ++k) at.push_back(signed_of(number(t, i, extra(t, i, kFirstCoordinate + k)), 32));
   uint64_t bytes = width_of(map.type) / 8;
@@ -259,14 +286,16 @@ void tensor(Thread& t, const Instr& i) {
   c.bytes = bytes, c.nan = map.nan_fill, c.type = map.type;
   if (!loads) {
     c.pieces = box(t, i, map, at, shared.object, shared.offset, false);
-    if (!c.pieces.empty() && !c.pieces[0].to.object->may_write) m.stop(Fault::bounds, t, i, c.pieces[0].to.object->name + " may not be written");
+    if (!c.pieces.empty() && !c.pieces[0].to.object->may_write)
+      m.stop(Fault::bounds, t, i, c.pieces[0].to.object->name + " may not be written");
     return to_global(t, i, c);
   }
   find_barrier(t, i, c);
   for (Block* b : receivers(t, i, address)) {
     Copy one = c;
     if (i.flags & kMulticast) one.block = b;
-    if (!one.block->mbarriers.count(one.barrier)) m.stop(Fault::undefined, t, i, "the block of rank " + std::to_string(b->rank) + " has no mbarrier there");
+    if (!one.block->mbarriers.count(one.barrier))
+      m.stop(Fault::undefined, t, i, "the block of rank " + std::to_string(b->rank) + " has no mbarrier there");
     one.pieces = box(t, i, map, at, i.flags & kMulticast ? &b->shared : shared.object, shared.offset, true);
     to_shared(t, i, one);
   }
@@ -295,7 +324,8 @@ void decode_tensor(Decoder& d) {
   const bool loads = (i.kind & 0xff) == kToShared;
   const Operand& map = d.operand(loads ? 1 : 0);
   const Operand& shared = d.operand(loads ? 0 : 1);
-  if (map.kind != Operand::address || map.parts.size() != 2 || map.parts[1].parts.size() != i.n) d.fail("[map, {coordinates}] is expected");
+  if (map.kind != Operand::address || map.parts.size() != 2 || map.parts[1].parts.size() != i.n)
+    d.fail("[map, {coordinates}] is expected");
   Space s = Space::shared;
   d.address(shared, s, i.a, i.imm);
   std::vector<uint32_t> slots;
@@ -349,7 +379,8 @@ void decode_bulk(Decoder& d, bool reduces) {
   const Space to = d.space(Space::generic), from = d.space(Space::generic);
   i.kind = to == Space::shared ? (from == Space::shared ? kSharedToShared : kToShared) : kToGlobal;
   if (to == Space::generic || from == Space::generic) d.fail("the spaces are missing");
-  if (!d.take(i.kind == kToGlobal ? "bulk_group" : "mbarrier::complete_tx::bytes")) d.fail("the way of its completion is missing or not known");
+  if (!d.take(i.kind == kToGlobal ? "bulk_group" : "mbarrier::complete_tx::bytes"))
+    d.fail("the way of its completion is missing or not known");
   d.ignore({"L2::cache_hint"});
   if (d.take("multicast::cluster")) i.flags |= kMulticast;
   if (d.take("cp_mask")) d.fail(".cp_mask is not known");

@@ -1,8 +1,8 @@
 // Products of small matrices whose elements lie in the registers of a warp, and the loads that bring them there.
 //
-// Of a product of 16 x K and K x 8 (or 8 x K and K x 8), lane l has in its register r of A the row l / 4 + 8 (r % 2) and,
-// with E elements to a register, the columns 4 E (r / 2) + E (l % 4) and on; of B the rows 4 E r + E (l % 4) and on, and
-// column l / 4; of the result in element e the row l / 4 + 8 (e / 2), and column 2 (l % 4) + e % 2.
+// Of a product of 16 x K and K x 8 (or 8 x K and K x 8), lane l has in its register r of A the row l / 4 + 8 (r % 2)
+// and, with E elements to a register, the columns 4 E (r / 2) + E (l % 4) and on; of B the rows 4 E r + E (l % 4) and
+// on, and column l / 4; of the result in element e the row l / 4 + 8 (e / 2), and column 2 (l % 4) + e % 2.
 #include <cmath>
 #include <cstring>
 
@@ -32,7 +32,8 @@ struct Shape {
 };
 /// imm packs the shape and, in bytes, the number of registers of A, B and C.
 Shape shape_of(const Instr& i) {
-  return {static_cast<uint32_t>(i.imm & 0xff), static_cast<uint32_t>(i.imm >> 8 & 0xff), static_cast<uint32_t>(i.imm >> 16 & 0xffff)};
+  return {static_cast<uint32_t>(i.imm & 0xff), static_cast<uint32_t>(i.imm >> 8 & 0xff),
+          static_cast<uint32_t>(i.imm >> 16 & 0xffff)};
 }
 enum Flags : uint16_t { kSaturate = 1 };
 
@@ -42,7 +43,8 @@ struct Matrix {
   std::vector<double> real;
   std::vector<int64_t> whole;
   std::vector<uint8_t> poison;
-  Matrix(uint32_t r, uint32_t c) : rows(r), columns(c), real(size_t{r} * c), whole(size_t{r} * c), poison(size_t{r} * c) {}
+  Matrix(uint32_t r, uint32_t c)
+      : rows(r), columns(c), real(size_t{r} * c), whole(size_t{r} * c), poison(size_t{r} * c) {}
   void set(uint32_t r, uint32_t c, Type t, uint64_t bits, bool p) {
     const size_t at = size_t{r} * columns + c;
     if (is_float(t)) real[at] = widen(t, bits);
@@ -65,7 +67,8 @@ void mma(Thread& t, const Instr& i) {
   const Shape shape = shape_of(i);
   const uint32_t na = i.imm >> 32 & 0xff, nb = i.imm >> 40 & 0xff, nc = i.imm >> 48 & 0xff;
   const uint32_t* list = m.code.lists.data() + i.list;
-  const Type into = i.type, a_type = static_cast<Type>(i.kind & 0xff), b_type = static_cast<Type>(i.kind >> 8 & 0xff), c_type = i.source;
+  const Type into = i.type, a_type = static_cast<Type>(i.kind & 0xff), b_type = static_cast<Type>(i.kind >> 8 & 0xff),
+             c_type = i.source;
   Matrix a(shape.m, shape.k), b(shape.n, shape.k), c(shape.m, shape.n);  // b by columns
   const auto of_c = [&](uint32_t lane, uint32_t element) {
     return std::pair{lane / 4 + 8 * (element / 2), 2 * (lane % 4) + element % 2};
@@ -91,11 +94,13 @@ void mma(Thread& t, const Instr& i) {
   std::vector<Slot> d(size_t{shape.m} * shape.n);
   for (uint32_t row = 0; row < shape.m; ++row)
     for (uint32_t column = 0; column < shape.n; ++column) {
-      const size_t at = size_t{row} * shape.n + column, from_a = size_t{row} * shape.k, from_b = size_t{column} * shape.k;
+      const size_t at = size_t{row} * shape.n + column, from_a = size_t{row} * shape.k,
+                   from_b = size_t{column} * shape.k;
       bool poison = c.poison[at];
       for (uint32_t k = 0; k < shape.k; ++k) poison = poison || a.poison[from_a + k] || b.poison[from_b + k];
       if (is_float(into)) {
-        d[at].bits = narrow(into, accumulate(m, into, c.real[at], &a.real[from_a], &b.real[from_b], shape.k), Round::even);
+        d[at].bits =
+            narrow(into, accumulate(m, into, c.real[at], &a.real[from_a], &b.real[from_b], shape.k), Round::even);
       } else {
         int64_t sum = c.whole[at];
         for (uint32_t k = 0; k < shape.k; ++k) sum += a.whole[from_a + k] * b.whole[from_b + k];
@@ -121,7 +126,8 @@ void mma(Thread& t, const Instr& i) {
 
 uint32_t number(const std::string& w, size_t& at) {
   uint32_t n = 0;
-  for (++at; at < w.size() && std::isdigit(static_cast<unsigned char>(w[at])); ++at) n = n * 10 + static_cast<uint32_t>(w[at] - '0');
+  for (++at; at < w.size() && std::isdigit(static_cast<unsigned char>(w[at])); ++at)
+    n = n * 10 + static_cast<uint32_t>(w[at] - '0');
   return n;
 }
 /// "m16n8k16"
@@ -139,11 +145,17 @@ bool take_shape(Decoder& d, Shape& s) {
 /// The shapes that there are: of each type, with bits to an element, K.
 bool is_known(const Shape& s, Type a, Type b, Type into, Type c) {
   const uint32_t w = width_of(a);
-  const bool f8 = a == Type::e4m3 || a == Type::e5m2, i8 = a == Type::s8 || a == Type::u8, i4 = a == Type::s4 || a == Type::u4;
-  const bool b_fits = f8 ? b == Type::e4m3 || b == Type::e5m2 : i8 ? b == Type::s8 || b == Type::u8 : i4 ? b == Type::s4 || b == Type::u4 : a == b;
+  const bool f8 = a == Type::e4m3 || a == Type::e5m2, i8 = a == Type::s8 || a == Type::u8,
+             i4 = a == Type::s4 || a == Type::u4;
+  const bool b_fits = f8   ? b == Type::e4m3 || b == Type::e5m2
+                      : i8 ? b == Type::s8 || b == Type::u8
+                      : i4 ? b == Type::s4 || b == Type::u4
+                           : a == b;
   if (!b_fits || s.n != 8 || into != c) return false;
-  if (a == Type::f64) return into == Type::f64 && ((s.m == 8 && s.k == 4) || (s.m == 16 && (s.k == 4 || s.k == 8 || s.k == 16)));
-  if (i8 || i4) return into == Type::s32 && ((s.m == 8 && s.k == 128 / w) || (s.m == 16 && (s.k == 128 / w || s.k == 256 / w)));
+  if (a == Type::f64)
+    return into == Type::f64 && ((s.m == 8 && s.k == 4) || (s.m == 16 && (s.k == 4 || s.k == 8 || s.k == 16)));
+  if (i8 || i4)
+    return into == Type::s32 && ((s.m == 8 && s.k == 128 / w) || (s.m == 16 && (s.k == 128 / w || s.k == 256 / w)));
   if (s.m != 16 || (s.k != 128 / w && s.k != 256 / w)) return false;
   if (a == Type::f16 || f8) return into == Type::f32 || into == Type::f16;
   return (a == Type::bf16 || a == Type::tf32) && into == Type::f32;
@@ -171,10 +183,13 @@ void decode_mma(Decoder& d) {
   for (size_t k = 0; k < 4; ++k) {
     const Operand& o = d.operand(k);
     const bool one = o.kind != Operand::vector && counts[k] == 1;
-    if (!one && (o.kind != Operand::vector || o.parts.size() != counts[k])) d.fail("operand " + std::to_string(k + 1) + " takes " + std::to_string(counts[k]) + " registers");
+    if (!one && (o.kind != Operand::vector || o.parts.size() != counts[k]))
+      d.fail("operand " + std::to_string(k + 1) + " takes " + std::to_string(counts[k]) + " registers");
     for (size_t r = 0; r < counts[k]; ++r) {
       const Operand& part = one ? o : o.parts[r];
-      const Type t = part.kind == Operand::real32 || part.kind == Operand::real64 ? (register_bits == 64 ? Type::f64 : Type::f32) : word;
+      const Type t = part.kind == Operand::real32 || part.kind == Operand::real64
+                         ? (register_bits == 64 ? Type::f64 : Type::f32)
+                         : word;
       slots.push_back(k == 0 ? d.result(part, word) : d.source(part, t));
     }
   }
@@ -201,7 +216,8 @@ void matrices(Thread& t, const Instr& i) {
       Thread& x = *all[8 * j + r];
       const How how = stores ? How::write : How::read;
       rows[r] = m.reach(x, i, i.space, address_in(x, i, i.a, i.imm), 16, 16, how);
-      if (rows[r].object != &x.block->shared) m.stop(Fault::bounds, x, i, "its address is not in the block's shared memory");
+      if (rows[r].object != &x.block->shared)
+        m.stop(Fault::bounds, x, i, "its address is not in the block's shared memory");
       m.touch(x, i, rows[r], 16, how, false);
     }
     for (Thread* x : all) {
@@ -272,7 +288,8 @@ void add_matrix_ops(Opcodes& o) {
   o["ldmatrix"] = [](Decoder& d) { decode_matrices(d, false); };
   o["stmatrix"] = [](Decoder& d) { decode_matrices(d, true); };
   o["movmatrix"] = [](Decoder& d) {
-    if (!d.take("sync") || !d.take("aligned") || !d.take("m8n8") || !d.take("trans")) d.fail(".sync.aligned.m8n8.trans is missing");
+    if (!d.take("sync") || !d.take("aligned") || !d.take("m8n8") || !d.take("trans"))
+      d.fail(".sync.aligned.m8n8.trans is missing");
     d.need_type();
     d.need_operands(2);
     d.i->effects = true;

@@ -10,11 +10,15 @@ Machine::Found Machine::mbarrier_at(Thread& t, const Instr& i, Space space, uint
   for (Block* b : t.block->cluster) {
     if (a.object != &b->shared) continue;
     const auto found = b->mbarriers.find(a.offset);
-    if (found == b->mbarriers.end()) stop(Fault::undefined, t, i, "there is no mbarrier at byte " + std::to_string(a.offset) + " of shared memory: nobody has made one");
+    if (found == b->mbarriers.end())
+      stop(Fault::undefined, t, i,
+           "there is no mbarrier at byte " + std::to_string(a.offset) + " of shared memory: nobody has made one");
     if (launch.races && !has_seen(t, found->second.made, proxied))
-      stop(Fault::race, t, i, "the mbarrier at byte " + std::to_string(a.offset) + " of shared memory is made by mbarrier.init of thread " +
-                                  std::to_string(found->second.made.agent & ((1u << kThreadBits) - 1)) +
-                                  (proxied ? ", and no fence makes that known to the asynchronous proxy" : ": nothing orders them"));
+      stop(Fault::race, t, i,
+           "the mbarrier at byte " + std::to_string(a.offset) +
+               " of shared memory is made by mbarrier.init of thread " +
+               std::to_string(found->second.made.agent & ((1u << kThreadBits) - 1)) +
+               (proxied ? ", and no fence makes that known to the asynchronous proxy" : ": nothing orders them"));
     return {b, a.offset, &found->second};
   }
   stop(Fault::undefined, t, i, "an mbarrier is in shared memory");
@@ -23,7 +27,9 @@ Machine::Found Machine::mbarrier_at(Thread& t, const Instr& i, Space space, uint
 void Machine::mbarrier_arrive(const Thread& t, const Instr& i, const Found& f, uint32_t count) {
   MBarrier& b = *f.barrier;
   if (count > b.pending)
-    stop(Fault::barrier, t, i, std::to_string(count) + " arrivals at the mbarrier at byte " + std::to_string(f.offset) + ", which waits for " + std::to_string(b.pending) + " in this phase");
+    stop(Fault::barrier, t, i,
+         std::to_string(count) + " arrivals at the mbarrier at byte " + std::to_string(f.offset) +
+             ", which waits for " + std::to_string(b.pending) + " in this phase");
   b.pending -= count;
 }
 
@@ -38,7 +44,19 @@ void Machine::mbarrier_bytes(Block& b, uint64_t offset, int64_t bytes, const Clo
 
 namespace {
 
-enum Kind : uint32_t { kInit, kInval, kExpect, kComplete, kArrive, kArriveExpect, kDrop, kDropExpect, kTest, kTry, kPendingCount };
+enum Kind : uint32_t {
+  kInit,
+  kInval,
+  kExpect,
+  kComplete,
+  kArrive,
+  kArriveExpect,
+  kDrop,
+  kDropExpect,
+  kTest,
+  kTry,
+  kPendingCount
+};
 enum Flags : uint16_t { kRelaxed = 1, kParity = 2 };
 
 uint32_t value(Thread& t, const Instr& i, uint32_t slot, uint32_t otherwise) {
@@ -63,7 +81,8 @@ void make(Thread& t, const Instr& i) {
   }
   if (opaque[a.offset / 8]) m.stop(Fault::undefined, t, i, "there is an mbarrier already");
   const uint32_t count = value(t, i, i.b, 0);
-  if (count == 0 || count > (1u << 20) - 1) m.stop(Fault::barrier, t, i, "an mbarrier cannot be for " + std::to_string(count) + " arrivals");
+  if (count == 0 || count > (1u << 20) - 1)
+    m.stop(Fault::barrier, t, i, "an mbarrier cannot be for " + std::to_string(count) + " arrivals");
   MBarrier b;
   b.expected = b.pending = count;
   b.made = {t.agent, t.epoch, i.pc, false};
@@ -102,8 +121,10 @@ void test(Thread& t, const Instr& i) {
   const uint32_t which = value(t, i, i.b, 0);
   bool over = (i.flags & kParity) ? (b.phase & 1) != (which & 1) : b.phase != which;
   if (!(i.flags & kParity) && which != b.phase && which + 1 != b.phase)
-    m.stop(Fault::barrier, t, i, "the state is of phase " + std::to_string(which) + ", the mbarrier in phase " + std::to_string(b.phase));
-  if ((i.flags & kParity) && which > 1) m.stop(Fault::barrier, t, i, "a parity is 0 or 1, not " + std::to_string(which));
+    m.stop(Fault::barrier, t, i,
+           "the state is of phase " + std::to_string(which) + ", the mbarrier in phase " + std::to_string(b.phase));
+  if ((i.flags & kParity) && which > 1)
+    m.stop(Fault::barrier, t, i, "a parity is 0 or 1, not " + std::to_string(which));
   // it may give up at any time: the first time it does, so that nobody relies on one try
   const bool again = t.tried == i.pc && t.tried_at == address;
   t.tried = over ? kNone : i.pc, t.tried_at = address;
@@ -119,15 +140,23 @@ void test(Thread& t, const Instr& i) {
 
 void decode_mbarrier(Decoder& d) {
   Instr& i = *d.i;
-  static const std::vector<std::pair<const char*, Kind>> kNames = {{"init", kInit}, {"inval", kInval}, {"expect_tx", kExpect}, {"complete_tx", kComplete}, {"arrive", kArrive},
-                                                                  {"arrive_drop", kDrop}, {"test_wait", kTest}, {"try_wait", kTry}, {"pending_count", kPendingCount}};
+  static const std::vector<std::pair<const char*, Kind>> kNames = {{"init", kInit},
+                                                                   {"inval", kInval},
+                                                                   {"expect_tx", kExpect},
+                                                                   {"complete_tx", kComplete},
+                                                                   {"arrive", kArrive},
+                                                                   {"arrive_drop", kDrop},
+                                                                   {"test_wait", kTest},
+                                                                   {"try_wait", kTry},
+                                                                   {"pending_count", kPendingCount}};
   i.opaque = true, i.effects = true;
   bool known = false;
   // of mbarrier.arrive.expect_tx the first word decides
   for (const auto& [name, kind] : kNames)
     if (!d.s->words.empty() && d.s->words[0] == name) i.kind = kind, known = d.take(name);
   if (!known || i.kind == kPendingCount) d.fail("it is not known in this form");
-  if ((i.kind == kArrive || i.kind == kDrop) && d.take("expect_tx")) i.kind = i.kind == kArrive ? kArriveExpect : kDropExpect;
+  if ((i.kind == kArrive || i.kind == kDrop) && d.take("expect_tx"))
+    i.kind = i.kind == kArrive ? kArriveExpect : kDropExpect;
   if (d.take("noComplete")) d.fail(".noComplete is not known");
   if (d.take("relaxed")) i.flags |= kRelaxed;
   d.ignore({"release", "acquire", "cta", "cluster"});

@@ -1,5 +1,6 @@
-// wgmma: products of 64 x K and K x N by four warps, with operands in shared memory. Each warp makes its 16 rows. What is
-// begun reads shared memory at once or at the wait, as the seed decides; the registers of the result are poison between.
+// wgmma: products of 64 x K and K x N by four warps, with operands in shared memory. Each warp makes its 16 rows. What
+// is begun reads shared memory at once or at the wait, as the seed decides; the registers of the result are poison
+// between.
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
@@ -23,7 +24,8 @@ Descriptor decoded(uint64_t bits) {
 }
 uint64_t swizzled(uint64_t address, uint32_t swizzle) { return address ^ (address >> 7 & (swizzle / 16 - 1)) << 4; }
 
-/// Where an element is: `row` of the side that is not summed, `k` of the one that is; in bytes along what is contiguous.
+/// Where an element is: `row` of the side that is not summed, `k` of the one that is; in bytes along what is
+/// contiguous.
 uint64_t address_of(const Descriptor& d, uint32_t row, uint32_t k, uint32_t bytes, bool transposed) {
   if (!transposed) {  // K is contiguous: groups of 8 rows, each row as long as the swizzle
     const uint64_t along = uint64_t{k} * bytes;
@@ -32,7 +34,8 @@ uint64_t address_of(const Descriptor& d, uint32_t row, uint32_t k, uint32_t byte
   }
   const uint64_t along = uint64_t{row} * bytes;
   if (d.swizzle == 16) return d.start + along / 16 * d.stride + k / 8 * d.leading + k % 8 * 16 + along % 16;
-  return swizzled(d.start + along / d.swizzle * d.leading + k / 8 * d.stride + k % 8 * d.swizzle + along % d.swizzle, d.swizzle);
+  return swizzled(d.start + along / d.swizzle * d.leading + k / 8 * d.stride + k % 8 * d.swizzle + along % d.swizzle,
+                  d.swizzle);
 }
 
 struct Side {
@@ -49,7 +52,8 @@ struct Side {
 uint32_t element_bytes(Type t) { return t == Type::tf32 ? 4 : width_of(t) / 8; }
 
 /// Rows `first` and on of an operand in shared memory: by row, then k.
-void fetch(Thread& t, const Instr& i, uint64_t bits, uint32_t first, uint32_t rows, uint32_t k_size, Type type, bool transposed, bool notes, Side* into) {
+void fetch(Thread& t, const Instr& i, uint64_t bits, uint32_t first, uint32_t rows, uint32_t k_size, Type type,
+           bool transposed, bool notes, Side* into) {
   Machine& m = *t.m;
   const Descriptor d = decoded(bits);
   const uint32_t w = element_bytes(type);
@@ -68,7 +72,9 @@ void fetch(Thread& t, const Instr& i, uint64_t bits, uint32_t first, uint32_t ro
 struct Shape {
   uint32_t n, k;
 };
-Shape shape_of(const Instr& i) { return {static_cast<uint32_t>(i.imm & 0xffff), static_cast<uint32_t>(i.imm >> 16 & 0xffff)}; }
+Shape shape_of(const Instr& i) {
+  return {static_cast<uint32_t>(i.imm & 0xffff), static_cast<uint32_t>(i.imm >> 16 & 0xffff)};
+}
 
 Products& products(const Thread& t) { return t.block->products[t.warp]; }
 
@@ -90,7 +96,8 @@ void wait_group(Thread& t, const Instr& i) {
     const Product x = std::move(p.begun.front());
     p.begun.pop_front();
     x.make();
-    const bool more = std::any_of(p.begun.begin(), p.begun.end(), [&](const Product& y) { return y.result == x.result; });
+    const bool more =
+        std::any_of(p.begun.begin(), p.begun.end(), [&](const Product& y) { return y.result == x.result; });
     if (more) continue;
     Sums s = std::move(p.sums.at(x.result));
     p.sums.erase(x.result);
@@ -101,7 +108,8 @@ void wait_group(Thread& t, const Instr& i) {
   p.fenced = false;  // the registers are the threads' again
   for (Thread* u : all) {
     auto& groups = u->committed_products;
-    for (; !groups.empty() && groups.front().first + i.imm < p.committed; groups.pop_front()) u->async_done = std::max(u->async_done, groups.front().second);
+    for (; !groups.empty() && groups.front().first + i.imm < p.committed; groups.pop_front())
+      u->async_done = std::max(u->async_done, groups.front().second);
   }
   // what has read shared memory for the warp is the first lane's
   const ClockPtr read = t.m->launch.races ? t.m->clock_of_copy(*all[0], all[0]->async_done) : nullptr;
@@ -135,7 +143,8 @@ void multiply(Machine& m, const Instr& i, Sums& sums, const Side& a, const Side&
       for (uint32_t k = 0; k < s.k; ++k) poison = poison || a.poison[at_a + k] || b.poison[at_b + k];
       uint64_t r = 0;
       if (is_float(into)) {
-        r = narrow(into, accumulate(m, into, adds ? widen(into, old) : 0, &a.real[at_a], &b.real[at_b], s.k), Round::even);
+        r = narrow(into, accumulate(m, into, adds ? widen(into, old) : 0, &a.real[at_a], &b.real[at_b], s.k),
+                   Round::even);
       } else {
         int64_t sum = adds ? signed_of(old, 32) : 0;
         for (uint32_t k = 0; k < s.k; ++k) sum += a.whole[at_a + k] * b.whole[at_b + k];
@@ -155,7 +164,8 @@ void fetch_registers(const std::vector<Thread*>& all, const uint32_t* slots, Typ
       const Slot s = x->r[slots[r]];
       for (uint32_t e = 0; e < n; ++e) {
         const uint32_t row = x->lane / 4 + 8 * (r % 2), k = r / 2 * 4 * n + x->lane % 4 * n + e;
-        into.set(size_t{row} * k_size + k, type, s.bits >> (e * w) & mask_of(w), (s.poison >> (e * w) & mask_of(w)) != 0);
+        into.set(size_t{row} * k_size + k, type, s.bits >> (e * w) & mask_of(w),
+                 (s.poison >> (e * w) & mask_of(w)) != 0);
       }
     }
 }
@@ -165,7 +175,8 @@ Sums& sums_of(Thread& t, const Instr& i, const std::vector<Thread*>& all, const 
   Products& p = products(t);
   const auto found = p.sums.find(slots[0]);
   if (found != p.sums.end()) {
-    if (found->second.slots.size() != count) t.m->stop(Fault::undefined, t, i, "a product into other registers has not ended yet");
+    if (found->second.slots.size() != count)
+      t.m->stop(Fault::undefined, t, i, "a product into other registers has not ended yet");
     return found->second;
   }
   for (const auto& [first, other] : p.sums)
@@ -196,12 +207,16 @@ void mma_async(Thread& t, const Instr& i) {
     bool same = given != p.given.end() || p.sums.count(list[4]);
     if (given != p.given.end() && !p.sums.count(list[4]))
       for (Thread* x : all)
-        for (uint32_t k = 0; k < count; ++k) same = same && k < given->second.slots.size() && x->r[list[4 + k]].bits == given->second.values[x->lane * count + k].bits;
+        for (uint32_t k = 0; k < count; ++k)
+          same = same && k < given->second.slots.size() &&
+                 x->r[list[4 + k]].bits == given->second.values[x->lane * count + k].bits;
     if (!same) m.stop(Fault::undefined, t, i, "its registers may have been written, and there is no wgmma.fence since");
   }
   const auto same_everywhere = [&](uint32_t slot) {
     for (Thread* x : all)
-      if (x->r[slot].poison || x->r[slot].bits != t.r[slot].bits) m.stop(Fault::divergence, *x, i, "an operand differs between the threads of a warp, or hangs on what nobody has written");
+      if (x->r[slot].poison || x->r[slot].bits != t.r[slot].bits)
+        m.stop(Fault::divergence, *x, i,
+               "an operand differs between the threads of a warp, or hangs on what nobody has written");
     return t.r[slot].bits;
   };
   const bool adds = same_everywhere(i.e) != 0;
@@ -224,7 +239,8 @@ void mma_async(Thread& t, const Instr& i) {
   x.group = p.committed, x.result = result;
   x.make = [&m, &i, &p, reader, a, b, adds, late, a_bits, b_bits, first, s, a_type, b_type, result] {
     if (late) {
-      if (!(i.flags & kRegistersA)) fetch(*reader, i, a_bits, first, 16, s.k, a_type, i.flags & kTransA, false, a.get());
+      if (!(i.flags & kRegistersA))
+        fetch(*reader, i, a_bits, first, 16, s.k, a_type, i.flags & kTransA, false, a.get());
       fetch(*reader, i, b_bits, 0, s.n, s.k, b_type, i.flags & kTransB, false, b.get());
     }
     for (double& v : a->real) v = i.flags & kNegateA ? -v : v;
@@ -261,13 +277,15 @@ void decode_product(Decoder& d) {
   const Type into = d.need_type(), a = d.need_type(), b = d.need_type();
   const bool whole = a == Type::s8 || a == Type::u8, halves = a == Type::f16 || a == Type::bf16;
   if (s.n % 8 || s.n > 256 || s.n == 0 || s.k * element_bytes(a) != 32) d.fail("there is no such shape");
-  const bool known = whole ? into == Type::s32 : into == Type::f32 || (into == Type::f16 && (a == Type::f16 || element_bytes(a) == 1));
+  const bool known =
+      whole ? into == Type::s32 : into == Type::f32 || (into == Type::f16 && (a == Type::f16 || element_bytes(a) == 1));
   if (!known || element_bytes(a) != element_bytes(b)) d.fail("it is not known for these types");
   i.type = into, i.kind = static_cast<uint32_t>(a) | static_cast<uint32_t>(b) << 8;
   i.imm = s.n | uint64_t{s.k} << 16;
   const uint32_t count = s.n / 2 * width_of(into) / 32;
   const Operand& result = d.operand(0);
-  if (result.kind != Operand::vector || result.parts.size() != count) d.fail("the result takes " + std::to_string(count) + " registers");
+  if (result.kind != Operand::vector || result.parts.size() != count)
+    d.fail("the result takes " + std::to_string(count) + " registers");
   std::vector<uint32_t> slots(4, kNone);
   if (d.operand(1).kind == Operand::vector) {
     i.flags |= kRegistersA;
@@ -299,7 +317,8 @@ void decode_wgmma(Decoder& d) {
   Instr& i = *d.i;
   i.effects = i.proxy = true;
   if (d.module.target.find('a') == std::string::npos) d.fail("it is of sm_90a, and the module of " + d.module.target);
-  const bool product = d.take("mma_async"), fence = d.take("fence"), commits = d.take("commit_group"), waits = d.take("wait_group");
+  const bool product = d.take("mma_async"), fence = d.take("fence"), commits = d.take("commit_group"),
+             waits = d.take("wait_group");
   if (!d.take("sync") || !d.take("aligned")) d.fail(".sync.aligned is missing");
   if (product) return decode_product(d);
   d.need_operands(waits ? 1 : 0);
@@ -316,10 +335,12 @@ void nothing(Thread& t, const Instr& i) { t.m->gather(t, i, 0xffffffff, true); }
 void add_wgmma_ops(Opcodes& o) {
   o["wgmma"] = decode_wgmma;
   o["setmaxnreg"] = [](Decoder& d) {
-    if (d.take_any({"inc", "dec"}) < 0 || !d.take("sync") || !d.take("aligned") || d.need_type() != Type::u32) d.fail("it is not known in this form");
+    if (d.take_any({"inc", "dec"}) < 0 || !d.take("sync") || !d.take("aligned") || d.need_type() != Type::u32)
+      d.fail("it is not known in this form");
     d.need_operands(1);
     const uint64_t n = one_number(d, 0);
-    if (n < 24 || n > 256 || n % 8) d.fail(std::to_string(n) + " registers: a multiple of 8 from 24 to 256 is expected");
+    if (n < 24 || n > 256 || n % 8)
+      d.fail(std::to_string(n) + " registers: a multiple of 8 from 24 to 256 is expected");
     d.i->effects = true;
     d.i->run = nothing;
   };

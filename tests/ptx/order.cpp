@@ -122,8 +122,8 @@ bool Machine::has_seen(const Thread& t, const Touch& x, bool proxied) const {
   const bool async = kind != kSelf;
   const uint32_t index = x.agent & ((1u << kThreadBits) - 1);
   if (block == t.block->number && index == t.index) {
-    if (async) return x.epoch <= t.async_done || (kind == kSources && x.epoch <= t.sources_done);
-    return !proxied || x.epoch <= t.proxied_epoch;
+    if (!async) return !proxied || x.epoch <= t.proxied_epoch;
+    if (x.epoch <= t.async_done || (kind == kSources && x.epoch <= t.sources_done)) return true;
   }
   const size_t at = size_t{kind} * threads_per_block + index;
   if (proxied && !async) {  // what a generic access did, the asynchronous proxy sees after a fence

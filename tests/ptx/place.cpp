@@ -31,10 +31,13 @@ constexpr uint64_t kParamBase = 0;
 
 /// What cuTensorMapEncodeTiled demands.
 void check_tensor(const TensorMap& m, const Object& o) {
-  const auto bad = [&](const std::string& what) { throw Stop{Fault::invalid, "the tensor map of " + o.name + ": " + what, 0}; };
+  const auto bad = [&](const std::string& what) {
+    throw Stop{Fault::invalid, "the tensor map of " + o.name + ": " + what, 0};
+  };
   const size_t rank = m.dims.size();
   const uint64_t w = width_of(m.type) / 8;
-  if (rank < 1 || rank > 5 || m.strides.size() + 1 != rank || m.box.size() != rank) bad("1 to 5 dims, a box of as many, and one stride less");
+  if (rank < 1 || rank > 5 || m.strides.size() + 1 != rank || m.box.size() != rank)
+    bad("1 to 5 dims, a box of as many, and one stride less");
   for (const uint32_t s : m.element_strides)
     if (s != 1) bad("element strides other than 1 are not known here");
   if (m.offset % 16) bad("its address is no multiple of 16");
@@ -43,8 +46,13 @@ void check_tensor(const TensorMap& m, const Object& o) {
   for (const uint32_t b : m.box)
     if (b == 0 || b > 256) bad("a box of " + std::to_string(b) + " elements");
   if (m.box[0] * w % 16) bad("the box's first dim has " + std::to_string(m.box[0] * w) + " bytes, no multiple of 16");
-  const uint64_t most = m.swizzle == TensorMap::b128 ? 128 : m.swizzle == TensorMap::b64 ? 64 : m.swizzle == TensorMap::b32 ? 32 : ~uint64_t{0};
-  if (m.box[0] * w > most) bad("the box's first dim has " + std::to_string(m.box[0] * w) + " bytes, more than the swizzle's " + std::to_string(most));
+  const uint64_t most = m.swizzle == TensorMap::b128  ? 128
+                        : m.swizzle == TensorMap::b64 ? 64
+                        : m.swizzle == TensorMap::b32 ? 32
+                                                      : ~uint64_t{0};
+  if (m.box[0] * w > most)
+    bad("the box's first dim has " + std::to_string(m.box[0] * w) + " bytes, more than the swizzle's " +
+        std::to_string(most));
 }
 
 }  // namespace

@@ -65,9 +65,14 @@ void Machine::exit(Thread& t) {
   Block& b = *t.block;
   --b.alive;
   if (b.alive == 0) {
+    for (const Thread& x : b.threads)
+      if (x.last_source > std::max(x.sources_done, x.async_done))
+        stop(Fault::undefined, x, code.code[x.last_source_at],
+             "its block ends before anybody has waited until the block's shared memory is read");
     for (const Pending& p : pending)
       if (p.block == &b && p.needs_shared)
-        stop(Fault::undefined, b.threads[p.thread], code.code[p.pc], "its block ends before it is done with the block's shared memory");
+        stop(Fault::undefined, b.threads[p.thread], code.code[p.pc],
+             "its block ends before it is done with the block's shared memory");
   }
   const uint32_t first = t.warp * kWarp;
   for (uint32_t k = first; k < std::min(first + kWarp, threads_per_block); ++k) {
@@ -186,7 +191,8 @@ void Machine::wait_group(Thread& t, uint8_t kind, uint64_t most_left, bool sourc
     for (size_t p = 0; p < pending.size(); ++p) {
       const Pending& x = pending[p];
       const bool is_source = kind == kBulk && x.kind == kBulkSource;
-      if (x.block == t.block && x.thread == t.index && (is_source || (!sources && x.kind == kind)) && x.group < over) due.push_back(p);
+      if (x.block == t.block && x.thread == t.index && (is_source || (!sources && x.kind == kind)) && x.group < over)
+        due.push_back(p);
     }
     if (due.empty()) break;
     land_one(due[random.below(static_cast<uint32_t>(due.size()))]);

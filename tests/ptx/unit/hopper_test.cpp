@@ -1,9 +1,9 @@
-// What sm_90 adds: mbarriers, bulk copies with swizzles, products of warpgroups. A right kernel passes in every order, and
-// each small change to it is found.
+// What sm_90 adds: mbarriers, bulk copies with swizzles, products of warpgroups. A right kernel passes in every order,
+// and each small change to it is found.
 #include <doctest/doctest.h>
 
 #include <fstream>
-#include <functional>
+#include <numeric>
 #include <sstream>
 
 #include "tests/ptx/emulator.h"
@@ -31,7 +31,8 @@ struct Product {
   Result result;
   bool right = true;
 };
-Product multiply(const std::string& text, uint64_t seed, TensorMap::Swizzle swizzle = TensorMap::b128, uint32_t steps = 5) {
+Product multiply(const std::string& text, uint64_t seed, TensorMap::Swizzle swizzle = TensorMap::b128,
+                 uint32_t steps = 5) {
   const uint32_t k_size = 64 * steps;
   std::vector<uint16_t> a(64 * k_size), b(64 * k_size);
   std::vector<float> out(64 * 64);
@@ -43,7 +44,13 @@ Product multiply(const std::string& text, uint64_t seed, TensorMap::Swizzle swiz
   l.buffers.push_back({.name = "a", .bytes = std::as_writable_bytes(std::span(a)), .may_write = false});
   l.buffers.push_back({.name = "b", .bytes = std::as_writable_bytes(std::span(b)), .may_write = false});
   for (uint32_t k = 0; k < 2; ++k)
-    l.tensors.push_back({128 * k, {.buffer = k, .type = Type::f16, .dims = {k_size, 64}, .strides = {2 * k_size}, .box = {64, 64}, .swizzle = swizzle}});
+    l.tensors.push_back({128 * k,
+                         {.buffer = k,
+                          .type = Type::f16,
+                          .dims = {k_size, 64},
+                          .strides = {2 * k_size},
+                          .box = {64, 64},
+                          .swizzle = swizzle}});
   l.parameters.resize(256);
   l.buffer({.name = "out", .bytes = std::as_writable_bytes(std::span(out)), .initialised = false}).scalar(steps);
   Product p;
@@ -51,7 +58,8 @@ Product multiply(const std::string& text, uint64_t seed, TensorMap::Swizzle swiz
   for (uint32_t i = 0; i < 64; ++i)
     for (uint32_t j = 0; j < 64; ++j) {
       double sum = 0;
-      for (uint32_t k = 0; k < k_size; ++k) sum += widen(Type::f16, a[i * k_size + k]) * widen(Type::f16, b[j * k_size + k]);
+      for (uint32_t k = 0; k < k_size; ++k)
+        sum += widen(Type::f16, a[i * k_size + k]) * widen(Type::f16, b[j * k_size + k]);
       p.right = p.right && out[i * 64 + j] == static_cast<float>(sum);
     }
   return p;
@@ -91,13 +99,16 @@ TEST_CASE("a product by TMA and wgmma, and what is wrong with changed ones") {
   // arrivals and bytes that are too few or too many
   caught("_, [%r12], 16384;", "_, [%r12], 16385;", Fault::deadlock, "waits for 0 of 1 arrivals and 1 bytes");
   noticed("_, [%r12], 16384;", "_, [%r12], 8192;");
-  caught("mbarrier.init.shared.b64 [%r5], 4;", "mbarrier.init.shared.b64 [%r5], 5;", Fault::deadlock, "waits for 1 of 5 arrivals");
+  caught("mbarrier.init.shared.b64 [%r5], 4;", "mbarrier.init.shared.b64 [%r5], 5;", Fault::deadlock,
+         "waits for 1 of 5 arrivals");
   caught("@!%p6 mbarrier.arrive.shared.b64 _, [%r11];", "", Fault::deadlock, "waits for 4 of 4 arrivals");
-  caught("mbarrier.init.shared.b64 [%r4], 1;", "mbarrier.init.shared.b64 [%r4], 2;", Fault::deadlock, "waits for 1 of 2 arrivals");
+  caught("mbarrier.init.shared.b64 [%r4], 1;", "mbarrier.init.shared.b64 [%r4], 2;", Fault::deadlock,
+         "waits for 1 of 2 arrivals");
   // a parity
   caught("not.b32 %r9, %r9;", "", Fault::deadlock, "waits for 4 of 4 arrivals");
   // fences
-  caught("fence.mbarrier_init.release.cluster;", "", Fault::race, "no fence makes that known to the asynchronous proxy");
+  caught("fence.mbarrier_init.release.cluster;", "", Fault::race,
+         "no fence makes that known to the asynchronous proxy");
   caught("bar.sync 0;", "", Fault::undefined, "nobody has made one");
   caught("wgmma.fence.sync.aligned;", "", Fault::undefined, "there is no wgmma.fence since");
   // descriptors: half the stride, another swizzle, the wrong step, the wrong half of the stage
@@ -110,6 +121,88 @@ TEST_CASE("a product by TMA and wgmma, and what is wrong with changed ones") {
   caught("{%c4, %c5};", "{%c5, %c4};", Fault::none, "");
   caught("shl.b32 %r14, %r7, 6;", "shl.b32 %r14, %r7, 5;", Fault::none, "");
   noticed("add.u32 %r16, %r13, 8192;", "add.u32 %r16, %r13, 8448;");
+}
+
+namespace {
+
+/// Of 256 words in two blocks, an entry of two buffers.
+struct Words {
+  Result result;
+  std::vector<uint32_t> in, out;
+};
+Words two_blocks(const std::string& text, uint64_t seed) {
+  Words w;
+  w.in.resize(256), w.out.resize(256);
+  std::iota(w.in.begin(), w.in.end(), 5u);
+  Launch l;
+  l.block[0] = 128, l.grid[0] = 2, l.seed = seed, l.max_instructions = 10000000;
+  l.buffer({.name = "in", .bytes = std::as_writable_bytes(std::span(w.in)), .may_write = false});
+  l.buffer({.name = "out", .bytes = std::as_writable_bytes(std::span(w.out)), .initialised = false});
+  w.result = run(parse(text), l);
+  return w;
+}
+void found(const std::string& text, const std::string& what, const std::string& into, Fault fault,
+           const std::string& says) {
+  CAPTURE(what);
+  for (uint64_t seed = 0; seed < 4; ++seed) {
+    const Result r = two_blocks(changed(text, what, into), seed).result;
+    CAPTURE(r.text);
+    CHECK(static_cast<int>(r.fault) == static_cast<int>(fault));
+    CHECK(r.text.find(says) != std::string::npos);
+  }
+}
+
+}  // namespace
+
+TEST_CASE("bulk copies: waits, fences, bytes, bounds") {
+  const std::string text = read("tests/ptx/kernels/bulk_double.ptx");
+  for (uint64_t seed = 0; seed < 6; ++seed) {
+    const Words w = two_blocks(text, seed);
+    CHECK_MESSAGE(w.result.ok(), w.result.text);
+    CHECK(w.out[200] == 410);
+  }
+  const std::string store = "cp.async.bulk.global.shared::cta.bulk_group [%d2], [%r2], 512;";
+  found(text, "fence.proxy.async.shared::cta;", "", Fault::race, "its copy reads");
+  found(text, "  bar.sync 0;\n  @%p0 bra END;", "  @%p0 bra END;", Fault::race, "nothing orders them");
+  found(text, "cp.async.bulk.wait_group.read 0;", "", Fault::undefined, "its block ends before");
+  found(text, "cp.async.bulk.commit_group;", "", Fault::undefined, "its block ends before");
+  found(text, "@!%p1 bra WAIT;", "", Fault::race, "nothing orders them");
+  found(text, "[%r1], [%d1], 512,", "[%r1], [%d1], 496,", Fault::deadlock, "0 of 1 arrivals and 16 bytes");
+  found(text, "[%r1], [%d1], 512,", "[%r1], [%d1+16], 512,", Fault::bounds, "byte 528 of in");
+  found(text, store, changed(store, "[%r2], 512", "[%r2], 520"), Fault::alignment, "no multiple of 16");
+  found(text, "ld.shared.u32 %r7, [%r6];", "ld.shared.u32 %r7, [%r3];", Fault::undefined, "belongs to an mbarrier");
+  // the source may be written again when it has been read, the destination not before all is done
+  const std::string wait = "cp.async.bulk.wait_group.read 0;";
+  const std::string again = wait + " st.shared.u32 [%r2], 7;", early = " st.shared.u32 [%r2], 7; " + wait;
+  const std::string back = wait + " st.global.u32 [%d2], 7;",
+                    late = "cp.async.bulk.wait_group 0; st.global.u32 [%d2], 7;";
+  CHECK(two_blocks(changed(text, wait, again), 1).result.ok());
+  CHECK(two_blocks(changed(text, wait, late), 1).result.ok());
+  found(text, wait, early, Fault::race, "is read by a copy of");
+  found(text, wait, back, Fault::race, "is written by a copy of");
+  // sums in memory
+  const std::string reduce = "cp.reduce.async.bulk.global.shared::cta.bulk_group.add.u32 [%d2], [%r2], 512;";
+  const std::string sums = changed(changed(text, store, reduce), "add.u64 %d2, %d2, %d0;", "");
+  Words w = two_blocks(sums, 3);
+  CHECK(w.result.fault == Fault::poison);  // onto memory that nobody has written
+}
+
+TEST_CASE("clusters: shared memory of others, their barrier, one copy to all") {
+  const std::string text = read("tests/ptx/kernels/cluster_exchange.ptx");
+  for (uint64_t seed = 0; seed < 6; ++seed) {
+    const Words w = two_blocks(text, seed);
+    CHECK_MESSAGE(w.result.ok(), w.result.text);
+    CHECK(w.out[3] == 1003 + 8);
+    CHECK(w.out[128 + 3] == 3 + 8);
+  }
+  found(text, "mov.u16 %h0, 3;", "mov.u16 %h0, 1;", Fault::deadlock, "0 of 1 arrivals and 512 bytes");
+  found(text, "mov.u16 %h0, 3;", "mov.u16 %h0, 5;", Fault::bounds, "no block of rank 2");
+  found(text, "mapa.shared::cluster.u32 %r10, %r8, %r9;", "mapa.shared::cluster.u32 %r10, %r8, 2;", Fault::bounds,
+        "no block of rank 2");
+  found(text, "barrier.cluster.wait.acquire.aligned;", "", Fault::race, "nothing orders them");
+  found(text, "barrier.cluster.arrive.release.aligned;", "barrier.cluster.arrive.relaxed.aligned;", Fault::race,
+        "nothing orders them");
+  found(text, "barrier.cluster.wait.aligned;", "", Fault::barrier, "arrives twice");
 }
 
 }  // namespace hopper_test

@@ -1,4 +1,5 @@
-// Products of matrices in registers: the fragments of every shape are made by the manual's formulas, element by element.
+// Products of matrices in registers: the fragments of every shape are made by the manual's formulas, element by
+// element.
 #include <doctest/doctest.h>
 
 #include <cstring>
@@ -28,7 +29,9 @@ struct Case {
   At at_a, at_b, at_c;
 };
 
-Place a_half16(uint32_t i, uint32_t g, uint32_t t) { return {i < 2 || (i >= 4 && i < 6) ? g : g + 8, t * 2 + (i & 1) + (i >= 4 ? 8 : 0)}; }
+Place a_half16(uint32_t i, uint32_t g, uint32_t t) {
+  return {i < 2 || (i >= 4 && i < 6) ? g : g + 8, t * 2 + (i & 1) + (i >= 4 ? 8 : 0)};
+}
 Place b_half16(uint32_t i, uint32_t g, uint32_t t) { return {t * 2 + (i & 1) + (i >= 2 ? 8 : 0), g}; }
 Place a_half8(uint32_t i, uint32_t g, uint32_t t) { return {i < 2 ? g : g + 8, t * 2 + (i & 1)}; }
 Place b_half8(uint32_t i, uint32_t g, uint32_t t) { return {t * 2 + i, g}; }
@@ -38,7 +41,9 @@ Place a_word8(uint32_t i, uint32_t g, uint32_t t) { return {i == 0 || i == 2 ? g
 Place b_word8(uint32_t i, uint32_t g, uint32_t t) { return {i == 0 ? t : t + 4, g}; }
 Place a_byte16(uint32_t i, uint32_t g, uint32_t t) { return {i < 4 ? g : g + 8, t * 4 + (i & 3)}; }
 Place b_byte16(uint32_t i, uint32_t g, uint32_t t) { return {t * 4 + i, g}; }
-Place a_byte32(uint32_t i, uint32_t g, uint32_t t) { return {i < 4 || (i >= 8 && i < 12) ? g : g + 8, t * 4 + (i & 3) + (i < 8 ? 0 : 16)}; }
+Place a_byte32(uint32_t i, uint32_t g, uint32_t t) {
+  return {i < 4 || (i >= 8 && i < 12) ? g : g + 8, t * 4 + (i & 3) + (i < 8 ? 0 : 16)};
+}
 Place b_byte32(uint32_t i, uint32_t g, uint32_t t) { return {t * 4 + (i & 3) + (i < 4 ? 0 : 16), g}; }
 Place a_row8(uint32_t i, uint32_t g, uint32_t t) { return {g, t * 4 + i}; }
 Place a_double4(uint32_t, uint32_t g, uint32_t t) { return {g, t}; }
@@ -74,7 +79,9 @@ std::vector<uint32_t> fragments(const std::vector<int>& x, uint32_t columns, Typ
     for (uint32_t i = 0; i < elements; ++i) {
       const Place p = at(i, lane / 4, lane % 4);
       const int v = x[p.row * columns + p.column];
-      const uint64_t bits = t == Type::tf32 ? narrow(Type::f32, v, Round::even) : is_float(t) ? narrow(t, v, Round::even) : static_cast<uint64_t>(static_cast<int64_t>(v));
+      const uint64_t bits = t == Type::tf32 ? narrow(Type::f32, v, Round::even)
+                            : is_float(t)   ? narrow(t, v, Round::even)
+                                            : static_cast<uint64_t>(static_cast<int64_t>(v));
       std::memcpy(bytes + (lane * elements + i) * w / 8, &bits, w / 8);
     }
   return words;
@@ -88,18 +95,26 @@ std::string list(const std::string& name, uint32_t n) {
 
 std::string kernel(const Case& c, uint32_t na, uint32_t nb, uint32_t nc, bool wide) {
   const std::string bits = wide ? "64" : "32";
-  std::string s = ".version 8.4\n.target sm_90\n.address_size 64\n.visible .entry k(.param .u64 a, .param .u64 b, .param .u64 c, .param .u64 d)\n{\n.reg .b64 %q<8>; .reg .b32 %r<4>;\n.reg .b" +
-                  bits + " %a<16>; .reg .b" + bits + " %b<16>; .reg .b" + bits + " %c<16>; .reg .b" + bits + " %d<16>;\nmov.u32 %r0, %tid.x;\n";
+  std::string s =
+      ".version 8.4\n.target sm_90\n.address_size 64\n.visible .entry k(.param .u64 a, .param .u64 b, .param .u64 c, "
+      ".param .u64 d)\n{\n.reg .b64 %q<8>; .reg .b32 %r<4>;\n.reg .b" +
+      bits + " %a<16>; .reg .b" + bits + " %b<16>; .reg .b" + bits + " %c<16>; .reg .b" + bits +
+      " %d<16>;\nmov.u32 %r0, %tid.x;\n";
   const auto loads = [&](const std::string& name, uint32_t n) {
-    s += "ld.param.u64 %q0, [" + name + "]; mul.wide.u32 %q1, %r0, " + std::to_string(n * (wide ? 8 : 4)) + "; add.u64 %q0, %q0, %q1;\n";
-    for (uint32_t k = 0; k < n; ++k) s += "ld.global.b" + bits + " %" + name + std::to_string(k) + ", [%q0+" + std::to_string(k * (wide ? 8 : 4)) + "];\n";
+    s += "ld.param.u64 %q0, [" + name + "]; mul.wide.u32 %q1, %r0, " + std::to_string(n * (wide ? 8 : 4)) +
+         "; add.u64 %q0, %q0, %q1;\n";
+    for (uint32_t k = 0; k < n; ++k)
+      s += "ld.global.b" + bits + " %" + name + std::to_string(k) + ", [%q0+" + std::to_string(k * (wide ? 8 : 4)) +
+           "];\n";
   };
   loads("a", na), loads("b", nb), loads("c", nc);
   const auto all = [&](const std::string& name, uint32_t n) { return n == 1 ? "{%" + name + "0}" : list(name, n); };
-  s += std::string("mma.sync.aligned.") + c.shape + ".row.col." + c.into + "." + c.a + "." + c.b + "." + c.into + " " + all("d", nc) + ", " + all("a", na) + ", " + all("b", nb) + ", " +
-       all("c", nc) + ";\n";
-  s += "ld.param.u64 %q0, [d]; mul.wide.u32 %q1, %r0, " + std::to_string(nc * (wide ? 8 : 4)) + "; add.u64 %q0, %q0, %q1;\n";
-  for (uint32_t k = 0; k < nc; ++k) s += "st.global.b" + bits + " [%q0+" + std::to_string(k * (wide ? 8 : 4)) + "], %d" + std::to_string(k) + ";\n";
+  s += std::string("mma.sync.aligned.") + c.shape + ".row.col." + c.into + "." + c.a + "." + c.b + "." + c.into + " " +
+       all("d", nc) + ", " + all("a", na) + ", " + all("b", nb) + ", " + all("c", nc) + ";\n";
+  s += "ld.param.u64 %q0, [d]; mul.wide.u32 %q1, %r0, " + std::to_string(nc * (wide ? 8 : 4)) +
+       "; add.u64 %q0, %q0, %q1;\n";
+  for (uint32_t k = 0; k < nc; ++k)
+    s += "st.global.b" + bits + " [%q0+" + std::to_string(k * (wide ? 8 : 4)) + "], %d" + std::to_string(k) + ";\n";
   return s + "ret;\n}\n";
 }
 
@@ -127,20 +142,26 @@ TEST_CASE("mma.sync: every shape, by the manual's fragments") {
       for (int& v : x) v = static_cast<int>(r.below(5)) - (sign ? 2 : 0);
       return x;
     };
-    const std::vector<int> a = matrix(c.m * c.k, c.a[0] != 'u'), b = matrix(c.k * c.n, c.b[0] != 'u'), sums = matrix(c.m * c.n, true);
+    const std::vector<int> a = matrix(c.m * c.k, c.a[0] != 'u'), b = matrix(c.k * c.n, c.b[0] != 'u'),
+                           sums = matrix(c.m * c.n, true);
     std::vector<int> want = sums;
     for (uint32_t i = 0; i < c.m; ++i)
       for (uint32_t j = 0; j < c.n; ++j)
         for (uint32_t k = 0; k < c.k; ++k) want[i * c.n + j] += a[i * c.k + k] * b[k * c.n + j];
-    std::vector<uint32_t> fa = fragments(a, c.k, a_type, c.m * c.k / 32, c.at_a), fb = fragments(b, c.n, b_type, c.k * c.n / 32, c.at_b);
+    std::vector<uint32_t> fa = fragments(a, c.k, a_type, c.m * c.k / 32, c.at_a),
+                          fb = fragments(b, c.n, b_type, c.k * c.n / 32, c.at_b);
     std::vector<uint32_t> fc = fragments(sums, c.n, into, c.m * c.n / 32, c.at_c), fd(fc.size());
     const std::vector<uint32_t> expected = fragments(want, c.n, into, c.m * c.n / 32, c.at_c);
     const bool wide = into == Type::f64;
-    const auto registers = [&](const std::vector<uint32_t>& f) { return static_cast<uint32_t>(f.size() / 32 / (wide ? 2 : 1)); };
+    const auto registers = [&](const std::vector<uint32_t>& f) {
+      return static_cast<uint32_t>(f.size() / 32 / (wide ? 2 : 1));
+    };
     const std::string text = kernel(c, registers(fa), registers(fb), registers(fc), wide);
     Launch l;
     l.block[0] = 32;
-    l.buffer({.name = "a", .bytes = bytes(fa)}).buffer({.name = "b", .bytes = bytes(fb)}).buffer({.name = "c", .bytes = bytes(fc)});
+    l.buffer({.name = "a", .bytes = bytes(fa)})
+        .buffer({.name = "b", .bytes = bytes(fb)})
+        .buffer({.name = "c", .bytes = bytes(fc)});
     l.buffer({.name = "d", .bytes = bytes(fd), .initialised = false});
     for (l.seed = 0; l.seed < 3; ++l.seed) {
       const Result result = run(parse(text), l);
@@ -204,13 +225,16 @@ TEST_CASE("ldmatrix feeds mma.sync; a swapped fragment is seen") {
   std::vector<uint16_t> in(512);
   Random r{4};
   std::vector<int> a(256), b(128);
-  for (uint32_t k = 0; k < 256; ++k) a[k] = static_cast<int>(r.below(9)) - 4, in[k] = static_cast<uint16_t>(narrow(Type::f16, a[k], Round::even));
-  for (uint32_t k = 0; k < 128; ++k) b[k] = static_cast<int>(r.below(9)) - 4, in[256 + k] = static_cast<uint16_t>(narrow(Type::f16, b[k], Round::even));
+  for (uint32_t k = 0; k < 256; ++k)
+    a[k] = static_cast<int>(r.below(9)) - 4, in[k] = static_cast<uint16_t>(narrow(Type::f16, a[k], Round::even));
+  for (uint32_t k = 0; k < 128; ++k)
+    b[k] = static_cast<int>(r.below(9)) - 4, in[256 + k] = static_cast<uint16_t>(narrow(Type::f16, b[k], Round::even));
   const auto right = [&](const std::string& t) {
     std::vector<float> out(128);
     Launch l;
     l.block[0] = 32;
-    l.buffer({.name = "in", .bytes = std::as_writable_bytes(std::span(in))}).buffer({.name = "out", .bytes = std::as_writable_bytes(std::span(out)), .initialised = false});
+    l.buffer({.name = "in", .bytes = std::as_writable_bytes(std::span(in))})
+        .buffer({.name = "out", .bytes = std::as_writable_bytes(std::span(out)), .initialised = false});
     const Result result = run(parse(t), l);
     CHECK_MESSAGE(result.ok(), result.text);
     bool same = true;

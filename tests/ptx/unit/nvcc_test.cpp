@@ -1,5 +1,5 @@
-// The emulator against judges that do not share its mind: NVIDIA's compiler makes PTX of the programs in programs.h, and
-// the host's compiler the answers. Where there is no nvcc, these cases say so and test nothing.
+// The emulator against judges that do not share its mind: NVIDIA's compiler makes PTX of the programs in programs.h,
+// and the host's compiler the answers. Where there is no nvcc, these cases say so and test nothing.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -27,10 +27,13 @@ std::string compiled(const std::string& options) {
     MESSAGE("there is no nvcc: nothing is compared with it");
     return "";
   }
-  const std::filesystem::path folder = std::filesystem::temp_directory_path() / ("ptx_programs_" + std::to_string(std::random_device{}()));
+  const std::filesystem::path folder =
+      std::filesystem::temp_directory_path() / ("ptx_programs_" + std::to_string(std::random_device{}()));
   std::filesystem::create_directory(folder);
-  std::ofstream(folder / "programs.cu") << "#include \"" << std::filesystem::absolute("tests/ptx/unit/programs.h").string() << "\"\n";
-  const std::string command = "nvcc -w -ptx -fmad=false " + options + " -o '" + (folder / "programs.ptx").string() + "' '" + (folder / "programs.cu").string() + "' 2>&1";
+  std::ofstream(folder / "programs.cu") << "#include \""
+                                        << std::filesystem::absolute("tests/ptx/unit/programs.h").string() << "\"\n";
+  const std::string command = "nvcc -w -ptx -fmad=false " + options + " -o '" + (folder / "programs.ptx").string() +
+                              "' '" + (folder / "programs.cu").string() + "' 2>&1";
   const int status = std::system(command.c_str());
   std::stringstream text;
   text << std::ifstream(folder / "programs.ptx").rdbuf();
@@ -68,9 +71,11 @@ const Function kFunctions[] = {PTX_FUNCTIONS(X)};
 
 /// Words that are special as integers or as floats, and random ones.
 std::vector<u32> words(size_t n, u32 seed) {
-  static const u32 kSpecial[] = {0,          1,          2,          31,         32,         0x7fffffff, 0x80000000, 0xffffffff, 0x7f800000, 0xff800000,
-                                 0x7fc00000, 0x00000001, 0x00800000, 0x807fffff, 0x3f800000, 0xbf800000, 0x7f7fffff, 0x4f000000, 0x4b000001, 0x3f000000,
-                                 0xffff,     0x8000,     0xff,       0x80,       0x7ff00000, 0x3ff00000, 0x40490fdb, 0x4b7fffff, 0xcb000001, 0x3effffff};
+  static const u32 kSpecial[] = {0,          1,          2,          31,         32,         0x7fffffff,
+                                 0x80000000, 0xffffffff, 0x7f800000, 0xff800000, 0x7fc00000, 0x00000001,
+                                 0x00800000, 0x807fffff, 0x3f800000, 0xbf800000, 0x7f7fffff, 0x4f000000,
+                                 0x4b000001, 0x3f000000, 0xffff,     0x8000,     0xff,       0x80,
+                                 0x7ff00000, 0x3ff00000, 0x40490fdb, 0x4b7fffff, 0xcb000001, 0x3effffff};
   ptx::Random r{seed};
   std::vector<u32> x(n);
   for (u32& w : x) {
@@ -100,7 +105,9 @@ TEST_CASE("programs by nvcc: their PTX gives what the host gives") {
       std::vector<u32> in = words(3 * n, 5), out(n);
       ptx::Launch l;
       l.entry = a.name, l.grid[0] = 10, l.block[0] = 64, l.max_instructions = 100000000;
-      l.buffer({.name = "in", .bytes = bytes(in), .may_write = false}).buffer({.name = "out", .bytes = bytes(out), .initialised = false}).scalar(n);
+      l.buffer({.name = "in", .bytes = bytes(in), .may_write = false})
+          .buffer({.name = "out", .bytes = bytes(out), .initialised = false})
+          .scalar(n);
       const ptx::Result r = ptx::run(m, l);
       CHECK_MESSAGE(r.ok(), r.text);
       u32 wrong = 0;
@@ -122,7 +129,9 @@ TEST_CASE("programs by nvcc: their PTX gives what the host gives") {
       for (float& x : in) x = static_cast<float>(f.least + (f.most - f.least) * random.below(1u << 30) * 0x1p-30);
       ptx::Launch l;
       l.entry = f.name, l.grid[0] = 8, l.block[0] = 64, l.max_instructions = 100000000;
-      l.buffer({.name = "in", .bytes = bytes(in), .may_write = false}).buffer({.name = "out", .bytes = bytes(out), .initialised = false}).scalar(n);
+      l.buffer({.name = "in", .bytes = bytes(in), .may_write = false})
+          .buffer({.name = "out", .bytes = bytes(out), .initialised = false})
+          .scalar(n);
       const ptx::Result r = ptx::run(m, l);
       CHECK_MESSAGE(r.ok(), r.text);
       double worst = 0;
@@ -145,8 +154,11 @@ TEST_CASE("programs by nvcc whose threads work together") {
   for (uint64_t seed = 0; seed < 6; ++seed) {
     const auto launch = [&](const char* entry, std::vector<u32>& out, u32 blocks) {
       ptx::Launch l;
-      l.entry = entry, l.grid[0] = blocks, l.block[0] = 128, l.seed = seed, l.max_instructions = 100000000, l.dynamic_shared = 512;
-      l.buffer({.name = "in", .bytes = bytes(in), .may_write = false}).buffer({.name = "out", .bytes = bytes(out)}).scalar(n);
+      l.entry = entry, l.grid[0] = blocks, l.block[0] = 128, l.seed = seed, l.max_instructions = 100000000,
+      l.dynamic_shared = 512;
+      l.buffer({.name = "in", .bytes = bytes(in), .may_write = false})
+          .buffer({.name = "out", .bytes = bytes(out)})
+          .scalar(n);
       return l;
     };
     std::vector<u32> sum(1), scan(n), bins(64), chain(n), ticket(1), sums(8), ready(8);
@@ -164,8 +176,12 @@ TEST_CASE("programs by nvcc whose threads work together") {
     ptx::Launch l;
     l.entry = "scan_chain", l.grid[0] = 32, l.block[0] = 32, l.seed = seed, l.max_instructions = 100000000;
     sums.resize(32), ready.resize(32);
-    l.buffer({.name = "in", .bytes = bytes(in), .may_write = false}).buffer({.name = "out", .bytes = bytes(chain)}).scalar(n);
-    l.buffer({.name = "ticket", .bytes = bytes(ticket)}).buffer({.name = "sums", .bytes = bytes(sums)}).buffer({.name = "ready", .bytes = bytes(ready)});
+    l.buffer({.name = "in", .bytes = bytes(in), .may_write = false})
+        .buffer({.name = "out", .bytes = bytes(chain)})
+        .scalar(n);
+    l.buffer({.name = "ticket", .bytes = bytes(ticket)})
+        .buffer({.name = "sums", .bytes = bytes(sums)})
+        .buffer({.name = "ready", .bytes = bytes(ready)});
     r = ptx::run(m, l);
     CHECK_MESSAGE(r.ok(), r.text);
     CHECK(chain[n - 1] == std::accumulate(in.begin(), in.end(), 0u));

@@ -92,16 +92,17 @@ inline int zeros64(u64 x) { return std::countl_zero(x); }
   X(table, a_table[a & 15] + a_table[b & 15] * c)                                                                      \
   X(crc, crc32(a, b))
 
-// the same, of floats in a range, with the most ulp that they may be off if PTX's approximations are as bad as documented
-#define PTX_FUNCTIONS(X)                    \
-  X(exp_, expf(x), -80, 80, 5)              \
+// the same, of floats in a range, with the most ulp that they may be off if PTX's approximations are as bad as
+// documented
+#define PTX_FUNCTIONS(X)                     \
+  X(exp_, expf(x), -80, 80, 5)               \
   X(log_, logf(fabsf(x) + 1e-3f), 0, 1e6, 2) \
-  X(sin_, sinf(x), -1e4, 1e4, 2)            \
-  X(cos_, cosf(x), -1e4, 1e4, 2)            \
-  X(tanh_, tanhf(x), -10, 10, 4)            \
-  X(pow_, powf(fabsf(x), 1.7f), 0, 1e4, 8)  \
-  X(atan_, atanf(x), -50, 50, 2)            \
-  X(erf_, erff(x), -4, 4, 2)                \
+  X(sin_, sinf(x), -1e4, 1e4, 2)             \
+  X(cos_, cosf(x), -1e4, 1e4, 2)             \
+  X(tanh_, tanhf(x), -10, 10, 4)             \
+  X(pow_, powf(fabsf(x), 1.7f), 0, 1e4, 8)   \
+  X(atan_, atanf(x), -50, 50, 2)             \
+  X(erf_, erff(x), -4, 4, 2)                 \
   X(cbrt_, cbrtf(x), -1e5, 1e5, 2)
 
 PTX_DEVICE inline u64 pair(u32 a, u32 b) { return u64(a) << 32 | b; }
@@ -173,18 +174,19 @@ __device__ __noinline__
 #else
 inline
 #endif
-    u32 crc32(u32 x, u32 start) {
+    u32
+    crc32(u32 x, u32 start) {
   for (u32 k = 0; k < 32; ++k) start = (start >> 1) ^ ((start ^ (x >> k)) & 1 ? 0xedb88320u : 0);
   return start;
 }
 
 #ifdef __CUDACC__
-#define X(name, value)                                                                                         \
-  extern "C" __global__ void name(const u32* in, u32* out, u32 n) {                                            \
-    const u32 i = blockIdx.x * blockDim.x + threadIdx.x;                                                       \
-    if (i >= n) return;                                                                                        \
-    const u32 a = in[3 * i], b = in[3 * i + 1], c = in[3 * i + 2];                                             \
-    out[i] = value;                                                                                            \
+#define X(name, value)                                              \
+  extern "C" __global__ void name(const u32* in, u32* out, u32 n) { \
+    const u32 i = blockIdx.x * blockDim.x + threadIdx.x;            \
+    if (i >= n) return;                                             \
+    const u32 a = in[3 * i], b = in[3 * i + 1], c = in[3 * i + 2];  \
+    out[i] = value;                                                 \
   }
 PTX_PROGRAMS(X)
 #undef X
@@ -226,7 +228,8 @@ extern "C" __global__ void scan_block(const u32* in, u32* out, u32 n) {
   if (at < n) out[at] = row[t];
 }
 /// Blocks in a chain: each waits for the sum of those before it.
-extern "C" __global__ void scan_chain(const u32* in, u32* out, u32 n, u32* ticket, volatile u32* sums, volatile u32* ready) {
+extern "C" __global__ void scan_chain(const u32* in, u32* out, u32 n, u32* ticket, volatile u32* sums,
+                                      volatile u32* ready) {
   __shared__ u32 number, before;
   if (threadIdx.x == 0) number = atomicAdd(ticket, 1);
   __syncthreads();
@@ -256,7 +259,8 @@ extern "C" __global__ void histogram(const u32* in, u32* out, u32 n) {
   __shared__ u32 bins[64];
   for (u32 i = threadIdx.x; i < 64; i += blockDim.x) bins[i] = 0;
   __syncthreads();
-  for (u32 i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += gridDim.x * blockDim.x) atomicAdd(&bins[in[i] % 64], 1);
+  for (u32 i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += gridDim.x * blockDim.x)
+    atomicAdd(&bins[in[i] % 64], 1);
   __syncthreads();
   for (u32 i = threadIdx.x; i < 64; i += blockDim.x) atomicAdd(&out[i], bins[i]);
 }
