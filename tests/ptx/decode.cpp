@@ -256,7 +256,7 @@ Code decode(const Module& m, const Function& entry) {
     const uint32_t first = c.slots;
     c.slots += static_cast<uint32_t>(f.registers.size());
     starts.push_back(static_cast<uint32_t>(c.code.size()));
-    Decoder d(c, m, f, static_cast<uint32_t>(k), first);
+    Decoder d(c, m, f, first);
     for (uint32_t s = 0; s < f.code.size(); ++s) d.statement(s);
     d.places.push_back(static_cast<uint32_t>(c.code.size()));
     for (const Decoder::Jump& j : d.jumps) {

@@ -27,8 +27,8 @@ void add_wgmma_ops(Opcodes& o);
 
 class Decoder {
  public:
-  Decoder(Code& c, const Module& m, const Function& f, uint32_t function_index, uint32_t first_slot)
-      : code(c), module(m), function(f), function_index_(function_index), first_slot_(first_slot) {}
+  Decoder(Code& c, const Module& m, const Function& f, uint32_t first_slot)
+      : code(c), module(m), function(f), first_slot_(first_slot) {}
   void statement(uint32_t index);
 
   // ---- modifiers
@@ -96,7 +96,7 @@ class Decoder {
 
  private:
   std::vector<bool> used_;
-  uint32_t function_index_, first_slot_;
+  uint32_t first_slot_;
   std::map<uint64_t, uint32_t> constants_;
   std::map<std::pair<int, int>, uint32_t> specials_;
 };

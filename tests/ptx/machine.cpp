@@ -10,6 +10,7 @@ namespace {
 
 constexpr uint32_t kQuantum = 4000;
 constexpr uint32_t kWarp = 32;
+constexpr uint64_t kMostOfBlock = uint64_t{1} << 31;  // of registers and local memory of a block
 
 std::string triple(const uint32_t* x) {
   return "(" + std::to_string(x[0]) + ", " + std::to_string(x[1]) + ", " + std::to_string(x[2]) + ")";
@@ -54,6 +55,8 @@ Machine::Machine(const Code& c, const Launch& l) : code(c), launch(l), random{l.
   cluster_size = static_cast<uint32_t>(volume(cluster_dims));
   threads_per_block = static_cast<uint32_t>(n);
   warps_per_block = (threads_per_block + kWarp - 1) / kWarp;
+  if ((uint64_t{c.slots} * sizeof(Slot) + c.local_bytes) * n > kMostOfBlock)
+    bad("too many registers or too much local memory for a block here");
   if (l.parameters.size() < c.entry->param_bytes)
     bad(std::to_string(l.parameters.size()) + " bytes of parameters, but the entry takes " +
         std::to_string(c.entry->param_bytes));

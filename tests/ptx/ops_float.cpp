@@ -37,8 +37,6 @@ enum Kind : uint32_t {
   kCopysign
 };
 
-constexpr double kInf = std::numeric_limits<double>::infinity();
-
 Type element(Type t) {
   return t == Type::f16x2 ? Type::f16 : t == Type::bf16x2 ? Type::bf16 : t == Type::f32x2 ? Type::f32 : t;
 }

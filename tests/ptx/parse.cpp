@@ -10,6 +10,8 @@ namespace tessera::ptx {
 
 namespace {
 
+constexpr uint64_t kMostBytes = uint64_t{1} << 30;  // of a variable: more is a mistake in a test
+
 struct Symbol {
   enum Kind : uint8_t { reg, variable } kind = reg;
   uint32_t index = 0;
@@ -230,7 +232,9 @@ class Parser {
       if (take("]")) {
         counted = false;
       } else {
-        count *= number();
+        const uint64_t n = number();
+        if (n > kMostBytes || count * n > kMostBytes) fail("\"" + v.name + "\" is too large here");
+        count *= n;
         expect("]");
       }
     }

@@ -8,6 +8,7 @@
 
 #include "tests/ptx/emulator.h"
 #include "tests/ptx/numbers.h"
+#include "tests/ptx/unit/assembled.h"
 
 namespace hopper_test {
 using namespace tessera::ptx;
@@ -203,6 +204,13 @@ TEST_CASE("clusters: shared memory of others, their barrier, one copy to all") {
   found(text, "barrier.cluster.arrive.release.aligned;", "barrier.cluster.arrive.relaxed.aligned;", Fault::race,
         "nothing orders them");
   found(text, "barrier.cluster.wait.aligned;", "", Fault::barrier, "arrives twice");
+}
+
+TEST_CASE("the assembler takes the kernels") {
+  for (const char* name : {"matmul_tma", "bulk_double", "cluster_exchange"}) {
+    CAPTURE(std::string(name));
+    CHECK(assembled(read("tests/ptx/kernels/" + std::string(name) + ".ptx"), "sm_90a"));
+  }
 }
 
 }  // namespace hopper_test

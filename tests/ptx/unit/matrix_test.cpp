@@ -3,11 +3,10 @@
 #include <doctest/doctest.h>
 
 #include <cstring>
-#include <fstream>
-#include <sstream>
 
 #include "tests/ptx/emulator.h"
 #include "tests/ptx/numbers.h"
+#include "tests/ptx/unit/assembled.h"
 
 namespace matrix_test {
 using namespace tessera::ptx;
@@ -116,15 +115,6 @@ std::string kernel(const Case& c, uint32_t na, uint32_t nb, uint32_t nc, bool wi
   for (uint32_t k = 0; k < nc; ++k)
     s += "st.global.b" + bits + " [%q0+" + std::to_string(k * (wide ? 8 : 4)) + "], %d" + std::to_string(k) + ";\n";
   return s + "ret;\n}\n";
-}
-
-bool assembled(const std::string& text, const char* chip) {
-  if (std::system("ptxas --version > /dev/null 2>&1") != 0) return true;
-  const std::string file = "build-ptx-test.ptx";
-  std::ofstream(file) << text;
-  const int status = std::system(("ptxas -arch=" + std::string(chip) + " -o /dev/null " + file).c_str());
-  std::remove(file.c_str());
-  return status == 0;
 }
 
 std::span<std::byte> bytes(std::vector<uint32_t>& v) { return std::as_writable_bytes(std::span(v)); }

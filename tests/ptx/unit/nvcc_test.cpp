@@ -22,7 +22,7 @@ namespace ptx = tessera::ptx;
 namespace {
 
 /// The programs' PTX; empty without nvcc.
-std::string compiled(const std::string& options) {
+std::string compiled(const std::string& options, const std::string& header = "programs.h") {
   if (std::system("nvcc --version > /dev/null 2>&1") != 0) {
     MESSAGE("there is no nvcc: nothing is compared with it");
     return "";
@@ -31,7 +31,7 @@ std::string compiled(const std::string& options) {
       std::filesystem::temp_directory_path() / ("ptx_programs_" + std::to_string(std::random_device{}()));
   std::filesystem::create_directory(folder);
   std::ofstream(folder / "programs.cu") << "#include \""
-                                        << std::filesystem::absolute("tests/ptx/unit/programs.h").string() << "\"\n";
+                                        << std::filesystem::absolute("tests/ptx/unit/" + header).string() << "\"\n";
   const std::string command = "nvcc -w -ptx -fmad=false " + options + " -o '" + (folder / "programs.ptx").string() +
                               "' '" + (folder / "programs.cu").string() + "' 2>&1";
   const int status = std::system(command.c_str());
@@ -68,6 +68,16 @@ double fabsf_(double x) { return std::fabs(x); }
 #define X(name, value, least, most, ulp) {#name, [](double x) -> double { return (value); }, least, most, ulp},
 const Function kFunctions[] = {PTX_FUNCTIONS(X)};
 #undef X
+#undef expf
+#undef logf
+#undef sinf
+#undef cosf
+#undef tanhf
+#undef powf
+#undef atanf
+#undef erff
+#undef cbrtf
+#undef fabsf
 
 /// Words that are special as integers or as floats, and random ones.
 std::vector<u32> words(size_t n, u32 seed) {
@@ -185,6 +195,26 @@ TEST_CASE("programs by nvcc whose threads work together") {
     r = ptx::run(m, l);
     CHECK_MESSAGE(r.ok(), r.text);
     CHECK(chain[n - 1] == std::accumulate(in.begin(), in.end(), 0u));
+  }
+}
+
+TEST_CASE("NVIDIA's own barriers and bulk copies have nothing wrong") {
+  const std::string text = compiled("-std=c++17 -arch=sm_90", "barriers.h");
+  if (text.empty()) return;
+  const ptx::Module m = ptx::parse(text);
+  for (uint64_t seed = 0; seed < 5; ++seed) {
+    for (const char* entry : {"increment", "mirror"}) {
+      std::vector<u32> in(512), out(512);
+      std::iota(in.begin(), in.end(), 0u);
+      ptx::Launch l;
+      l.entry = entry, l.grid[0] = 2, l.block[0] = 256, l.seed = seed, l.max_instructions = 100000000;
+      l.buffer({.name = "in", .bytes = bytes(in), .may_write = false})
+          .buffer({.name = "out", .bytes = bytes(out), .initialised = false});
+      const ptx::Result r = ptx::run(m, l);
+      CHECK_MESSAGE(r.ok(), r.text);
+      const bool mirrored = std::string(entry) == "mirror";
+      CHECK(out[256 + 10] == (mirrored ? 256 + 245 + 5u : 256 + 11u));
+    }
   }
 }
 

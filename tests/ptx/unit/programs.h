@@ -109,8 +109,8 @@ PTX_DEVICE inline u64 pair(u32 a, u32 b) { return u64(a) << 32 | b; }
 PTX_DEVICE inline u32 fold(u64 x) { return u32(x) ^ u32(x >> 32); }
 PTX_DEVICE inline u32 number(float x) { return x != x ? 0x7fffffff : bits(x); }
 PTX_DEVICE inline u32 number64(double x) { return x != x ? 0x7fffffff : fold(bits64(x)); }
-/// The host's fminf gives NaN for a signalling one.
-PTX_DEVICE inline u32 quiet(u32 x) { return (x & 0x7fffffff) > 0x7f800000 ? x | 0x400000 : x; }
+/// The host's fminf gives NaN for a signalling one, and either zero of two.
+PTX_DEVICE inline u32 quiet(u32 x) { return (x & 0x7fffffff) > 0x7f800000 ? x | 0x400000 : x == 0x80000000 ? 0 : x; }
 PTX_DEVICE inline u64 high(u64 a, u64 b) {
   const u64 al = u32(a), ah = a >> 32, bl = u32(b), bh = b >> 32;
   const u64 middle = ah * bl + ((al * bl) >> 32), other = al * bh + u32(middle);
