@@ -399,7 +399,8 @@ std::string text(const Work& w) { return w.what + (w.part.empty() ? "" : ", " + 
 
 void Recorder::require_alive() const {
   if (lost_)
-    throw DeviceError("the device " + name_ + " was lost in an earlier call: " + lost_what_, lost_loc_, what_to_do(imported_));
+    throw DeviceError("the device " + name_ + " was lost in an earlier call: " + lost_what_, lost_loc_,
+                      what_to_do(imported_));
 }
 
 void Recorder::check_alive(VkResult r, const std::string& call) {

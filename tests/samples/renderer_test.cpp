@@ -82,8 +82,8 @@ TEST_CASE("renderer: a window stays for --hold, also where no picture is written
   }
   const Scratch folder;
   const auto start = std::chrono::steady_clock::now();
-  const int status = run_on_screen(
-      folder, "renderer", "fluid --window --frames 2 --size 64x48 --particles 100 --hold 4", "none.png");
+  const int status =
+      run_on_screen(folder, "renderer", "fluid --window --frames 2 --size 64x48 --particles 100 --hold 4", "none.png");
   CHECK(std::chrono::steady_clock::now() - start >= std::chrono::seconds(4));
   CHECK(status != 0);  // it has ended by itself, and written nothing
   CHECK(read(folder.at("output.txt")) == "");
