@@ -119,7 +119,7 @@ class CommandStream {
   ~CommandStream();
 
   /// `commands` is being recorded, outside a render pass, and is for the imported queue's family. Frames are numbered
-  /// upwards.
+  /// upwards. Throws SpecError if an earlier begin() has not been ended, DeviceError if the device is lost.
   void begin(VkCommandBuffer commands, uint64_t frame);
   /// A call: inputs, then outputs, all of them arrays of the Device with the dtypes and shapes that the kernel was
   /// prepared for, or images. An image is read into memory of the prepared kernel's before the call, or stored from

@@ -5,8 +5,11 @@
 #include <vector>
 
 #include "codegen/compile.h"
+#include "engine/base/array.h"
 #include "engine/base/extent.h"
+#include "engine/graph/graph.h"
 #include "engine/ir/kernel.h"
+#include "runtime/device.h"
 
 namespace tessera::cli {
 
@@ -22,7 +25,8 @@ void ops(const std::string& name);
 struct RunArguments {
   std::string file;
   std::vector<std::string> in, out, dims;  // dims: "n=5"
-  std::string trace;                       // file for a graph's times
+  std::string trace;                       // file for the times of the kernels
+  int repeat = 0;                          // time so many calls; 0: none
   std::string device;                      // index, part of a name, "interpreter"; empty: the best
   bool general = false;
   bool debug_info = false;
@@ -57,6 +61,16 @@ struct BundleArguments {
   int threads = 0;  // 0: one per core
 };
 void bundle(const BundleArguments& a);
+
+/// Whether --trace or --repeat ask for times, which are a device's: UsageError if the interpreter runs.
+bool timed(const RunArguments& a);
+void require_device_for_times(const RunArguments& a);
+/// One call of the kernel.
+Graph graph_of(const ir::Kernel& k, const std::vector<Array>& inputs, const DimValues& dims);
+/// The results of one call. Then `repeat` calls are timed by the device's own clock, and their times printed to stdout;
+/// `trace` gets those of the last call.
+std::vector<Array> run_timed(const Device& device, const Graph& graph, const std::vector<Array>& inputs,
+                             const RunArguments& a);
 
 void explain_graph(const CompileArguments& a);  ///< of the graph in the folder a.file
 void run_graph(const RunArguments& a);

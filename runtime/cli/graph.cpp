@@ -6,7 +6,6 @@
 
 #include "engine/base/npy.h"
 #include "engine/base/plural.h"
-#include "engine/base/write_file.h"
 #include "engine/graph/fuse.h"
 #include "engine/graph/picture.h"
 #include "engine/interpreter/interpreter.h"
@@ -30,15 +29,14 @@ void run_graph(const RunArguments& a) {
   for (size_t i = 0; i < inputs; ++i) arrays.push_back(read_npy(a.in[i], g.values[g.body.inputs[i]].dtype));
   std::vector<Array> results;
   if (interpreter_selected(a.device)) {
-    if (!a.trace.empty()) throw UsageError("--trace says when a device ran what, and the interpreter runs here");
+    require_device_for_times(a);
     results = interpret(g, arrays);
   } else {
     DeviceOptions options;
     options.debug_info = a.debug_info;
     options.select = a.device;
-    const CompiledGraph there = load(Device(options), g, {.timestamps = !a.trace.empty()});
-    results = there.run(arrays);
-    if (!a.trace.empty()) write_file(a.trace, chrome_trace(there.trace()));
+    const Device device(options);
+    results = timed(a) ? run_timed(device, g, arrays, a) : load(device, g).run(arrays);
   }
   for (size_t i = 0; i < results.size(); ++i) {
     if (a.out.empty()) std::cout << "out " << i << " = " << results[i] << "\n";

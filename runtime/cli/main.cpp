@@ -36,8 +36,10 @@ void add_run(CLI::App& app, Arguments& a) {
   command->add_option("--out", r.out, "outputs, in order (.npy); without it they are printed");
   command->add_option("--device", r.device,
                       "index or part of a name, or interpreter; default: TESSERA_DEVICE, else the best device");
-  command->add_option("--trace", r.trace,
-                      "of a graph: write when each kernel ran to this file, for Perfetto or chrome://tracing");
+  command->add_option("--trace", r.trace, "write when each kernel ran to this file, for Perfetto or chrome://tracing");
+  command
+      ->add_option("--repeat", r.repeat, "call it so often, and print the device's time for a call: median and range")
+      ->check(CLI::Range(1, 1000000));
   command->add_option("--dim", r.dims, "NAME=SIZE: a run-time size that no input's shape gives");
   command->add_option("--codegen", a.run_codegen, "fast or general")->check(CLI::IsMember({"fast", "general"}));
   command->add_flag(

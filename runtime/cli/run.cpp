@@ -34,7 +34,7 @@ InterpretOptions interpret_options(const RunArguments& a, const ir::Kernel& k, c
 
 void run(const RunArguments& a) {
   if (std::filesystem::is_directory(a.file)) return run_graph(a);
-  if (!a.trace.empty()) throw UsageError("--trace is of graphs, and " + a.file + " is a kernel");
+  require_device_for_times(a);
   const DimValues dims = parse_dims(a.dims);
   const ir::Kernel k = read_kernel(a.file);
   auto count = [](size_t n, const char* what) { return std::to_string(n) + " " + what + (n == 1 ? "" : "s"); };
@@ -59,7 +59,13 @@ void run(const RunArguments& a) {
     CompileOptions compile_options;
     compile_options.general = a.general;
     const Device device(options);
-    results = load(device, k, compile_options).run(arrays, dims);
+    if (timed(a)) {
+      if (a.general)
+        throw UsageError("--trace and --repeat time what a graph would run, and --codegen general is of kernels alone");
+      results = run_timed(device, graph_of(k, arrays, dims), arrays, a);
+    } else {
+      results = load(device, k, compile_options).run(arrays, dims);
+    }
   }
   for (size_t i = 0; i < results.size(); ++i) {
     if (a.out.empty()) std::cout << k.blocks[inputs + i].origin << " = " << results[i] << "\n";

@@ -20,13 +20,16 @@ HostStream::HostStream(const Device& d) : device_(d) {
 
 void HostStream::begin(VkCommandBuffer c, uint64_t f) {
   if (c == VK_NULL_HANDLE) throw SpecError("CommandStream::begin: the command buffer is null");
+  if (commands_ != VK_NULL_HANDLE)
+    throw SpecError("CommandStream::begin: the recording of frame " + std::to_string(frame_) + " has not ended", {},
+                    "call end() first, also for commands that are never submitted");
+  Context& context = *device_.context();
+  const std::lock_guard lock(context.mutex());
+  context.recorder().require_alive();
   commands_ = c;
   frame_ = f;
   reported_ = false;
   waits_ = signals_ = 0;
-  Context& context = *device_.context();
-  const std::lock_guard lock(context.mutex());
-  context.recorder().require_alive();
   ordered_ = {};
   number_ = context.recorder().new_stream();
   begun_ = false;

@@ -20,10 +20,16 @@ std::array<uint32_t, 3> PreparedKernel::groups() const {
 }
 Scopes PreparedKernel::scopes() const { return call_->scopes; }
 Scopes PreparedKernel::record(VkCommandBuffer commands, uint64_t frame, std::span<const Argument> arguments) {
-  call_->alone->begin(commands, frame);
-  call_->alone->record(*call_, arguments);
-  call_->alone->end();
-  return call_->alone->scopes();
+  vulkan::HostStream& stream = *call_->alone;
+  stream.begin(commands, frame);
+  try {
+    stream.record(*call_, arguments);
+  } catch (...) {
+    stream.abandon();
+    throw;
+  }
+  stream.end();
+  return stream.scopes();
 }
 
 CommandStream::CommandStream(const Device& device) : stream_(std::make_unique<vulkan::HostStream>(device)) {}

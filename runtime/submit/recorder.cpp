@@ -54,8 +54,14 @@ void check_copy(const Buffer& from, const Buffer& to) {
   need(to, VK_BUFFER_USAGE_TRANSFER_DST_BIT, "to", "VK_BUFFER_USAGE_TRANSFER_DST_BIT");
 }
 
-Recorder::Recorder(const DeviceTable& vk, VkDevice device, Queue queue, std::string device_name, bool log)
-    : vk_(vk), device_(device), queue_(std::move(queue)), name_(std::move(device_name)), log_on_(log) {
+Recorder::Recorder(const DeviceTable& vk, VkDevice device, Queue queue, std::string device_name, bool log,
+                   bool imported)
+    : vk_(vk),
+      device_(device),
+      queue_(std::move(queue)),
+      name_(std::move(device_name)),
+      log_on_(log),
+      imported_(imported) {
   VkSemaphoreTypeCreateInfo type{VK_STRUCTURE_TYPE_SEMAPHORE_TYPE_CREATE_INFO, nullptr, VK_SEMAPHORE_TYPE_TIMELINE, 0};
   VkSemaphoreCreateInfo semaphore{VK_STRUCTURE_TYPE_SEMAPHORE_CREATE_INFO, &type, 0};
   check(vk_.vkCreateSemaphore(device_, &semaphore, vk_.host, &timeline_), "vkCreateSemaphore", name_);
@@ -384,13 +390,17 @@ void Recorder::note_completed(uint64_t value) {
 }
 
 namespace {
-const char* const kRecover = "Device::recover() makes it usable again, without the contents of its arrays";
+const char* what_to_do(bool imported) {
+  return imported ? "its host makes a new device and imports that"
+                  : "Device::recover() makes it usable again, without the contents of its arrays";
+}
 std::string text(const Work& w) { return w.what + (w.part.empty() ? "" : ", " + w.part); }
 }  // namespace
 
 void Recorder::require_alive() const {
   if (lost_)
-    throw DeviceError("the device " + name_ + " was lost in an earlier call: " + lost_what_, lost_loc_, kRecover);
+    throw DeviceError("the device " + name_ + " was lost in an earlier call: " + lost_what_, lost_loc_,
+                      what_to_do(imported_));
 }
 
 void Recorder::check_alive(VkResult r, const std::string& call) {
@@ -408,7 +418,7 @@ void Recorder::check_alive(VkResult r, const std::string& call) {
     lost_loc_ = in_flight_.front().work.loc;
   }
   if (!last_finished_.what.empty()) lost_what_ += "; it had finished " + text(last_finished_);
-  throw DeviceError(lost_what_, lost_loc_, kRecover);
+  throw DeviceError(lost_what_, lost_loc_, what_to_do(imported_));
 }
 
 void Recorder::note_host_read(const std::string& what, const Buffer& buffer, uint64_t offset, uint64_t size) {

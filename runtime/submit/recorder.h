@@ -51,7 +51,8 @@ StageMask unordered(const Ordered& ordered, StageMask to, std::span<const Access
 
 class Recorder {
  public:
-  Recorder(const DeviceTable& vk, VkDevice device, Queue queue, std::string device_name, bool log);
+  /// `imported`: the device is its host's, who alone can replace it if it is lost.
+  Recorder(const DeviceTable& vk, VkDevice device, Queue queue, std::string device_name, bool log, bool imported);
   ~Recorder();  // the device is idle
   Recorder(const Recorder&) = delete;
   Recorder& operator=(const Recorder&) = delete;
@@ -194,7 +195,7 @@ class Recorder {
   std::string lost_what_;  // lost_: in which call, and what was running
   Loc lost_loc_;
   Work last_finished_;
-  bool log_on_;
+  bool log_on_, imported_;
   CommandLog log_;
 };
 

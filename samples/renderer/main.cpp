@@ -108,10 +108,11 @@ void run(const std::string& name, const Options& o) {
   };
   host->run(*scene, frames, keeps || !o.resize.empty() ? keep : renderer::Host::Picture());
   silent(*host, device);
-  if (!keeps || frames == 0) return;
+  if (frames == 0) return;
   const std::string path = !o.output.empty() ? o.output : "renderer_" + name + ".png";
-  sample::write_png(path, picture);
+  if (keeps) sample::write_png(path, picture);
   host->hold(o.hold);
+  if (!keeps) return;
   std::cout << name << ": " << frames << " frames on " << host->device_name() << ", the last of " << seen.width << " x "
             << seen.height << " pixels in " << path << "\n";
 }

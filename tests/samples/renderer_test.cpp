@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <chrono>
 #include <filesystem>
 #include <fstream>
 
@@ -72,6 +73,20 @@ TEST_CASE("renderer: in a window, resized with two frames in flight; the screen 
       "renderer", "lit --window --frames 8 --size 97x60 --resize 64x101 --output last.png --hold 600", 1);
   CHECK(lit.shape() == tessera::Shape{3, 101, 64});
   CHECK(brighter(lit, 0.2) > 0.3);
+}
+
+TEST_CASE("renderer: a window stays for --hold, also where no picture is written") {
+  if (!has_xvfb()) {
+    MESSAGE("there is no Xvfb: not tested");
+    return;
+  }
+  const Scratch folder;
+  const auto start = std::chrono::steady_clock::now();
+  const int status =
+      run_on_screen(folder, "renderer", "fluid --window --frames 2 --size 64x48 --particles 100 --hold 4", "none.png");
+  CHECK(std::chrono::steady_clock::now() - start >= std::chrono::seconds(4));
+  CHECK(status != 0);  // it has ended by itself, and written nothing
+  CHECK(read(folder.at("output.txt")) == "");
 }
 
 TEST_CASE("renderer: what it says where it cannot go on") {

@@ -237,14 +237,49 @@ TEST_CASE("tessera run and explain of a graph") {
   CHECK(trace_text.find("\"name\": \"add\"") != std::string::npos);
   CHECK(tessera_cli(s, "run . --in a.npy b.npy --device interpreter --trace t.json").err ==
         "error: --trace says when a device ran what, and the interpreter runs here\n");
-  CHECK(tessera_cli(s, "run add.tir --in a.npy b.npy --trace t.json").err ==
-        "error: --trace is of graphs, and add.tir is a kernel\n");
+  CHECK(tessera_cli(s, "run . --in a.npy b.npy --device interpreter --repeat 3").err ==
+        "error: --repeat says when a device ran what, and the interpreter runs here\n");
   CHECK(tessera_cli(s, "explain add.tir --svg g.svg").err ==
         "error: --dot and --svg are of graphs, and add.tir is a kernel\n");
   CHECK(tessera_cli(s, "run . --in a.npy").err == "error: the graph takes 2 inputs but --in names 1\n");
   CHECK(tessera_cli(s, "run . --in a.npy b.npy --races").err ==
         "error: --races, --seed, --uninitialised, --out-of-bounds, --codegen and --dim are of kernels, and . is a "
         "graph\n");
+}
+
+// The n-th of the lines of `text` that begin with `name`, with '#' for each number.
+static std::string times_of(const std::string& text, const std::string& name) {
+  std::istringstream lines(text);
+  std::string line, out;
+  while (std::getline(lines, line)) {
+    if (!line.starts_with(name)) continue;
+    for (const char c : line)
+      if (!std::isdigit(static_cast<unsigned char>(c)) && c != '.') out += c;
+      else if (!out.ends_with('#')) out += '#';
+    out += '\n';
+  }
+  for (const char* unit : {"us", "ms"})
+    for (size_t at; (at = out.find(std::string("# ") + unit)) != std::string::npos;) out.replace(at + 2, 2, "s");
+  return out;
+}
+
+TEST_CASE("tessera run times kernels and graphs by the device's clock") {
+  const Scratch s;
+  const Outcome one = tessera_cli(s, "run add.tir --in a.npy b.npy --out o.npy --trace t.json --repeat 5", kValidate);
+  CHECK(one.err == "");
+  CHECK(one.code == 0);
+  CHECK(times_of(one.out, "add") == "add: median # s of # calls, # s to # s\n");
+  const Array out = read_npy(s.at("o.npy"), DType::f32);
+  for (int i = 0; i < 50; ++i) CHECK(out.at(i) == 2 * i + 0.5);
+  std::ifstream trace(s.at("t.json"));
+  const std::string text{std::istreambuf_iterator<char>(trace), {}};
+  CHECK(text.find("\"name\": \"add\"") != std::string::npos);
+  CHECK(tessera_cli(s, "run add.tir --in a.npy b.npy --repeat 0").err.find("--repeat: Value 0 not in range") !=
+        std::string::npos);
+  CHECK(tessera_cli(s, "run add.tir --in a.npy b.npy --device interpreter --trace t.json").err ==
+        "error: --trace says when a device ran what, and the interpreter runs here\n");
+  CHECK(tessera_cli(s, "run add.tir --in a.npy b.npy --codegen general --repeat 2").err ==
+        "error: --trace and --repeat time what a graph would run, and --codegen general is of kernels alone\n");
 }
 
 TEST_CASE("tessera --version and --help" * without_device) {

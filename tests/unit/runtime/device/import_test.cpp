@@ -262,8 +262,11 @@ TEST_CASE("a lost imported device is its host's to replace") {
     Device d = Device::import(host->imported());
     const DeviceArray x(d, ramp(8));
     faults.fail("vkQueueSubmit2", 0, VK_ERROR_DEVICE_LOST);
-    CHECK_THROWS_AS(launch(d, scale(), {x}), DeviceError);
+    CHECK(error_of<DeviceError>([&] {
+            launch(d, scale(), {x});
+          }).ends_with("\n  note: its host makes a new device and imports that"));
     CHECK(d.lost());
+    CHECK(error_of<DeviceError>([&] { d.wait(); }).ends_with("\n  note: its host makes a new device and imports that"));
     CHECK(error_of<DeviceError>([&] { d.recover(); }) ==
           "Device::recover: " + d.info().name + " has been imported: its host makes a new device and imports that");
   }

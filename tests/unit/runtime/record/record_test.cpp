@@ -254,6 +254,9 @@ TEST_CASE("what is wrong with a recording is said, and nothing is recorded") {
     CHECK(error_of<E>([&] { stream.begin(VK_NULL_HANDLE, 0); }) == "CommandStream::begin: the command buffer is null");
     CHECK(error_of<E>([&] { stream.end(); }) == "CommandStream::end: there was no begin()");
     stream.begin(c, 4);
+    CHECK(error_of<E>([&] { stream.begin(c, 5); }) ==
+          "CommandStream::begin: the recording of frame 4 has not ended\n  note: call end() first, also for commands "
+          "that are never submitted");
     CHECK(error_of<E>([&] { stream.record(kernel, {x}); }) == "scale: takes 1 input and 1 output but 1 array is given");
     for (int again = 0; again < 2; ++again)
       CHECK(error_of<E>([&] { stream.record(kernel, {small, y}); }) ==
@@ -278,6 +281,7 @@ TEST_CASE("what is wrong with a recording is said, and nothing is recorded") {
     elsewhere.begin(c, 4);
     CHECK(error_of<E>([&] { elsewhere.record(kernel, {x, y}); }) ==
           "scale: the kernel has been prepared for another Device than the CommandStream's");
+    stream.end();
     stream.begin(c, 3);
     CHECK(error_of<E>([&] { stream.record(kernel, {x, y}); }) ==
           "scale: frame 3 is recorded after frame 4\n  note: number frames upwards");
