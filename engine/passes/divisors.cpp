@@ -11,7 +11,9 @@ Divisors::Divisors(const ir::Kernel& k) : k_(k) {
     if (k.ops[i].code == Opcode::for_) loop_of_iv_[k.region(k.ops[i].regions[0]).args[0].index] = i;
 }
 
-int64_t Divisors::of(int64_t c) { return c == 0 ? kMost : int64_t{1} << std::min(std::countr_zero(static_cast<uint64_t>(c)), 4); }
+int64_t Divisors::of(int64_t c) {
+  return c == 0 ? kMost : int64_t{1} << std::min(std::countr_zero(static_cast<uint64_t>(c)), 4);
+}
 
 int64_t Divisors::of(ir::Value v) {
   const auto [it, added] = known_.try_emplace(v.index, 1);

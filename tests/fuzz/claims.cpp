@@ -40,7 +40,8 @@ void compute_ranges(const ir::Kernel& k, ir::RegionId r, passes::Ranges& ranges)
 }
 }  // namespace
 
-Claims::Claims(const ir::Kernel& k, const DimValues& dims) : k_(k), used_(lowering::used_values(k)), ranges_(k), divisors_(k) {
+Claims::Claims(const ir::Kernel& k, const DimValues& dims)
+    : k_(k), used_(lowering::used_values(k)), ranges_(k), divisors_(k) {
   for (const ir::BlockMapping& b : k.blocks)
     if (!b.whole) compute_ranges(k, b.index_map, ranges_);
   compute_ranges(k, k.body, ranges_);
