@@ -6,6 +6,7 @@
 
 #include "engine/ir/builder.h"
 #include "engine/passes/divisors.h"
+#include "engine/passes/memory.h"
 
 namespace tessera::lowering {
 namespace {
@@ -15,10 +16,10 @@ using passes::Divisors;
 
 // Loads move up to the first of their vector, and stores down to the last of theirs. So what comes behind a store must
 // not touch what it stores, or ends its vector: accesses of one memory are told apart by constant distances from a
-// common index; arguments are memories of their own, and all of scratch is one.
+// common index, and memories by their classes (engine/passes/memory.h).
 class Vectorizer {
  public:
-  Vectorizer(ir::Kernel& k, bool pairs) : k_(k), pairs_(pairs), divisors_(k) {}
+  Vectorizer(ir::Kernel& k, bool pairs) : k_(k), pairs_(pairs), divisors_(k), memory_(k) {}
 
   bool run() {
     walk(k_.body);
@@ -71,14 +72,6 @@ class Vectorizer {
     const int64_t size = size_bytes(k_.type(o.operands[0]).dtype);
     return o.index.size() == 1 && o.index[0].kind == ir::Index::Kind::integer && !o.has_mask() &&
            k_.type(o.operands[0]).space == ir::MemorySpace::global && (!pairs_ || size == 4);
-  }
-  // An argument, or the scratch that all allocations share.
-  uint32_t memory(Value ref) const {
-    for (const ir::Op* o = k_.def(ref); o; o = k_.def(ref)) {
-      if (o->code != Opcode::view) return Value{}.index;
-      ref = o->operands[0];
-    }
-    return ref.index;
   }
 
   void finish(std::map<Key, Members>& groups, bool stores) {
@@ -133,12 +126,12 @@ class Vectorizer {
       place_[id.index] = i;
       if (!candidate(o)) {
         if (o.code == Opcode::barrier || !o.regions.empty()) finish_all();
-        else if (ir::accesses_ref(o.code)) finish(pending[memory(o.operands[0])]);
+        else if (ir::accesses_ref(o.code)) finish(pending[memory_.of(o.operands[0])]);
         continue;
       }
       const auto [base, offset] = split(o);
       const Key key{o.operands[0].index, base.index};
-      Pending& p = pending[memory(o.operands[0])];
+      Pending& p = pending[memory_.of(o.operands[0])];
       if (meets(p.stores, key, offset)) finish(p);
       (o.code == Opcode::load ? p.loads : p.stores)[key].try_emplace(offset, id);
     }
@@ -222,6 +215,7 @@ class Vectorizer {
   std::unordered_map<uint32_t, size_t> place_;  // per op of the region
   std::vector<Vector> vectors_;
   Divisors divisors_;
+  const passes::MemoryClasses memory_;
 };
 }  // namespace
 

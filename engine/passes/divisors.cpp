@@ -1,6 +1,7 @@
 #include "engine/passes/divisors.h"
 
 #include <algorithm>
+#include <bit>
 
 namespace tessera::passes {
 using ir::Opcode;
@@ -10,7 +11,9 @@ Divisors::Divisors(const ir::Kernel& k) : k_(k) {
     if (k.ops[i].code == Opcode::for_) loop_of_iv_[k.region(k.ops[i].regions[0]).args[0].index] = i;
 }
 
-int64_t Divisors::of(int64_t c) { return c == 0 ? kMost : std::min(c & -c, kMost); }
+int64_t Divisors::of(int64_t c) {
+  return c == 0 ? kMost : int64_t{1} << std::min(std::countr_zero(static_cast<uint64_t>(c)), 4);
+}
 
 int64_t Divisors::of(ir::Value v) {
   const auto [it, added] = known_.try_emplace(v.index, 1);
@@ -33,8 +36,9 @@ int64_t Divisors::compute(ir::Value v) {
     return std::min(of(o->operands[0]), of(o->operands[1]));
   if (is(Opcode::and_)) return std::max(of(o->operands[0]), of(o->operands[1]));
   if (is(Opcode::mul)) return std::min(kMost, of(o->operands[0]) * of(o->operands[1]));
-  // those of floats saturate
-  if (is(Opcode::convert)) return is_float(k_.type(o->operands[0]).dtype) ? 1 : of(o->operands[0]);
+  // those of floats saturate, and a bool of what is not 0 is 1
+  if (is(Opcode::convert))
+    return is_float(k_.type(o->operands[0]).dtype) || k_.type(v).dtype == DType::boolean ? 1 : of(o->operands[0]);
   if (is(Opcode::select)) return std::min(of(o->operands[1]), of(o->operands[2]));
   if (is(Opcode::shift_left)) {
     const auto c = ir::constant_int(k_, o->operands[1]);

@@ -40,7 +40,8 @@ void compute_ranges(const ir::Kernel& k, ir::RegionId r, passes::Ranges& ranges)
 }
 }  // namespace
 
-Claims::Claims(const ir::Kernel& k, const DimValues& dims) : k_(k), used_(lowering::used_values(k)), ranges_(k) {
+Claims::Claims(const ir::Kernel& k, const DimValues& dims)
+    : k_(k), used_(lowering::used_values(k)), ranges_(k), divisors_(k) {
   for (const ir::BlockMapping& b : k.blocks)
     if (!b.whole) compute_ranges(k, b.index_map, ranges_);
   compute_ranges(k, k.body, ranges_);
@@ -129,6 +130,9 @@ void Claims::see(const SeenValue& s) {
     const __int128 x = number(t.dtype, bits);
     if (!within_range(s.value, x)) return;
     if (t.shape.empty()) known(s, x);
+    if (const int64_t by = divisors_.of(s.value); x % by != 0)
+      return fail("it is taken for a multiple of " + std::to_string(by) + ", but it is " + show(x) + " (" +
+                  name_of(s.value) + ")");
     if (below(x - base, form.rest.lo) || above(x - base, form.rest.hi) || below(x, range.lo) || above(x, range.hi)) {
       std::string text;
       for (size_t a = 0; a < form.coef.size(); ++a)

@@ -11,6 +11,7 @@
 #include "codegen/plan/affine.h"
 #include "codegen/plan/parallel.h"
 #include "engine/interpreter/interpreter.h"
+#include "engine/passes/divisors.h"
 #include "engine/passes/ranges.h"
 
 namespace tessera::fuzz {
@@ -44,6 +45,7 @@ class Claims {
   const ir::Kernel& k_;
   const std::vector<bool> used_;  // per value
   passes::Ranges ranges_;
+  passes::Divisors divisors_;
   std::optional<lowering::ScalarAnalysis> scalars_;
   std::vector<std::vector<bool>> uniform_;                            // per value and dim; none while scopes stand
   std::vector<std::vector<lowering::BlockStart>> starts_;             // per block

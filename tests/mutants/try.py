@@ -94,23 +94,34 @@ class Item:
         return (self.killed + 1) / (self.tried + 2) / (self.seconds + 0.02)
 
 
-def measure(tree, build):
+def measure(tree, build, jobs):
     """The items with their times and the faults that they pass, measured where that is not known."""
-    known_file, reached = tree / "items.json", tree / "reached"
+    known_file = tree / "items.json"
     known = json.load(open(known_file)) if known_file.exists() else {}
-    now, result = {}, []
-    for name, command, files in items(build):
+    lock = threading.Lock()
+
+    def one(item):
+        name, command, files = item
         stamp = max(os.path.getmtime(f) for f in files)
         if known.get(name, [0])[0] != stamp:
+            reached = tree / f"reached.{threading.get_ident()}"
             reached.unlink(missing_ok=True)
             why, seconds = run(command, 0, 600, reached)
             if why:
-                sys.exit(f"mutants: {name} fails without any fault: {why}")
-            known[name] = [stamp, seconds, reached.read_text().split() if reached.exists() else []]
-            json.dump({**known, **now}, open(known_file, "w"))
-        now[name] = known[name]
-        result.append(Item(name, command, *now[name][1:]))
-    json.dump(now, open(known_file, "w"))
+                return f"mutants: {name} fails without any fault: {why}"
+            with lock:
+                known[name] = [stamp, seconds, reached.read_text().split() if reached.exists() else []]
+                json.dump(known, open(known_file, "w"))
+        return Item(name, command, *known[name][1:])
+
+    with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
+        result = list(pool.map(one, items(build)))
+    for left_over in tree.glob("reached.*"):
+        left_over.unlink()
+    for item in result:
+        if isinstance(item, str):
+            sys.exit(item)
+    json.dump({item.name: known[item.name] for item in result}, open(known_file, "w"))
     return result
 
 
@@ -121,6 +132,7 @@ def main():
     p.add_argument("--jobs", type=int, default=1)
     p.add_argument("--seconds", type=float, default=40, help="of tests per fault, as long as they take without one")
     p.add_argument("--only", default="")
+    p.add_argument("--for", dest="turn", type=float, default=float("inf"), help="begin nothing after so many seconds: a turn on a busy machine")
     p.add_argument("--again", action="store_true", help="the survivors")
     p.add_argument("--report", action="store_true", help="the table of what is known, without running anything")
     a = p.parse_args()
@@ -146,12 +158,14 @@ def main():
     os.chdir(a.tree)  # whose kernels are those that were there when it was built
     if todo and not a.report:
         begin = time.time()
-        all_items = measure(a.tree, a.build)
+        all_items = measure(a.tree, a.build, a.jobs)
         for item in all_items:
             item.tried = item.killed = sum(why.startswith(item.name + ": ") for _, _, why in results.values())
         print(f"{len(all_items)} items of {sum(i.seconds for i in all_items):.0f} s pass {len(set().union(*(i.reached for i in all_items)))} of {len(mutants)} faults ({time.time() - begin:.0f} s)", flush=True)
 
         def one(n):
+            if time.time() - begin > a.turn:
+                return None
             left, why = a.seconds, "no test passes it"
             for item in sorted((i for i in all_items if n in i.reached), key=lambda i: -i.worth()):
                 if left < 0:
@@ -166,7 +180,7 @@ def main():
             return n, "survived", why
 
         with concurrent.futures.ThreadPoolExecutor(a.jobs) as pool:
-            for done, (n, verdict, why) in enumerate(pool.map(one, todo), 1):
+            for done, (n, verdict, why) in enumerate(filter(None, pool.map(one, todo)), 1):
                 results[n] = (verdict, a.seconds, why)
                 with open(results_file, "a") as out:
                     out.write(f"{n}\t{verdict}\t{a.seconds}\t{why}\n")

@@ -124,6 +124,12 @@ std::string print_ranges(const Kernel& k, const PassSettings&) {
   });
 }
 
+std::string print_divisors(const Kernel& k, const PassSettings&) {
+  passes::Divisors divisors(k);
+  return annotated_values(
+      k, [&](Value v) { return is_number(k, v) ? "multiple of " + std::to_string(divisors.of(v)) : std::string(); });
+}
+
 std::string print_parallel(const Kernel& k, const PassSettings& s) {
   lowering::ScalarAnalysis scalars(k);
   const lowering::ParallelPlan plan = lowering::plan_parallel(k, scalars, s.target);
@@ -195,24 +201,18 @@ std::string print_axes(const Kernel& k, const PassSettings&) {
   return out;
 }
 
-std::string print_vector_width(const Kernel& k, const PassSettings&) {
-  const lowering::Axes axes(k, lowering::resident_candidates(k), false);
+/// Of what is loaded and stored, dim by dim.
+std::string print_widths(const Kernel& k, const PassSettings&) {
+  const lowering::Axes axes(k, lowering::resident_candidates(k), true);
   const std::vector<int> widths = lowering::vector_widths(k, axes);
-  return annotated_values(k, [&](Value v) {
+  return annotated(k, [&](OpId id) {
+    const Op& o = k.op(id);
     std::string s;
-    if (k.type(v).is_ref) return s;
-    for (const int a : axes.of(v))
-      s += (s.empty() ? "" : " x ") +
-           (a == lowering::kNoAxis ? std::string("1") : std::to_string(widths[static_cast<size_t>(a)]));
+    if (!ir::accesses_ref(o.code)) return s;
+    for (const int a : axes.of(o.results.empty() ? o.operands[1] : o.results[0]))
+      s += (s.empty() ? "widths " : " ") +
+           (a == lowering::kNoAxis ? std::string("-") : std::to_string(widths[static_cast<size_t>(a)]));
     return s;
-  });
-}
-
-std::string print_divisors(const Kernel& k, const PassSettings&) {
-  passes::Divisors divisors(k);
-  return annotated_values(k, [&](Value v) {
-    if (!is_number(k, v) || !k.type(v).shape.empty() || ir::constant_bits(k, v)) return std::string();
-    return "a multiple of " + std::to_string(divisors.of(v));
   });
 }
 
@@ -444,11 +444,11 @@ const std::vector<PassFolder>& pass_folders() {
       {"report_cut", run_report, {}, false},
       {"affine", {}, print_affine, false},
       {"ranges", {}, print_ranges, false},
+      {"divisors", {}, print_divisors, false},
       {"parallel", {}, print_parallel, false},
       {"known", {}, print_known, false},
       {"axes", {}, print_axes, false},
-      {"vector_width", {}, print_vector_width, false},
-      {"divisors", {}, print_divisors, false},
+      {"widths", {}, print_widths, false},
       {"schedule", {}, print_schedule, false},
       {"kept", {}, print_kept, false},
       {"uniform_dims", {}, print_uniform_dims, false},

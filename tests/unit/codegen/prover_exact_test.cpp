@@ -205,6 +205,9 @@ TEST_CASE("bounds: digits and remainders by what they are made of") {
   CHECK_FALSE(
       inside("n", "  %by = clamp %c0, %t, %c8\n  %a = rem %u, %by\n  %b = sub %by, %a\n  %e = sub %b, %c1\n", 0, 8));
   CHECK_FALSE(inside("n", by + "  %a = rem %u, %by\n  %b = sub %by, %a\n  %e = sub %b, %c2\n", 0, 7));
+  // What is clamped lies between its ends, known or not.
+  exactly("n", "  %w = min %u, %c7\n  %b = clamp %c0, %d, %w\n  %e = sub %w, %b\n", 0, 7);
+  exactly("n", "  %w = min %u, %c3\n  %b = clamp %w, %d, %c7\n  %e = sub %b, %w\n", 0, 7);
   // Where both are selected by one condition, they are chosen together.
   CHECK(inside("n", "  %g = lt %d, %c0\n  %a = select %g, %c3, %c5\n  %b = select %g, %c2, %c4\n  %e = sub %a, %b\n", 1,
                1));
