@@ -10,6 +10,7 @@ namespace tessera::lowering {
 namespace {
 using ir::Opcode;
 using passes::Divisors;
+using Residue = Divisors::Residue;
 
 class Widths {
  public:
@@ -36,19 +37,19 @@ class Widths {
     const int axis = axes_.of(v, static_cast<size_t>(form.slice.back()));
     if (axis == kNoAxis) return;
     const int64_t wanted = 16 / size_bytes(m.dtype);
-    const int64_t aligned = std::min(begin(m, ref), rows(m));
-    const int64_t start =
-        ix.is_static() ? Divisors::of(ix.start) : divisors_.of(o.operands[static_cast<size_t>(ix.start_operand)]);
+    const Residue start = ix.is_static() ? Residue::of(ix.start)
+                                         : divisors_.residue(o.operands[static_cast<size_t>(ix.start_operand)]);
     int& width = widths_[static_cast<size_t>(axis)];
-    if (std::min(aligned, start) >= wanted) width = std::max(width, static_cast<int>(wanted));
+    const int64_t aligned = (begin(m, ref) + start).power();
+    if (std::min(aligned, rows(m)) >= wanted) width = std::max(width, static_cast<int>(wanted));
   }
-  // Divides the element at which the block begins along its last dim.
-  int64_t begin(const ir::BlockMapping& m, size_t ref) {
-    if (m.whole) return Divisors::kMost;
+  // The element at which the block begins along its last dim.
+  Residue begin(const ir::BlockMapping& m, size_t ref) {
+    if (m.whole) return {};
     const ir::BlockDim& dim = m.block.back();
     const ir::Value index =
         k_.terminator(m.index_map).operands[k_.map_result(static_cast<int>(ref), m.array_shape.size() - 1)];
-    return std::min({Divisors::kMost, divisors_.of(index) * Divisors::of(dim.unit()), Divisors::of(dim.low)});
+    return divisors_.residue(index) * Residue::of(dim.unit()) - Residue::of(dim.low);
   }
   // Divides the elements from one row to the next.
   static int64_t rows(const ir::BlockMapping& m) {
