@@ -7,6 +7,7 @@
 #include <stdexcept>
 
 #include "codegen/lane/cut.h"
+#include "codegen/lane/join_branches.h"
 #include "codegen/lane/loops.h"
 #include "codegen/lane/prover.h"
 #include "codegen/lane/steps.h"
@@ -415,6 +416,7 @@ const std::vector<PassFolder>& pass_folders() {
       {"atomics", run_atomics, {}, true},
       {"lower", run_lower, {}, false},
       {"unroll", run_unroll, {}, false},
+      {"join", plain<lowering::join_branches>, {}, false},
       {"vectorize", run_vectorize, {}, false},
       {"bounds", run_bounds, {}, false},
       {"cut", run_cut, {}, false},
