@@ -166,9 +166,9 @@ std::string print_known(const Kernel& k, const PassSettings& s) {
          });
 }
 
-std::string print_axes(const Kernel& k, const PassSettings&) {
+std::string print_axes(const Kernel& k, const PassSettings& settings) {
   const std::vector<bool> resident = lowering::resident_candidates(k);
-  const lowering::Axes axes(k, resident, false);
+  const lowering::Axes axes(k, resident, settings.target.kind == Target::Kind::gpu);
   std::map<int, int> number;  // in order of appearance
   const auto named = [&](int a) {
     return a == lowering::kNoAxis
