@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "codegen/fit_to_driver.h"
+#include "codegen/lane/join_branches.h"
 #include "codegen/lane/unroll.h"
 #include "codegen/lane/vectorize.h"
 #include "codegen/lane/verify.h"
@@ -130,6 +131,9 @@ class Compilation {
   }
 
   void finish_lanes(ir::Kernel& lanes) {
+    const bool joined = gpu() && lowering::join_branches(lanes);
+    if (joined) passes::cse(lanes);
+    dump("lane/join", lanes, joined);
     const bool wider = lowering::vectorize(lanes, target_);
     if (wider) {
       passes::dce(lanes);

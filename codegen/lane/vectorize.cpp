@@ -13,6 +13,7 @@ namespace {
 using ir::Opcode;
 using ir::Value;
 using passes::Divisors;
+using Residue = Divisors::Residue;
 
 // Loads move up to the first of their vector, and stores down to the last of theirs. So what comes behind a store must
 // not touch what it stores, or ends its vector: accesses of one memory are told apart by constant distances from a
@@ -45,10 +46,13 @@ class Vectorizer {
     return {v, offset};
   }
 
-  int64_t ref_divisor(Value ref) {
+  // Where the Ref begins in its array, in elements.
+  Residue begin(Value ref) {
     const ir::Op* o = k_.def(ref);
-    if (!o) return Divisors::kMost;  // an argument
-    return o->code == Opcode::view ? std::min(ref_divisor(o->operands[0]), divisors_.of(o->operands[1])) : 1;
+    if (!o) return {};  // an argument
+    if (o->code != Opcode::view) return {1, 0};
+    const Residue outer = begin(o->operands[0]);
+    return outer + divisors_.residue(o->operands[1]);
   }
 
   struct Key {
@@ -78,7 +82,7 @@ class Vectorizer {
     for (const auto& [key, members] : groups) {
       const ir::Op& first = k_.op(members.begin()->second);
       const Value ref = first.operands[0], base = split(first).first;
-      const int64_t known = std::min(ref_divisor(ref), base ? divisors_.of(base) : Divisors::kMost);
+      const Residue from = begin(ref), place = base ? from + divisors_.residue(base) : from;
       const int64_t size = size_bytes(k_.type(ref).dtype);
       for (auto it = members.begin(); it != members.end();) {
         const int64_t at = it->first;
@@ -88,7 +92,7 @@ class Vectorizer {
              ++j)
           run.push_back(j->second);
         int64_t width = most_bytes() / size;
-        while (width > 1 && (width > static_cast<int64_t>(run.size()) || known % width != 0 || at % width != 0))
+        while (width > 1 && (width > static_cast<int64_t>(run.size()) || (place + Residue::of(at)).power() < width))
           width /= 2;
         std::advance(it, std::max<int64_t>(width, 1));
         if (width < 2 || width * size < 4) continue;

@@ -192,6 +192,13 @@ void RefWindows::in_order(const ir::Op& o, const std::function<void(const Coords
   });
 }
 
+void RefWindows::order_store(const ir::Op& o) {
+  const RefState& r = states_[static_cast<size_t>(ref_position(k_, o.operands[0]))];
+  const std::vector<MemoryRange> reads = placement_.arena_reads(values_read(o));
+  if (r.owned) arena_.order(reads, {});
+  else arena_.order(reads, {r.range});
+}
+
 void RefWindows::store(const ir::Op& o) {
   const int ref = ref_position(k_, o.operands[0]);
   RefState& r = states_[static_cast<size_t>(ref)];
@@ -204,8 +211,7 @@ void RefWindows::store(const ir::Op& o) {
     r.regs = regs;
     return;
   }
-  if (r.owned) arena_.order(placement_.arena_reads(roots), {});
-  else arena_.order(placement_.arena_reads(roots), {r.range});
+  order_store(o);
   if (must_scatter_in_order(k_, o))
     return in_order(o, [&](const Coords& c, Value predicate) { store_element(o, c, elements_.of(v, c), predicate); });
   bool layout = false;
@@ -215,9 +221,18 @@ void RefWindows::store(const ir::Op& o) {
     store_element(o, {}, elements_.scalar(v), one);
     return;
   }
-  nests_.each(shape(v), axes_.of(v), layout, true, [&](const NestPoint& p) {
-    const Value e = elements_.of(v, p.c);
-    store_element(o, p.c, e, p.valid);
+  std::vector<int> refs = refs_read(roots);
+  refs.push_back(ref);
+  const std::vector<int> dims = axes_.of(v);
+  // at an edge in loops, unless registers are read
+  const auto size = layout ? s_.registers(dims) * static_cast<int64_t>(placement_.computed_for(roots).size()) : 0;
+  inside_and_at_edge(refs, dims, size, [&](bool edge) {
+    const auto store_point = [&](const NestPoint& p) {
+      const Value e = elements_.of(v, p.c);
+      store_element(o, p.c, e, p.valid);
+    };
+    nests_.each(shape(v), dims, layout, true, store_point, edge);
+    return Values{};
   });
 }
 

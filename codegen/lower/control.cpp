@@ -52,7 +52,9 @@ void ControlEmitter::op(ir::OpId id) {
     else if (placement_.kind(v) != Kind::lazy) placement_.materialize(v);
   };
   switch (ir::family(o.code)) {
-    case Family::memory: memory_op(id); break;
+    case Family::memory:
+      if (!placement_.stored_early(id)) memory_op(id);
+      break;
     case Family::print: prints_.emit(o); break;
     case Family::control: control_op(id); break;
     case Family::reduce: reduces_.reduce(id); break;

@@ -78,13 +78,36 @@ Coord LoopNests::axis_coord(const AxisPlan& p, int axis, int64_t n, Value strip,
   e = b_.add(e, b_.i32(p.local(r)));
   const int64_t parts = p.split ? cdiv(n, p.tile) : 1;
   const bool overhangs = parts * p.strips() * p.cover() != n;
-  if (!overhangs) return {e, axis, r};
+  if (!overhangs || (p.split && whole_.count(axis))) return {e, axis, r};
   // Known positions need no test.
   if (!p.split && !strip && p.local(r) + int64_t{p.invocations - 1} * p.vec < n) return {e, axis, r};
   const int64_t divisor = std::gcd(n, int64_t{16});
   const Value end = b_.i32(n);
   valid = b_.both(valid, b_.lt(divisor % p.vec == 0 ? b_.add(e, b_.i32(-(r % p.vec))) : e, end));
-  return {clamp_along(e, end, divisor, axis, r), axis, r};
+  return {clamp_along(e, end, divisor, p.vec == 1 ? kNoAxis : axis, r), axis, r};
+}
+
+Value LoopNests::whole_tiles(const std::vector<int>& dims) {
+  Value whole;
+  for (int a : dims) {
+    if (a == kNoAxis || !plan(a).split) continue;
+    const int64_t n = axes_.axes[static_cast<size_t>(a)].extent, part = plan(a).strips() * plan(a).cover();
+    if (n % part == 0 || n < part) continue;
+    const Value base = tile_base(a), last = b_.add(base, b_.i32(part - 1));
+    whole = b_.both(whole, b_.lt(last, b_.i32(n)));
+  }
+  return whole;
+}
+
+Values LoopNests::with_whole_tiles(const std::vector<int>& dims, const std::function<Values()>& body) {
+  const std::set<int> outer = whole_;
+  for (int a : dims)
+    if (a != kNoAxis && plan(a).split &&
+        axes_.axes[static_cast<size_t>(a)].extent >= plan(a).strips() * plan(a).cover())
+      whole_.insert(a);
+  Values result = body();
+  whole_ = outer;
+  return result;
 }
 
 void LoopNests::counted(int64_t n, const std::function<void(Value)>& body) {
@@ -133,7 +156,7 @@ void LoopNests::each_strip(const std::vector<int>& axes, const std::vector<size_
 }
 
 void LoopNests::each(const Shape& s, const std::vector<int>& dims, bool needs_layout, bool effects,
-                     const std::function<void(const NestPoint&)>& body) {
+                     const std::function<void(const NestPoint&)>& body, bool rolled) {
   if (num_elements(s) == 0) return;
   if (!s_.general && fits(dims)) {
     // Without registers to read, a nest that leaves invocations idle does better dealt out flat.
@@ -144,7 +167,7 @@ void LoopNests::each(const Shape& s, const std::vector<int>& dims, bool needs_la
         elements *= plan(a).tile;
       }
     if (needs_layout || invocations == s_.group || elements <= invocations)
-      return by_layout(s, dims, effects, body, s_.rolled && !needs_layout);
+      return by_layout(s, dims, effects, body, (s_.rolled || rolled) && !needs_layout);
   }
   if (needs_layout) throw InternalError(k_.name + ": a nest without a layout reads values in registers");
   flat(s, dims, body);
@@ -152,11 +175,11 @@ void LoopNests::each(const Shape& s, const std::vector<int>& dims, bool needs_la
 
 void LoopNests::by_layout(const Shape& s, const std::vector<int>& dims, bool effects,
                           const std::function<void(const NestPoint&)>& body, bool rolled) {
-  // Rolled: the same elements to each invocation, but one at a time (or those that one load brings), by loops. Their
-  // coordinates name no registers.
+  // Rolled: one element at a time (for CPUs the same to each invocation, or those that one load brings), by loops.
+  // Their coordinates name no registers.
   const auto plan_of = [&](size_t d) {
     AxisPlan p = dims[d] == kNoAxis ? AxisPlan{} : plan(dims[d]);
-    if (rolled) p.reg = p.vec;
+    if (rolled) p.reg = p.vec = s_.rolled ? p.vec : 1;
     return p;
   };
   const Value first = effects ? first_invocation(invocation_bits(dims)) : Value{};

@@ -3,6 +3,7 @@
 // invocations in turn.
 #pragma once
 #include <map>
+#include <set>
 
 #include "codegen/lower/part.h"
 
@@ -14,9 +15,10 @@ class LoopNests : public Part {
   /// Emits what all nests need of the invocation's index: its place along each kind of axis. The first of all.
   void prepare();
   bool fits(const std::vector<int>& axes) const;
-  /// Calls body once per element of the shape that this invocation owns. needs_layout: registers will be read.
+  /// Calls body once per element of the shape that this invocation owns. needs_layout: registers will be read; else
+  /// `rolled` makes loops over an invocation's elements.
   void each(const Shape& shape, const std::vector<int>& axes, bool needs_layout, bool effects,
-            const std::function<void(const NestPoint&)>& body);
+            const std::function<void(const NestPoint&)>& body, bool rolled = false);
   void by_layout(const Shape& shape, const std::vector<int>& axes, bool effects,
                  const std::function<void(const NestPoint&)>& body, bool rolled = false);
   void flat(const Shape& shape, const std::vector<int>& axes, const std::function<void(const NestPoint&)>& body);
@@ -27,6 +29,10 @@ class LoopNests : public Part {
   /// A sequential loop from 0 to n, unrolled when short; no barriers inside unless it is uniform.
   void counted(int64_t n, const std::function<void(Value)>& body);
   Values counted(int64_t n, const Values& init, const std::function<Values(Value, const Values&)>& body);
+  /// True where this unit's parts of the axes end inside of them; none where that is known of all, or never so.
+  Value whole_tiles(const std::vector<int>& axes);
+  /// Emits body, in which parts of the axes need no test.
+  Values with_whole_tiles(const std::vector<int>& axes, const std::function<Values()>& body);
   /// First element of this unit's part of an axis, i32.
   Value tile_base(int axis);
   void set_tile_base(int axis, Value v);
@@ -47,7 +53,8 @@ class LoopNests : public Part {
   Value invocation_coord(const AxisPlan& p);
 
   std::map<std::pair<int, int>, Value> coords_;
-  Values tile_base_;  // per axis (split axes only)
+  Values tile_base_;     // per axis (split axes only)
+  std::set<int> whole_;  // axes whose part is known to end inside of them
 };
 
 /// All combinations of registers of some dims, the last fastest.

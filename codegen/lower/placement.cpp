@@ -10,7 +10,8 @@ using ir::Attr;
 using ir::Family;
 using ir::Opcode;
 
-Placement::Placement(Emission& e) : Part(e), places_(k_.values.size()), used_(used_values(k_)) {}
+Placement::Placement(Emission& e)
+    : Part(e), places_(k_.values.size()), used_(used_values(k_)), streams_(k_.values.size()) {}
 
 void Placement::place() {
   kinds_.assign(k_.values.size(), Kind::lazy);
@@ -40,6 +41,7 @@ void Placement::place() {
     if (o && ir::is_atomic(o->code) && uniform_group()) registers = false;
     kinds_[i] = registers ? Kind::registers : Kind::arena;
   }
+  if (target_.kind == Target::Kind::gpu && !s_.general && uniform_group()) stream_scans(k_.body);
   prefetch_.choose();
   spill();
   prefetch_.settle();
@@ -266,6 +268,71 @@ void Placement::plan_lifetimes() {
 void Placement::free_dead_after(ir::OpId id) {
   if (const auto it = dies_after_.find(id.index); it != dies_after_.end())
     for (Value v : it->second) arena_.free(of(v).slot);
+}
+
+// Running sums along axes that do not fit into registers, whose elements go to one store: a strip of them lives in
+// registers until it is stored, and only the sum so far outlives it.
+void Placement::stream_scans(ir::RegionId r) {
+  const std::vector<ir::OpId>& ops = k_.region(r).ops;
+  for (size_t i = 0; i < ops.size(); ++i) {
+    const ir::Op& o = k_.op(ops[i]);
+    for (ir::RegionId inner : o.regions) stream_scans(inner);
+    if (!ir::is_scan(o.code) || kinds_[o.results[0].index] != Kind::arena) continue;
+    const Value v = o.results[0];
+    const std::vector<int> axes = axes_.of(v);
+    const bool laid_out = std::all_of(axes.begin(), axes.end(), [&](int a) {
+      return a == kNoAxis || (plan(a).laid_out && !axes_.axes[static_cast<size_t>(a)].mixed);
+    });
+    if (!laid_out || !nests_.fits(axes) || num_elements(shape(v)) == 0) continue;
+    const ir::OpId store = streamed_store(r, i);
+    if (!store || early_.count(store.index)) continue;
+    kinds_[v.index] = Kind::registers;
+    streams_[v.index] = store;
+    early_.insert(store.index);
+  }
+}
+
+// The store may be done where the sum stands: nothing between them touches memory, and all that it reads is there.
+ir::OpId Placement::streamed_store(ir::RegionId r, size_t scan) const {
+  const std::vector<ir::OpId>& ops = k_.region(r).ops;
+  const Value v = k_.op(ops[scan]).results[0];
+  std::set<uint32_t> between;  // made there, with a place
+  for (size_t i = scan + 1; i < ops.size(); ++i) {
+    const ir::Op& o = k_.op(ops[i]);
+    if (o.code == Opcode::store) {
+      const Value stored = o.operands[1];
+      const ir::AccessDims form = ir::access_dims(k_, o);
+      if (form.arrays || axes_.of(stored) != axes_.of(v) || shape(stored) != shape(v) ||
+          s_.residency[static_cast<size_t>(ref_position(k_, o.operands[0]))] == Residency::registers ||
+          !used_only_by(v, r, ops[i]))
+        return {};
+      std::vector<Value> roots(o.operands.begin() + 1, o.operands.end());
+      for (uint32_t x : computed_for(roots))
+        if (between.count(x)) return {};
+      return ops[i];
+    }
+    if (!o.regions.empty() || o.results.size() != 1) return {};
+    const Kind kind = kinds_[o.results[0].index];
+    const bool pure = ir::is_index_function(o.code) || (o.code == Opcode::load && kind == Kind::lazy);
+    if (!pure || kind == Kind::arena || kind == Kind::registers) return {};
+    if (kind == Kind::scalar) between.insert(o.results[0].index);
+  }
+  return {};
+}
+
+bool Placement::used_only_by(Value v, ir::RegionId r, ir::OpId store) const {
+  std::set<uint32_t> made_of{v.index};
+  const auto& ops = k_.region(r).ops;
+  return !ir::any_op(k_, k_.body, [&](ir::OpId id) {
+    const ir::Op& o = k_.op(id);
+    const bool uses =
+        std::any_of(o.operands.begin(), o.operands.end(), [&](Value x) { return made_of.count(x.index); });
+    if (!uses || id == store) return false;
+    const bool lazy = o.results.size() == 1 && kinds_[o.results[0].index] == Kind::lazy &&
+                      std::find(ops.begin(), ops.end(), id) != ops.end();
+    if (lazy) made_of.insert(o.results[0].index);
+    return !lazy;
+  });
 }
 
 }  // namespace tessera::lowering

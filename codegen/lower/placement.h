@@ -1,6 +1,7 @@
 // Placement: where each tile value lives, and how long. place() decides before anything is emitted; values with storage
 // of their own get and free it as their ops are emitted.
 #pragma once
+#include <set>
 #include <unordered_map>
 
 #include "codegen/lower/part.h"
@@ -29,6 +30,9 @@ class Placement : public Part {
   void set_result(Value v, const std::vector<MemoryRange>& reads,
                   const std::function<void(const std::function<void(const NestPoint&, Value)>&)>& emit);
   void free_dead_after(ir::OpId id);
+  /// The store that a running sum in strips hands its elements to, strip by strip, where the sum stands; else none.
+  const ir::Op* streams_to(Value v) const { return streams_[v.index] ? &k_.op(streams_[v.index]) : nullptr; }
+  bool stored_early(ir::OpId store) const { return early_.count(store.index) > 0; }
   /// For loads of the next step: a lazy load gets registers, and is lazy again where they were spilled.
   void put_in_registers(Value v) { kinds_[v.index] = Kind::registers; }
   void take_back_spill(Value v);
@@ -59,6 +63,9 @@ class Placement : public Part {
     });
   }
   bool has_axes(Value v) const;
+  void stream_scans(ir::RegionId r);
+  ir::OpId streamed_store(ir::RegionId r, size_t scan) const;
+  bool used_only_by(Value v, ir::RegionId r, ir::OpId store) const;
   std::vector<Value> carried_together() const;
   void spill();
   bool spill_in(ir::RegionId region);
@@ -68,6 +75,8 @@ class Placement : public Part {
   std::vector<Place> places_;  // per value
   std::vector<Kind> kinds_;    // per value, decided before emission
   std::vector<bool> used_;
+  std::vector<ir::OpId> streams_;    // per value
+  std::set<uint32_t> early_;         // stores
   std::vector<Value> next_carried_;  // per value, while spill() runs: the next one that is carried together with it
   int spills_ = 0;                   // values that spill() sent to the arena
   std::unordered_map<uint32_t, std::vector<Value>> dies_after_;  // op index -> arena values whose last use it is

@@ -19,8 +19,15 @@ class Reduction : public Part {
   using Element = std::function<Values(const Coords&)>;
   using Sink = std::function<void(const NestPoint&, const Values&)>;
   Reduction(Emission& e, const Shape& shape, const std::vector<int>& axes, const std::vector<bool>& reduced,
-            const Accumulator& acc, const Element& element, const Sink& sink)
-      : Part(e), shape_(shape), axes_of_(axes), acc_(acc), element_(element), sink_(sink), strip_(shape.size()) {
+            const Accumulator& acc, const Element& element, const Sink& sink, const Values& reads)
+      : Part(e),
+        shape_(shape),
+        axes_of_(axes),
+        acc_(acc),
+        element_(element),
+        sink_(sink),
+        reads_(reads),
+        strip_(shape.size()) {
     for (size_t d = 0; d < shape.size(); ++d) {
       const int regs = axes[d] == kNoAxis ? 1 : plan(axes[d]).reg;
       if (reduced[d]) {
@@ -106,7 +113,7 @@ class Reduction : public Part {
     for (int n : kept_regs_) points *= static_cast<size_t>(n);
     Values init;
     for (size_t i = 0; i < points; ++i) init.insert(init.end(), acc_.identity.begin(), acc_.identity.end());
-    const Values total = count_ == 0 ? init : reduced_strips(0, init);
+    const Values total = count_ == 0 ? init : all_strips(init);
     const int bits = nests_.invocation_bits(dropped_axes_) & (s_.group - 1);
     // Where there are barriers, all points pass them together.
     std::vector<Values> joined(points);
@@ -124,6 +131,11 @@ class Reduction : public Part {
       for (size_t j = 0; j < kept_.size(); ++j) p.c.push_back(coord(kept_[j], regs[j], p.valid));
       sink_(p, r);
     });
+  }
+  Values all_strips(const Values& init) {
+    const auto size = s_.registers(axes_of_) * static_cast<int64_t>(placement_.computed_for(reads_).size());
+    return refs_.inside_and_at_edge(refs_.refs_read(reads_), axes_of_, size,
+                                    [&](bool) { return reduced_strips(0, init); });
   }
   Values reduced_strips(size_t i, const Values& a) {
     if (i == dropped_.size()) return reduced_registers(a);
@@ -169,6 +181,7 @@ class Reduction : public Part {
   const Accumulator& acc_;
   const Element& element_;
   const Sink& sink_;
+  const Values& reads_;
   std::vector<Value> strip_;
   std::vector<size_t> kept_, dropped_;  // dims
   Shape kept_shape_;
@@ -181,8 +194,9 @@ class Reduction : public Part {
 void ReduceEmitter::reduction(const Shape& shape, const std::vector<int>& axes, const std::vector<bool>& reduced,
                               bool needs_layout, bool to_registers, const Accumulator& acc,
                               const std::function<Values(const Coords&)>& element,
-                              const std::function<void(const NestPoint&, const Values&)>& sink) {
-  Reduction(e_, shape, axes, reduced, acc, element, sink).run(needs_layout, to_registers);
+                              const std::function<void(const NestPoint&, const Values&)>& sink,
+                              const std::vector<Value>& reads) {
+  Reduction(e_, shape, axes, reduced, acc, element, sink, reads).run(needs_layout, to_registers);
 }
 
 void ReduceEmitter::by_shuffles(std::vector<Values>& points, int bits, const Accumulator& acc) {
@@ -272,7 +286,7 @@ void ReduceEmitter::reduce(ir::OpId id) {
     reduction(
         shape(in), axes_.of(in), reduced, placement_.reads_registers(in), placement_.kind(v) == Kind::registers, acc,
         [&](const Coords& c) { return Values{b_.convert(elements_.of(in, c), a)}; },
-        [&](const NestPoint& p, const Values& r) { put(p, b_.convert(r[0], t)); });
+        [&](const NestPoint& p, const Values& r) { put(p, b_.convert(r[0], t)); }, {in});
   });
 }
 
@@ -304,7 +318,7 @@ void ReduceEmitter::arg_reduce(ir::OpId id) {
     reduction(
         shape(in), axes_.of(in), reduced, placement_.reads_registers(in), placement_.kind(v) == Kind::registers, acc,
         [&](const Coords& c) { return Values{elements_.of(in, c), c[axis].v}; },
-        [&](const NestPoint& p, const Values& r) { put(p, b_.convert(r[1], r_type)); });
+        [&](const NestPoint& p, const Values& r) { put(p, b_.convert(r[1], r_type)); }, {in});
   });
 }
 
@@ -333,6 +347,7 @@ class Scan : public Part {
     identity_ = b_.constant(sum_t_, reference::identity(combiner_, sum_t_));
     if (n_ == 1) return copy();
     if (s_.enumerable(axes_, axes_.of(v_))) return by_layout();
+    if (const ir::Op* store = placement_.streams_to(v_)) return in_strips(*store);
     if (placement_.kind(v_) != Kind::arena)
       throw InternalError(k_.name + ": a scan outside the arena", k_.def(v_)->loc);
     if (placement_.reads_registers(in_))
@@ -374,14 +389,62 @@ class Scan : public Part {
         all_.push_back(point.valid ? b_.select(point.valid, x, identity_) : x);
       });
       std::vector<std::vector<Run>> lines = runs_of_lines(p);
-      for (std::vector<Run>& line : lines)
-        for (Run& run : line) sum_up(run);
-      if (p.invocations > 1) across(p, lines);
-      for (std::vector<Run>& line : lines) hand_out(line);
+      sum_up_all(p, lines);
+      for (std::vector<Run>& line : lines) hand_out(line, {});
       size_t i = 0;
       nests_.by_layout(shape_, axes_.of(v_), placement_.kind(v_) != Kind::registers,
                        [&](const NestPoint& point) { put(point, b_.convert(all_[i++], t_)); });
     });
+  }
+  // A strip of each line at a time, in registers, from which its elements go to where they are stored.
+  void in_strips(const ir::Op& store) {
+    const std::vector<int> dims = axes_.of(v_);
+    const int64_t strips = plan(dims[axis_]).strips();
+    arena_.order(placement_.arena_reads({in_}), {});
+    refs_.order_store(store);
+    std::vector<size_t> others;
+    size_t lines = 1;
+    for (size_t d = 0; d < dims.size(); ++d) {
+      if (d == axis_) continue;
+      others.push_back(d);
+      if (dims[d] != kNoAxis) lines *= static_cast<size_t>(plan(dims[d]).reg);
+    }
+    const Value first = nests_.first_invocation(nests_.invocation_bits(dims));
+    std::vector<Value> strip(dims.size());
+    nests_.each_strip(dims, others, strip, [&] {
+      nests_.counted(strips, Values(lines, identity_), [&](Value j, const Values& sums) {
+        const Value last = b_.i32(strips - 1);
+        strip[axis_] = reverse_ ? b_.sub(last, j) : j;
+        return one_strip(store, strip, first, sums);
+      });
+    });
+  }
+  Values one_strip(const ir::Op& store, const std::vector<Value>& strip, Value first, const Values& sums) {
+    const std::vector<int> dims = axes_.of(v_);
+    std::vector<int> counts;
+    for (int a : dims) counts.push_back(a == kNoAxis ? 1 : plan(a).reg);
+    std::vector<NestPoint> points;
+    all_.clear();
+    each_register(counts, [&](const std::vector<int>& regs) {
+      NestPoint point;
+      for (size_t d = 0; d < dims.size(); ++d)
+        point.c.push_back(nests_.axis_coord(dims[d], shape_[d], strip[d], regs[d], point.valid));
+      const Value x = read(point.c);
+      all_.push_back(point.valid ? b_.select(point.valid, x, identity_) : x);
+      points.push_back(std::move(point));
+    });
+    std::vector<std::vector<Run>> lines = runs_of_lines(plan(dims[axis_]));
+    sum_up_all(plan(dims[axis_]), lines);
+    Values next;
+    for (size_t i = 0; i < lines.size(); ++i) next.push_back(hand_out(lines[i], sums[i]));
+    Values& regs = placement_.of(v_).regs;
+    regs.clear();
+    for (Value x : all_) regs.push_back(b_.convert(x, t_));
+    for (const NestPoint& point : points) {
+      const Value e = elements_.of(store.operands[1], point.c);
+      refs_.store_element(store, point.c, e, b_.both(first, point.valid));
+    }
+    return next;
   }
   std::vector<std::vector<Run>> runs_of_lines(const AxisPlan& p) {
     // registers of dims outside and inside of the scanned one
@@ -407,9 +470,14 @@ class Scan : public Part {
       all_[run.elements[i]] = combine(all_[run.elements[i - 1]], all_[run.elements[i]]);
     run.total = all_[run.elements.back()];
   }
-  // What lies before a run: the line's runs before it, then the invocations before this one.
-  void hand_out(std::vector<Run>& line) {
-    Value start;
+  void sum_up_all(const AxisPlan& p, std::vector<std::vector<Run>>& lines) {
+    for (std::vector<Run>& line : lines)
+      for (Run& run : line) sum_up(run);
+    if (p.invocations > 1) across(p, lines);
+  }
+  // What lies before a run: what the line starts from, if anything, its runs before it, then the invocations before
+  // this one. The sum of all.
+  Value hand_out(std::vector<Run>& line, Value start) {
     for (Run& run : line) {
       Value before = run.before;
       if (start) before = before ? combine(start, before) : start;
@@ -417,6 +485,7 @@ class Scan : public Part {
         for (size_t e : run.elements) all_[e] = combine(before, all_[e]);
       start = start ? combine(start, run.total) : run.total;
     }
+    return start;
   }
   // Over the invocations of a line: those of a subgroup by shuffles, then subgroup after subgroup.
   void across(const AxisPlan& p, std::vector<std::vector<Run>>& lines) {

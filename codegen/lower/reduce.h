@@ -19,10 +19,12 @@ class ReduceEmitter : public Part {
   void scan(ir::OpId id);
   /// Reduces over the dims marked in `reduced`; element(c) gives one element's lane values; sink gets, per kept element
   /// that this invocation holds, the result (in every invocation that holds it). to_registers: the result lives in
-  /// registers, so its layout decides who holds what.
+  /// registers, so its layout decides who holds what. reads: the values behind an element, whose blocks may lie at an
+  /// edge.
   void reduction(const Shape& shape, const std::vector<int>& axes, const std::vector<bool>& reduced, bool needs_layout,
                  bool to_registers, const Accumulator& acc, const std::function<Values(const Coords&)>& element,
-                 const std::function<void(const NestPoint&, const Values&)>& sink);
+                 const std::function<void(const NestPoint&, const Values&)>& sink,
+                 const std::vector<Value>& reads = {});
 
   /// Each of `points` joined over all invocations that differ in these bits of their number, in each of them: many
   /// points pass the same two barriers.

@@ -1,6 +1,8 @@
-// Blocks are windows into arrays, placed as soon as the loops that their index map needs are open.
+// Blocks are windows into arrays, placed as soon as the loops that their index map needs are open. Last, blocks inside
+// their arrays and blocks at an edge: two versions of one nest, of which a workgroup takes one.
 #include <algorithm>
 #include <numeric>
+#include <set>
 
 #include "codegen/lower/emission.h"
 
@@ -174,6 +176,7 @@ void RefWindows::enter_window(int i) {
       const Value s = block_begin(m, d, known[d], starts[at]);
       offset = b_.add(offset, offset_along(m, d, stride[d], s));
       const bool bounded = m.block[d].kind == ir::BlockDim::Kind::bounded;
+      r.bounded = r.bounded || bounded;
       add_dim(r, m, d, known[d], stride[d], s, bounded ? starts[at + 1] : Value{});
     }
     r.ref = b_.view(base, offset);
@@ -280,6 +283,64 @@ void RefWindows::leave(size_t depth) {
       arena_.free(r.slot);
     }
   }
+}
+
+std::vector<int> RefWindows::refs_read(const std::vector<Value>& roots) const {
+  std::set<int> refs;
+  for (uint32_t v : placement_.computed_for(roots)) {
+    const ir::Op* o = k_.def(Value{v});
+    if (o && o->code == Opcode::load && placement_.kind(Value{v}) == Kind::lazy)
+      refs.insert(ref_position(k_, o->operands[0]));
+  }
+  return {refs.begin(), refs.end()};
+}
+
+// None if every element of the block is known to be in the array.
+Value RefWindows::wholly_inside(const RefState& r) {
+  Value inside = r.inside;
+  for (size_t d = 0; d < r.shape.size(); ++d) {
+    const Value s = r.origin[d], last = b_.i32(r.shape[d] - 1);
+    if (r.below[d] || (r.extent[d] && !b_.not_negative({{1, s}}, inside))) inside = b_.both(inside, b_.ge_zero(s));
+    if (r.limit[d]) inside = b_.both(inside, b_.lt(last, r.limit[d]));
+    else if (r.extent[d]) {
+      const Value end = b_.convert(b_.add(s, last), b_.dtype(r.extent[d]));
+      inside = b_.both(inside, b_.lt(end, r.extent[d]));
+    }
+  }
+  return inside;
+}
+
+Values RefWindows::inside_and_at_edge(const std::vector<int>& refs, const std::vector<int>& dims, int64_t size,
+                                      const std::function<Values(bool edge)>& body) {
+  constexpr int64_t kMostTwice = 512;  // elements times values
+  if (target_.kind != Target::Kind::gpu || s_.general || !uniform_group() || size > kMostTwice) return body(false);
+  Value inside = nests_.whole_tiles(dims);
+  std::vector<int> windows;
+  for (int i : refs) {
+    const RefState& r = state(i);
+    if (r.slot.offset >= 0 || r.bounded || r.dead || num_elements(r.shape) == 0) continue;
+    const Value mine = wholly_inside(r);
+    if (!mine || b_.known(mine) == 0) continue;
+    inside = b_.both(inside, mine);
+    windows.push_back(i);
+  }
+  if (!inside || b_.known(inside)) return body(false);
+  return b_.if_else(
+      inside,
+      [&] {
+        const std::vector<RefState> outer = states_;
+        for (int i : windows) {
+          RefState& r = state(i);
+          r.limit.assign(r.shape.size(), {});
+          r.below.assign(r.shape.size(), {});
+          r.inside = {};
+          r.may_be_empty = false;
+        }
+        Values result = nests_.with_whole_tiles(dims, [&] { return body(false); });
+        states_ = outer;
+        return result;
+      },
+      [&] { return body(true); });
 }
 
 }  // namespace tessera::lowering

@@ -22,6 +22,7 @@ struct RefState {
   std::vector<Value> extent;
   std::vector<int64_t> limit_divisor;  // a power of two, at most 16, that divides the limit
   Value inside;                        // bool: squeezed dims' positions exist (arrays that may be empty); none: always
+  bool bounded = false;                // a dim's elements are counted by the index map
   bool dead = false;                   // the array is empty: no access may reach memory
   bool may_be_empty = false;           // element 0 may not exist: masked accesses need a branch
   bool narrow = true;                  // every element offset fits 31 bits
@@ -55,6 +56,15 @@ class RefWindows : public Part {
   Value load_element(const ir::Op& op, const Coords& c, Value valid = {});
   void load(ir::OpId id);
   void store(const ir::Op& op);
+  void store_element(const ir::Op& op, const Coords& c, Value v, Value predicate);
+  void order_store(const ir::Op& op);  ///< after what it reads, and after all that touches the same memory
+  /// Emits what body makes, for GPUs twice where that pays: for workgroups whose blocks of these Refs, and parts of
+  /// these axes, lie wholly inside their arrays, without tests of elements; and for those at an edge. `size`: of the
+  /// edge's code, about.
+  Values inside_and_at_edge(const std::vector<int>& refs, const std::vector<int>& axes, int64_t size,
+                            const std::function<Values(bool edge)>& body);
+  /// The Refs that computing `roots` reads where they are used.
+  std::vector<int> refs_read(const std::vector<Value>& roots) const;
   /// by an access: what it stores, its mask, other and index arrays
   std::vector<Value> values_read(const ir::Op& op) const;
   /// Calls body for every element of an access of which some may meet in memory: those one after another in the value's
@@ -62,6 +72,7 @@ class RefWindows : public Part {
   void in_order(const ir::Op& op, const std::function<void(const Coords&, Value predicate)>& body);
 
  private:
+  Value wholly_inside(const RefState& r);
   void find_owned();
   Value within_i32(const Extent& e, const ir::BlockDim& dim, Value minus);
   void index_map(int i, Values& starts);
@@ -75,7 +86,6 @@ class RefWindows : public Part {
                  Value& valid);
   Value load_at(const RefState& r, const Address& a, Value mask, Value other);
   void store_at(const RefState& r, const Address& a, Value v, Value predicate, bool adds = false);
-  void store_element(const ir::Op& op, const Coords& c, Value v, Value predicate);
 
   std::vector<bool> written_, owned_;         // per body argument
   std::vector<RefState> states_;              // per body argument

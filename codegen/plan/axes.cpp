@@ -38,6 +38,7 @@ Axes::Axes(const ir::Kernel& k, const std::vector<bool>& resident, bool scans)
   scanned_.resize(n);
   stored_.resize(n);
   walk(k.body);
+  if (scans) join_stores();
 
   // A value that has one axis in two dims (x + x^T) cannot be laid out by it.
   for (size_t v = 0; v < k.values.size(); ++v) {
@@ -61,6 +62,44 @@ Axes::Axes(const ir::Kernel& k, const std::vector<bool>& resident, bool scans)
     a.scanned = a.scanned || scanned_[i];
     a.stored = a.stored || stored_[i];
   }
+}
+
+// Stores of one shape that share no axis are iterated together where nothing hinders: each alone, neither could be
+// split.
+void Axes::join_stores() {
+  std::set<size_t> bound;  // roots that are more than places of stored elements
+  for (size_t i = 0; i < parent_.size(); ++i)
+    if (mixed_[i] || reduced_[i] || contracted_[i] || scanned_[i]) bound.insert(find(i));
+  const auto roots = [&](Value v) {
+    std::vector<size_t> r;
+    for (size_t d = 0; d < k_.type(v).shape.size(); ++d) r.push_back(find(node(v, d)));
+    return r;
+  };
+  // Whether some value would have one axis in two dims.
+  const auto meet = [&](size_t a, size_t b) {
+    for (uint32_t v = 0; v < k_.values.size(); ++v) {
+      const std::vector<size_t> r = roots({v});
+      if (std::count(r.begin(), r.end(), a) && std::count(r.begin(), r.end(), b)) return true;
+    }
+    return false;
+  };
+  std::vector<Value> leaders;
+  ir::each_op(k_, k_.body, [&](ir::OpId id) {
+    const ir::Op& o = k_.op(id);
+    if (o.code != Opcode::store || k_.type(o.operands[1]).shape.empty()) return;
+    const Value v = o.operands[1];
+    for (Value leader : leaders) {
+      if (k_.type(leader).shape != k_.type(v).shape) continue;
+      const std::vector<size_t> a = roots(leader), b = roots(v);
+      bool apart = true;
+      for (size_t d = 0; d < a.size() && apart; ++d)
+        apart = !std::count(b.begin(), b.end(), a[d]) && !bound.count(a[d]) && !bound.count(b[d]) && !meet(a[d], b[d]);
+      if (!apart) continue;
+      equate_all(v, leader);
+      return;
+    }
+    leaders.push_back(v);
+  });
 }
 
 size_t Axes::find(size_t n) const {

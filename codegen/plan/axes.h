@@ -27,7 +27,7 @@ struct Axis {
 class Axes {
  public:
   /// `resident[r]`: whole loads and stores of body argument r equate its dims with the value's. `scans`: those keep
-  /// their axes, else they mix the one that they go along.
+  /// their axes, else they mix the one that they go along; and stores that share no axis are iterated together (GPUs).
   Axes(const ir::Kernel& k, const std::vector<bool>& resident, bool scans);
   int of(ir::Value v, size_t dim) const;  ///< kNoAxis for dims of size 1
   int of_ref(int ref, size_t dim) const;  ///< of a resident Ref
@@ -48,6 +48,7 @@ class Axes {
   void rearrange(const ir::Op& op);
   void control(const ir::Op& op);
   void walk(ir::RegionId r);
+  void join_stores();
 
   const ir::Kernel& k_;
   const std::vector<bool>& resident_;

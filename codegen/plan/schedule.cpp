@@ -155,6 +155,24 @@ class Scheduler {
     nests_.push_back(std::move(n));
   }
 
+  // Of loads behind a value that is stored, the fastest axis, where all have another one than the store.
+  int turned(Value stored, const std::vector<int>& order) const {
+    std::set<uint32_t> seen;
+    std::set<int> fastest;
+    ir::walk_back(k_, stored, seen, [&](Value v, std::vector<Value>& next) {
+      const ir::Op* o = k_.def(v);
+      if (o && o->code == Opcode::load && !o->index.empty()) {
+        const int32_t last = ir::access_dims(k_, *o).slice.back();
+        if (last >= 0 && drop_none(axes_.of(v)).size() > 1) fastest.insert(axes_.of(v, static_cast<size_t>(last)));
+      }
+      if (!o || !ir::is_index_function(o->code)) return true;
+      next.insert(next.end(), o->operands.begin(), o->operands.end());
+      return true;
+    });
+    if (fastest.size() != 1 || *fastest.begin() == order.back()) return kNoAxis;
+    return has(order, *fastest.begin()) ? *fastest.begin() : kNoAxis;
+  }
+
   void home(Value v) {
     if (k_.type(v).shape.empty()) return;
     homed_.push_back(drop_none(axes_.of(v)));
@@ -167,6 +185,7 @@ class Scheduler {
       if (ir::writes_ref(op.code)) {
         const std::vector<int> d = drop_none(axes_.of(op.operands[1]));
         add_nest(d, {}, d, op.operands[1]);
+        if (!cpu() && !d.empty()) nests_.back().turned = turned(op.operands[1], d);
         if (op.code == Opcode::swap || (ir::is_atomic(op.code) && used_[op.results[0].index])) home(op.results[0]);
       } else if (const auto from = op.code == Opcode::load ? static_cast<size_t>(ref_position(k_, op.operands[0])) : 0;
                  op.code == Opcode::load && (written_[from] || from >= k_.blocks.size())) {
@@ -405,6 +424,12 @@ class Scheduler {
     if (!cpu()) {
       while (group > s_.subgroup && group > 32 && work < group * 2.0) group /= 2;
       s_.widths = vector_widths(k_, axes_);
+      s_.tapped = tapped_axes(k_, axes_);
+      if (!nests_.empty() && nests_[0].turned != kNoAxis && !homed_axis_.count(nests_[0].turned) &&
+          !homed_axis_.count(nests_[0].order.back())) {
+        const auto [across, down] = sharing_.square(nests_[0], group);
+        group = std::min(group, static_cast<int>(std::max<int64_t>(across * down, std::max(s_.subgroup, 32))));
+      }
       for (const Nest& n : nests_)
         group = std::max(group, static_cast<int>(sharing_.group_for_rows(n, group, std::min(limit, kLargestGroup))));
     }
@@ -450,16 +475,21 @@ class Scheduler {
   // Registers along one axis of a nest that has `regs` per invocation so far, and vectors along the fastest axis.
   void hold(const Nest& n, int a, int64_t regs, bool fastest) {
     AxisPlan& p = plan(a);
-    const int budget = cpu() ? std::max(128 >> smaller_, 1) : kInRegisters >> smaller_;
+    const int budget =
+        cpu() ? std::max(128 >> smaller_, 1) : (n.turned == kNoAxis ? kInRegisters : 2 * kInRegisters) >> smaller_;
     const int64_t room = std::max<int64_t>(budget / std::max<int64_t>(regs, 1), 1);
     const int64_t need = cdiv(axis(a).extent, int64_t{p.invocations});
-    int64_t vec = !cpu() && fastest ? sharing_.vector_of(n, a) : 1;
+    const bool neighbours = !cpu() && (fastest || a == n.turned || s_.tapped[static_cast<size_t>(a)]);
+    int64_t vec = neighbours ? sharing_.vector_of(a) : 1;
+    // Each stretch of neighbours takes part in the sums across invocations.
+    if (!cpu() && axis(a).scanned && fastest) vec = std::max<int64_t>(vec, 4);
     const bool reduced = has(n.reduced, a);
     int64_t reg = 1;
     if (need <= room) reg = need > vec && reduced && cdiv(need, vec) * vec <= room ? cdiv(need, vec) * vec : need;
     else if (reduced || !homed_axis_.count(a)) {
       // Strips that end where the axis ends need no masks.
-      const int64_t most = reg = std::min<int64_t>(room, cpu() ? 8 : std::max<int64_t>(vec, 4));
+      const int64_t few = cpu() ? 8 : axis(a).scanned && fastest ? 4 * vec : std::max<int64_t>(vec, 4);
+      const int64_t most = reg = std::min(room, few);
       while (reg > most / 2 && axis(a).extent % (reg * p.invocations) != 0) --reg;
       if (reg == most / 2) reg = most;
     }

@@ -40,6 +40,7 @@ struct Schedule {
   int max_registers = 1;               // values of one tile value per invocation
   std::vector<AxisPlan> plans;         // per axis
   std::vector<int> widths;             // per axis, for GPUs: vector_widths()
+  std::vector<bool> tapped;            // per axis, for GPUs: tapped_axes()
   std::vector<Residency> residency;    // per body argument
   std::vector<int> scope;              // per body argument: how many sequential loops its block depends on (0: none)
   std::vector<int> sequential;         // grid axes that are loops, outermost first

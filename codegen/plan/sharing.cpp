@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <tuple>
 
 namespace tessera::lowering {
 namespace {
@@ -13,6 +14,7 @@ int64_t ceil_power(int64_t v) {
 
 // Bytes of a row that invocations next to each other read at once, where others read other rows: a sector of a cache.
 constexpr int64_t kSector = 32;
+constexpr int64_t kLine = 128;
 
 }  // namespace
 
@@ -37,26 +39,31 @@ std::vector<int> Sharing::order_of(const Nest& n) const {
   return order;
 }
 
-int64_t Sharing::vector_of(const Nest& n, int a) const {
-  int64_t v = s_.widths[static_cast<size_t>(a)] == 1 ? 1 : 16 / std::max<int64_t>(n.bytes, 1);
+int64_t Sharing::vector_of(int a) const {
+  int64_t v = std::max(s_.widths[static_cast<size_t>(a)], s_.tapped[static_cast<size_t>(a)] ? 4 : 1);
   while (v > 1 && axis(a).extent % v != 0) v /= 2;
-  return std::max<int64_t>(v, 1);
+  return v;
 }
 
 int64_t Sharing::vector_of_columns(const Nest& n, int a) const {
-  int64_t v = vector_of(n, a), all = results(n), rows = 1;
+  int64_t v = vector_of(a), all = results(n), rows = 1;
   for (int r : n.reduced) {
     all *= plan(r).invocations;
     rows *= cdiv(axis(r).extent, int64_t{plan(r).invocations});
   }
   if (read_again(n))  // rows stay in registers if one column's do
     while (v > 1 && rows <= kInRegisters && rows * v > kInRegisters) v /= 2;
-  while (v > 1 && (v * plan(a).invocations > axis(a).extent || (v * n.bytes > 4 && all < v * busy()))) v /= 2;
+  const auto too_few = [&] {
+    return n.reduced.empty() ? all < v * busy() : results(n) < v * plan(a).invocations * units();
+  };
+  while (v > 1 && (v * plan(a).invocations > axis(a).extent || (v * n.bytes > 4 && too_few()))) v /= 2;
   return v;
 }
 
+int64_t Sharing::units() const { return std::max(target_.compute_units, 16); }
+
 // Invocations that hide each other's waits, on all of the device.
-int64_t Sharing::busy() const { return int64_t{2048} * std::max(target_.compute_units, 16); }
+int64_t Sharing::busy() const { return 2048 * units(); }
 
 int64_t Sharing::results(const Nest& n) const {
   double r = 1;
@@ -85,7 +92,7 @@ int64_t Sharing::group_for_rows(const Nest& n, int64_t usual, int64_t limit) con
 
 // A row to a subgroup if a lane can hold its part; longer ones to all. More invocations where there are few rows.
 int64_t Sharing::of_a_row(const Nest& n, int fastest, int64_t rows, int64_t group) const {
-  const int64_t lanes = s_.shuffles ? s_.subgroup : 32, size = axis(fastest).extent, vec = vector_of(n, fastest);
+  const int64_t lanes = s_.shuffles ? s_.subgroup : 32, size = axis(fastest).extent, vec = vector_of(fastest);
   int64_t mine = std::min({ceil_power(cdiv(size, vec)), lanes, group});
   if (cdiv(size, mine) > kInRegisters) mine = std::min(ceil_power(cdiv(size, int64_t{8})), group);
   while (2 * mine <= group && 8 * results(n) * mine < busy() && cdiv(size, mine) > vec) mine *= 2;
@@ -93,12 +100,25 @@ int64_t Sharing::of_a_row(const Nest& n, int fastest, int64_t rows, int64_t grou
   return mine;
 }
 
-// Columns to lanes; invocations that columns do not use take some of the rows each.
-int64_t Sharing::of_a_column(const Nest& n, int64_t size, int64_t columns, int64_t rows, int64_t group) const {
+// Columns to lanes, a vector to each. Where that leaves too few invocations, only as many as read a line of a cache;
+// where it leaves compute units idle, a sector.
+int64_t Sharing::columns_of(const Nest& n, int fastest, int64_t group) const {
+  const int64_t lanes = s_.shuffles ? s_.subgroup : 32, vec = vector_of(fastest);
+  int64_t columns = std::min({ceil_power(axis(fastest).extent), lanes, group});
+  if (vec == 1 || !axis(fastest).splittable) return columns;
+  const auto bytes = [&] { return columns * vec * n.bytes; };
+  while (columns > 1 && results(n) * (group / columns) < vec * busy() && bytes() > kLine) columns /= 2;
+  while (columns > 1 && results(n) < columns * vec * units() && bytes() > kSector) columns /= 2;
+  return columns;
+}
+
+// Invocations that columns do not use take some of the rows each.
+int64_t Sharing::of_a_column(const Nest& n, int64_t size, int64_t columns, int64_t rows, int64_t vec,
+                             int64_t group) const {
   const int64_t most = std::max<int64_t>(group / columns, 1);
   int64_t mine = 1;
   const auto idle = [&] { return mine * rows < group && size > mine; };
-  while (2 * mine <= most && (idle() || (results(n) * mine < busy() && size > 4 * mine))) mine *= 2;
+  while (2 * mine <= most && (idle() || (results(n) * mine < vec * busy() && size > 4 * mine))) mine *= 2;
   if (read_again(n)) {
     const int64_t narrow = std::max<int64_t>(std::min(columns, kSector / std::max<int64_t>(n.bytes, 1)), 1);
     int64_t more = mine;
@@ -106,6 +126,16 @@ int64_t Sharing::of_a_column(const Nest& n, int64_t size, int64_t columns, int64
     if (cdiv(size, more) <= kInRegisters) mine = more;
   }
   return mine;
+}
+
+// A subgroup stores lines of one array and reads at least sectors of the other.
+std::pair<int64_t, int64_t> Sharing::square(const Nest& n, int64_t group) const {
+  const int64_t lanes = s_.shuffles ? s_.subgroup : 32, vec = vector_of(n.order.back()), other = vector_of(n.turned);
+  const auto most = [&](int a, int64_t v) { return ceil_power(cdiv(axis(a).extent, v)); };
+  const int64_t sector = std::max<int64_t>(kSector / (n.bytes * other), 1);
+  int64_t across = std::clamp<int64_t>(kLine / (n.bytes * vec), 1, std::max<int64_t>(lanes / sector, 1));
+  across = std::min({across, most(n.order.back(), vec), group});
+  return {across, std::min(group / across, most(n.turned, other))};
 }
 
 Sharing::Wanted Sharing::wanted(const Nest& n, const std::vector<int>& order) const {
@@ -119,9 +149,13 @@ Sharing::Wanted Sharing::wanted(const Nest& n, const std::vector<int>& order) co
   }
   const int64_t group = std::max(s_.group >> std::popcount(static_cast<unsigned>(used)), 1);
   const int fastest = order.back();
+  if (n.turned != kNoAxis && open(n.turned) && open(fastest)) {
+    std::tie(wanted[fastest], wanted[n.turned]) = square(n, group);
+    return wanted;
+  }
   if (dropped.empty()) {
     // What streams through: a vector to each invocation, if that leaves enough of them.
-    const int64_t vec = vector_of(n, fastest);
+    const int64_t vec = vector_of(fastest);
     if (open(fastest) && !homed_.count(fastest) && results(n) >= vec * busy())
       wanted[fastest] = cdiv(axis(fastest).extent, vec);
     return wanted;
@@ -140,17 +174,16 @@ Sharing::Wanted Sharing::wanted(const Nest& n, const std::vector<int>& order) co
   int64_t size = 1;
   for (int a : dropped) size *= axis(a).extent;
   const int64_t lanes = s_.shuffles ? s_.subgroup : 32;
-  const int64_t columns = std::min({kept.empty()         ? 1
-                                    : has(kept, fastest) ? ceil_power(axis(fastest).extent)
-                                                         : rows,
-                                    lanes, group});
-  const int64_t mine = of_a_column(n, size, columns, rows, group);
+  const bool across = has(kept, fastest);
+  const int64_t columns = across ? columns_of(n, fastest, group) : std::min({kept.empty() ? 1 : rows, lanes, group});
+  const int64_t vec = across && axis(fastest).splittable ? vector_of(fastest) : 1;
+  const int64_t mine = of_a_column(n, size, columns, rows, vec, group);
   int64_t rest = mine;
   for (auto it = dropped.rbegin(); it != dropped.rend(); ++it) {
     wanted[*it] = std::min(rest, ceil_power(axis(*it).extent));
     rest /= wanted[*it];
   }
-  if (has(kept, fastest)) wanted[fastest] = std::min(group / mine, ceil_power(axis(fastest).extent));
+  if (across) wanted[fastest] = std::min(group / mine, ceil_power(axis(fastest).extent));
   return wanted;
 }
 

@@ -19,6 +19,8 @@ struct Nest {
   const ir::Op* dot = nullptr;
   int64_t bytes = 4;  // of an element as it is read
   double work = 1;
+  // the axis that is the fastest in memory of what is read, where that is not the fastest of what is stored
+  int turned = kNoAxis;
 };
 
 /// Elements of a row that an invocation keeps from one reduction to the next.
@@ -39,11 +41,13 @@ class Sharing {
   /// All axes of a nest as what it reads has them, the fastest in memory last.
   std::vector<int> order_of(const Nest& n) const;
   /// Elements along its fastest axis that one access brings: of 128 bits where it can.
-  int64_t vector_of(const Nest& n, int a) const;
+  int64_t vector_of(int a) const;
   /// Of columns that workgroups share: as many as leave enough of them, but at least a word.
   int64_t vector_of_columns(const Nest& n, int a) const;
   /// Of axes that have no layout yet. All of the group work: invocations that kept axes do not use go to dropped ones.
   Wanted wanted(const Nest& n, const std::vector<int>& order) const;
+  /// Invocations of a group that has two axes to read and store by lines: those along the fastest one, and the others.
+  std::pair<int64_t, int64_t> square(const Nest& n, int64_t group) const;
   /// The largest group that keeps a row of this nest in registers, if its rows are read again and the usual one cannot.
   int64_t group_for_rows(const Nest& n, int64_t usual, int64_t limit) const;
 
@@ -51,11 +55,13 @@ class Sharing {
   const Axis& axis(int a) const { return axes_.axes[static_cast<size_t>(a)]; }
   const AxisPlan& plan(int a) const { return s_.plans[static_cast<size_t>(a)]; }
   bool open(int a) const { return !plan(a).laid_out && !axis(a).mixed && axis(a).extent > 0; }
+  int64_t units() const;
   int64_t busy() const;
   int64_t results(const Nest& n) const;
   bool read_again(const Nest& n) const;
   int64_t of_a_row(const Nest& n, int fastest, int64_t rows, int64_t group) const;
-  int64_t of_a_column(const Nest& n, int64_t size, int64_t columns, int64_t rows, int64_t group) const;
+  int64_t columns_of(const Nest& n, int fastest, int64_t group) const;
+  int64_t of_a_column(const Nest& n, int64_t size, int64_t columns, int64_t rows, int64_t vec, int64_t group) const;
 
   const ir::Kernel& k_;
   const Axes& axes_;

@@ -1,6 +1,9 @@
 #include "codegen/plan/vector_width.h"
 
 #include <algorithm>
+#include <cstdlib>
+#include <map>
+#include <tuple>
 
 #include "codegen/plan/parallel.h"
 #include "engine/ir/walk.h"
@@ -10,6 +13,10 @@ namespace tessera::lowering {
 namespace {
 using ir::Opcode;
 using passes::Divisors;
+using Residue = Divisors::Residue;
+
+// Windows farther apart share nothing within an invocation. More of them want more registers than they save loads.
+constexpr int64_t kTapsApart = 8, kMostTaps = 16;
 
 class Widths {
  public:
@@ -36,19 +43,19 @@ class Widths {
     const int axis = axes_.of(v, static_cast<size_t>(form.slice.back()));
     if (axis == kNoAxis) return;
     const int64_t wanted = 16 / size_bytes(m.dtype);
-    const int64_t aligned = std::min(begin(m, ref), rows(m));
-    const int64_t start =
-        ix.is_static() ? Divisors::of(ix.start) : divisors_.of(o.operands[static_cast<size_t>(ix.start_operand)]);
+    const Residue start =
+        ix.is_static() ? Residue::of(ix.start) : divisors_.residue(o.operands[static_cast<size_t>(ix.start_operand)]);
     int& width = widths_[static_cast<size_t>(axis)];
-    if (std::min(aligned, start) >= wanted) width = std::max(width, static_cast<int>(wanted));
+    const int64_t aligned = (begin(m, ref) + start).power();
+    if (std::min(aligned, rows(m)) >= wanted) width = std::max(width, static_cast<int>(wanted));
   }
-  // Divides the element at which the block begins along its last dim.
-  int64_t begin(const ir::BlockMapping& m, size_t ref) {
-    if (m.whole) return Divisors::kMost;
+  // The element at which the block begins along its last dim.
+  Residue begin(const ir::BlockMapping& m, size_t ref) {
+    if (m.whole) return {};
     const ir::BlockDim& dim = m.block.back();
     const ir::Value index =
         k_.terminator(m.index_map).operands[k_.map_result(static_cast<int>(ref), m.array_shape.size() - 1)];
-    return std::min({Divisors::kMost, divisors_.of(index) * Divisors::of(dim.unit()), Divisors::of(dim.low)});
+    return divisors_.residue(index) * Residue::of(dim.unit()) - Residue::of(dim.low);
   }
   // Divides the elements from one row to the next.
   static int64_t rows(const ir::BlockMapping& m) {
@@ -64,6 +71,35 @@ class Widths {
   std::vector<int> widths_;
 };
 }  // namespace
+
+std::vector<bool> tapped_axes(const ir::Kernel& k, const Axes& axes) {
+  std::vector<bool> tapped(axes.size(), false);
+  const std::vector<bool> stored = stored_memory(k);
+  std::vector<int> loads(k.blocks.size(), 0);
+  ir::each_op(k, k.body, [&](ir::OpId id) {
+    const ir::Op& o = k.op(id);
+    const auto ref = o.code == Opcode::load ? static_cast<size_t>(ref_position(k, o.operands[0])) : loads.size();
+    if (ref < loads.size()) ++loads[ref];
+  });
+  std::map<std::tuple<size_t, size_t, int>, std::pair<int64_t, int64_t>> first;  // per Ref, dim and axis: start, size
+  ir::each_op(k, k.body, [&](ir::OpId id) {
+    const ir::Op& o = k.op(id);
+    if (o.code != Opcode::load) return;
+    const auto ref = static_cast<size_t>(ref_position(k, o.operands[0]));
+    if (ref >= k.blocks.size() || stored[ref] || loads[ref] > kMostTaps) return;
+    const ir::AccessDims form = ir::access_dims(k, o);
+    for (size_t d = 0; d < o.index.size(); ++d) {
+      const ir::Index& ix = o.index[d];
+      if (form.slice[d] < 0 || !ix.is_static() || ix.step != 1 || ix.size < 2) continue;
+      const int axis = axes.of(o.results[0], static_cast<size_t>(form.slice[d]));
+      if (axis == kNoAxis) continue;
+      const auto [it, added] = first.try_emplace({ref, d, axis}, ix.start, ix.size);
+      const int64_t apart = std::abs(it->second.first - ix.start);
+      if (!added && apart > 0 && apart < std::min(ix.size, kTapsApart)) tapped[static_cast<size_t>(axis)] = true;
+    }
+  });
+  return tapped;
+}
 
 std::vector<int> vector_widths(const ir::Kernel& k, const Axes& axes) { return Widths(k, axes).run(); }
 

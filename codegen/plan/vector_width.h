@@ -11,4 +11,8 @@ namespace tessera::lowering {
 /// their array's last dim, moves in 16 bytes.
 std::vector<int> vector_widths(const ir::Kernel& k, const Axes& axes);
 
+/// Per axis: whether loads of one block from overlapping windows go along it, as a filter's taps do. Neighbours in one
+/// invocation's registers then share what they read.
+std::vector<bool> tapped_axes(const ir::Kernel& k, const Axes& axes);
+
 }  // namespace tessera::lowering

@@ -129,9 +129,9 @@ std::vector<V> Function::while_loop(const std::vector<V>& init, const std::funct
     state.push_back({this, module.op(spv::OpPhi, type(v.reg), {v.id, entry, 0, next}), v.reg});
     holes.push_back(module.position() - 2);
   }
-  // What pays is unrolled already; lavapipe's compiler would go on, and then take minutes.
-  const bool keep = target.kind == Target::Kind::cpu;
-  module.op(spv::OpLoopMerge, {merge, next, keep ? spv::LoopControlDontUnrollMask : spv::LoopControlMaskNone});
+  // What pays is unrolled already. Some compilers would go on: lavapipe's then takes minutes, and a GPU's code outgrows
+  // its cache.
+  module.op(spv::OpLoopMerge, {merge, next, spv::LoopControlDontUnrollMask});
   branch(test);
   begin(test);
   if (on_block) on_block();

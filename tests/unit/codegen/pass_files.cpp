@@ -7,6 +7,7 @@
 #include <stdexcept>
 
 #include "codegen/lane/cut.h"
+#include "codegen/lane/join_branches.h"
 #include "codegen/lane/loops.h"
 #include "codegen/lane/prover.h"
 #include "codegen/lane/steps.h"
@@ -173,9 +174,9 @@ std::string print_known(const Kernel& k, const PassSettings& s) {
          });
 }
 
-std::string print_axes(const Kernel& k, const PassSettings&) {
+std::string print_axes(const Kernel& k, const PassSettings& settings) {
   const std::vector<bool> resident = lowering::resident_candidates(k);
-  const lowering::Axes axes(k, resident, false);
+  const lowering::Axes axes(k, resident, settings.target.kind == Target::Kind::gpu);
   std::map<int, int> number;  // in order of appearance
   const auto named = [&](int a) {
     return a == lowering::kNoAxis
@@ -438,6 +439,7 @@ const std::vector<PassFolder>& pass_folders() {
       {"atomics", run_atomics, {}, true},
       {"lower", run_lower, {}, false},
       {"unroll", run_unroll, {}, false},
+      {"join", plain<lowering::join_branches>, {}, false},
       {"vectorize", run_vectorize, {}, false},
       {"bounds", run_bounds, {}, false},
       {"cut", run_cut, {}, false},

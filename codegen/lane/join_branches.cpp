@@ -1,0 +1,80 @@
+#include "codegen/lane/join_branches.h"
+
+#include <cstdint>
+#include <set>
+
+#include "engine/ir/walk.h"
+
+namespace tessera::lowering {
+namespace {
+using ir::Opcode;
+using ir::OpId;
+using ir::Value;
+
+// A branch moves down to the next one of its condition. Between them stand ops without effects only, and loads from
+// memory that nobody writes.
+class Joiner {
+ public:
+  explicit Joiner(ir::Kernel& k) : k_(k) {
+    ir::each_op(k_, k_.body, [&](OpId id) {
+      if (ir::writes_ref(k_.op(id).code)) written_.insert(memory(k_.op(id).operands[0]));
+    });
+  }
+  bool run() {
+    walk(k_.body);
+    return changed_;
+  }
+
+ private:
+  uint32_t memory(Value ref) const {
+    for (const ir::Op* o = k_.def(ref); o && o->code == Opcode::view; o = k_.def(ref)) ref = o->operands[0];
+    return ref.index;
+  }
+  bool joinable(const ir::Op& o) const {
+    return o.code == Opcode::if_ && o.results.empty() && o.regions.size() == 2 &&
+           k_.region(o.regions[1]).ops.size() == 1;
+  }
+  bool stays(const ir::Op& o) const {
+    if (!o.regions.empty()) return false;
+    const ir::Effect effect = ir::info(o.code).effect;
+    return effect == ir::Effect::pure || (o.code == Opcode::load && !written_.count(memory(o.operands[0])));
+  }
+
+  void walk(ir::RegionId r) {
+    const std::vector<OpId> ops = k_.region(r).ops;
+    std::vector<OpId> out;
+    constexpr size_t kNone = SIZE_MAX;
+    size_t last = kNone;  // in `out`: a branch that may move down to here
+    for (OpId id : ops) {
+      const std::vector<ir::RegionId> inner = k_.op(id).regions;
+      for (ir::RegionId x : inner) walk(x);
+      if (joinable(k_.op(id))) {
+        if (last != kNone && k_.op(out[last]).operands[0] == k_.op(id).operands[0]) {
+          join(out[last], id);
+          out.erase(out.begin() + static_cast<std::ptrdiff_t>(last));
+        }
+        last = out.size();
+      } else if (!stays(k_.op(id))) {
+        last = kNone;
+      }
+      out.push_back(id);
+    }
+    k_.region(r).ops = out;
+  }
+
+  void join(OpId from, OpId to) {
+    std::vector<OpId> first = k_.region(k_.op(from).regions[0]).ops;
+    std::vector<OpId>& second = k_.region(k_.op(to).regions[0]).ops;
+    second.insert(second.begin(), first.begin(), first.end() - 1);
+    changed_ = true;
+  }
+
+  ir::Kernel& k_;
+  std::set<uint32_t> written_;
+  bool changed_ = false;
+};
+}  // namespace
+
+bool join_branches(ir::Kernel& k) { return Joiner(k).run(); }
+
+}  // namespace tessera::lowering
