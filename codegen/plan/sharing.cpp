@@ -108,6 +108,12 @@ int64_t Sharing::of_a_column(const Nest& n, int64_t size, int64_t columns, int64
   return mine;
 }
 
+// Without shuffles, joining the parts of a product through shared memory takes longer than a few more terms.
+int64_t Sharing::worth_joining(const Nest& n, int64_t size, int64_t mine) const {
+  while (n.dot && !s_.shuffles && mine > 1 && size < kTermsOfAPart * mine) mine /= 2;
+  return mine;
+}
+
 Sharing::Wanted Sharing::wanted(const Nest& n, const std::vector<int>& order) const {
   Wanted wanted;
   if (order.empty()) return wanted;
@@ -129,7 +135,7 @@ Sharing::Wanted Sharing::wanted(const Nest& n, const std::vector<int>& order) co
   int64_t rows = 1;
   for (int a : kept) rows = std::min(rows * ceil_power(axis(a).extent), group);
   if (open(fastest) && has(n.reduced, fastest)) {
-    int64_t mine = wanted[fastest] = of_a_row(n, fastest, rows, group);
+    int64_t mine = wanted[fastest] = worth_joining(n, axis(fastest).extent, of_a_row(n, fastest, rows, group));
     for (int a : dropped) {
       if (a == fastest) continue;
       wanted[a] = std::clamp<int64_t>(group / (mine * rows), 1, axis(a).extent);
@@ -144,7 +150,7 @@ Sharing::Wanted Sharing::wanted(const Nest& n, const std::vector<int>& order) co
                                     : has(kept, fastest) ? ceil_power(axis(fastest).extent)
                                                          : rows,
                                     lanes, group});
-  const int64_t mine = of_a_column(n, size, columns, rows, group);
+  const int64_t mine = worth_joining(n, size, of_a_column(n, size, columns, rows, group));
   int64_t rest = mine;
   for (auto it = dropped.rbegin(); it != dropped.rend(); ++it) {
     wanted[*it] = std::min(rest, ceil_power(axis(*it).extent));
