@@ -16,7 +16,9 @@
 #include "codegen/tile/check_sizes.h"
 #include "codegen/tile/lower_async.h"
 #include "codegen/tile/rematerialize.h"
+#include "codegen/tile/reroll.h"
 #include "codegen/tile/squeeze.h"
+#include "codegen/tile/unfold.h"
 #include "codegen/tile/uniform.h"
 #include "engine/ir/compact.h"
 #include "engine/ir/verify.h"
@@ -84,6 +86,19 @@ class Compilation {
     if (narrowed) {
       ir::compact(k_);
       optimize(k_, "tile");
+      ir::compact(k_);
+    }
+    const bool rerolled = gpu() && !options_.general && lowering::reroll_products(k_);
+    dump("tile/reroll", k_, rerolled);
+    if (rerolled) {
+      ir::compact(k_);
+      optimize(k_, "tile");
+      ir::compact(k_);
+    }
+    const bool unfolded = gpu() && !options_.general && lowering::unfold_reshapes(k_);
+    dump("tile/unfold", k_, unfolded);
+    if (unfolded) {
+      passes::dce(k_);
       ir::compact(k_);
     }
     const bool accumulated = lowering::accumulate_into_dots(k_);
