@@ -1,6 +1,7 @@
 #include "codegen/compile.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "codegen/fit_to_driver.h"
 #include "codegen/lane/unroll.h"
@@ -150,10 +151,11 @@ class Compilation {
       ir::compact(lanes);
     }
     dump("lane/vectorize", lanes, wider);
-    const ir::Kernel unbounded = lanes;
+    std::optional<ir::Kernel> unbounded;  // a copy takes as long as a pass
+    if (target_.max_loop_iterations > 0) unbounded = lanes;
     const bool bounded = bound_accesses(lanes, target_);
     dump("lane/bounds", lanes, bounded);
-    if (target_.max_loop_iterations > 0) limit_loops(lanes, unbounded, target_, program_);
+    if (unbounded) limit_loops(lanes, *unbounded, target_, program_);
     dump("lane/loops", lanes, lanes.lane.report_bytes > 0);
     ir::compact(lanes);
     lane::verify_lane(lanes, "lowering");
