@@ -1,5 +1,7 @@
 // Products by stages, for GPUs: chunks of both operands go through shared memory, and the next chunk is on its way into
-// registers while one is computed.
+// registers while one is computed. Packed: a word of a tile has four elements of 8 bits along the contracted dims,
+// which the device multiplies at once. An operand whose free dim is the fastest in memory arrives in words along that
+// dim, and is turned on the way to the tile.
 #include <algorithm>
 
 #include "codegen/lower/emission.h"
@@ -144,6 +146,31 @@ class StagedDot : public Part {
     const Value last = b_.i32(n - 1);
     return b_.min(b_.add(first, back), last);
   }
+  // Whether the last chunk hangs over. What it has behind the end is taken for 0 as it goes to the tile, not as it
+  // arrives: nothing waits for it before the chunk before is computed. One operand's zeros do for integers.
+  bool k_ends() const { return d_.depth % tk_ != 0; }
+  bool to_clear(const Operand& o) const { return k_ends() && (is_float(d_.acc) || &o == &lhs_); }
+  Value contracted(const Fetched& x, Value chunk) { return b_.add(b_.mul(chunk, b_.i32(tk_)), x.k); }
+  Value cleared(const Fetched& x, Value chunk, int64_t behind, Value v) {
+    const Value k = b_.add(contracted(x, chunk), b_.i32(behind)), depth = b_.i32(d_.depth);
+    const Value inside = b_.lt(k, depth);
+    return b_.select(inside, v, b_.zero(b_.dtype(v)));
+  }
+  // The same of a word that goes along the contracted dim.
+  Value cleared_bytes(const Fetched& x, Value chunk, int64_t behind, Value word) {
+    if (d_.depth % per_word_ == 0) return cleared(x, chunk, behind, word);
+    const Value depth = b_.i32(d_.depth);
+    const Value left = b_.clamp(b_.sub(depth, b_.add(contracted(x, chunk), b_.i32(behind))), 0, per_word_);
+    const DType t = b_.dtype(word);
+    const Value one = b_.constant(t, 1), bits = b_.convert(b_.mul(left, b_.i32(8)), t);
+    const Value mask = b_.op(Opcode::sub, {b_.op(Opcode::shift_left, {one, bits}, t), one}, t);
+    return b_.op(Opcode::and_, {word, mask}, t);
+  }
+  // Which element along the contracted dim a block's word begins with.
+  int64_t row_of(const Operand& o, int64_t word) const {
+    return o.turned ? word / (o.width / per_word_) : o.by_k ? per_word_ * word : 0;
+  }
+
   // This invocation's share of a chunk, packed: a block's words one after another, of neighbours in memory where it is
   // turned.
   Values fetch_packed(const Operand& o, Value chunk) {
@@ -151,34 +178,23 @@ class StagedDot : public Part {
     const int64_t n = d_.result[o.dim];
     Value start = nests_.tile_base(d_.result_axes[o.dim]);
     if (strip_[o.dim]) start = b_.add(start, b_.mul(strip_[o.dim], b_.i32(o.plan->cover())));
-    const Value base = b_.mul(chunk, b_.i32(tk_)), depth = b_.i32(d_.depth);
-    const bool k_ends = d_.depth % tk_ != 0, word_ends = d_.depth % per_word_ != 0;
     for (const Fetched& x : o.share) {
-      const Value free = b_.add(start, x.free), first = b_.add(base, x.k);
-      const auto inside = [&](int64_t k) { return b_.lt(b_.add(first, b_.i32(k)), depth); };
+      const Value free = b_.add(start, x.free), first = contracted(x, chunk);
       const auto element = [&](int64_t k, int64_t f) {
         Coords c = base_coords();
         c[o.dim] = {overhangs(o) ? at_most(free, f, o.turned ? o.width : 1, n) : b_.add(free, b_.i32(f))};
-        const Value at = k_ends ? at_most(first, k, o.by_k ? o.width : 1, d_.depth) : b_.add(first, b_.i32(k));
+        const Value at = k_ends() ? at_most(first, k, o.by_k ? o.width : 1, d_.depth) : b_.add(first, b_.i32(k));
         const Coords u = unravel(at, d_.k);
         for (size_t i = 0; i < d_.k.size(); ++i) c[rank_ + i] = {d_.k[i] == 1 ? b_.i32(0) : u[i].v};
-        const Value e = (*o.element)(c);
-        if (!k_ends || o.turned || !word_ends) return e;
-        const Value there = inside(k);
-        return b_.select(there, e, b_.zero(b_.dtype(e)));
+        return (*o.element)(c);
       };
       for (int64_t w = 0; w < words_of_block(o); ++w) {
         // Turned: a row of neighbours after another. Else words along the contracted dim.
-        const int64_t words = o.width / per_word_, k = o.turned ? w / words : o.by_k ? per_word_ * w : 0;
+        const int64_t words = o.width / per_word_, k = row_of(o, w);
         Values four;
         for (int64_t i = 0; i < per_word_; ++i)
           four.push_back(o.turned ? element(k, w % words * per_word_ + i) : element(k + i, 0));
-        Value word = b_.pack4(four);
-        if (k_ends && (o.turned || !word_ends)) {
-          const Value there = inside(k);
-          word = b_.select(there, word, b_.zero(o.word));
-        }
-        v.push_back(word);
+        v.push_back(b_.pack4(four));
       }
     }
     return v;
@@ -247,18 +263,12 @@ class StagedDot : public Part {
       const Value free = b_.add(start, x.free);
       if (overhangs(o)) c[o.dim] = {at_most(free, o.by_k ? 0 : x.behind, o.by_k ? 1 : o.width, n)};
       else c[o.dim] = {o.by_k ? free : b_.add(free, back)};
-      Value k = b_.add(b_.mul(chunk, b_.i32(tk_)), x.k), inside;
-      if (d_.depth % tk_ != 0) {
-        const Value own = o.by_k ? b_.add(k, back) : k, depth = b_.i32(d_.depth);
-        inside = b_.lt(own, depth);
-        k = at_most(k, o.by_k ? x.behind : 0, o.by_k ? o.width : 1, d_.depth);
-      } else if (o.by_k) {
-        k = b_.add(k, back);
-      }
+      Value k = contracted(x, chunk);
+      if (k_ends()) k = at_most(k, o.by_k ? x.behind : 0, o.by_k ? o.width : 1, d_.depth);
+      else if (o.by_k) k = b_.add(k, back);
       const Coords u = unravel(k, d_.k);
       for (size_t i = 0; i < d_.k.size(); ++i) c[rank_ + i] = {d_.k[i] == 1 ? b_.i32(0) : u[i].v};
-      const Value e = (*o.element)(c);
-      v.push_back(inside ? b_.select(inside, e, b_.zero(d_.acc)) : e);
+      v.push_back((*o.element)(c));
     }
     return v;
   }
@@ -288,19 +298,24 @@ class StagedDot : public Part {
     return o.share.size() * (d_.packed ? static_cast<size_t>(words_of_block(o)) : 1);
   }
   // Puts the chunk that the loop carries into the tiles, for all to read.
-  void put(const Values& in, size_t points) {
+  void put(const Values& in, size_t points, Value chunk) {
     arena_.order({}, {lhs_.tile.range, rhs_.tile.range});
     size_t at_value = points;
     for (const Operand* o : {&lhs_, &rhs_})
       for (const Fetched& x : o->share) {
         if (d_.packed) {
           const auto from = in.begin() + static_cast<std::ptrdiff_t>(at_value);
-          const Values words(from, from + static_cast<std::ptrdiff_t>(words_of_block(*o)));
+          Values words(from, from + static_cast<std::ptrdiff_t>(words_of_block(*o)));
           at_value += words.size();
+          for (size_t w = 0; w < words.size() && to_clear(*o); ++w) {
+            const int64_t behind = row_of(*o, static_cast<int64_t>(w));
+            words[w] = o->turned ? cleared(x, chunk, behind, words[w]) : cleared_bytes(x, chunk, behind, words[w]);
+          }
           b_.when(x.valid, [&] { put_block(*o, x, words); });
           continue;
         }
-        const Value v = in[at_value++];
+        const Value carried = in[at_value++];
+        const Value v = to_clear(*o) ? cleared(x, chunk, o->by_k ? x.behind : 0, carried) : carried;
         b_.when(x.valid, [&] { b_.store(o->tile.ref, x.index, v); });
       }
     arena_.order({lhs_.tile.range, rhs_.tile.range}, {});
@@ -342,7 +357,7 @@ class StagedDot : public Part {
     const Value row_start = nests_.invocation_start(rows_), col_start = nests_.invocation_start(cols_);
     carried = nests_.counted(chunks_, carried, [&](Value chunk, const Values& in) {
       Values acc(in.begin(), in.begin() + static_cast<std::ptrdiff_t>(points));
-      put(in, points);
+      put(in, points, chunk);
       const Value last = b_.eq(chunk, b_.i32(chunks_ - 1));
       const Values next_lhs = next(lhs_, chunk, last, in, points),
                    next_rhs = next(rhs_, chunk, last, in, points + held_by(lhs_));
