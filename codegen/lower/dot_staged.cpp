@@ -152,15 +152,15 @@ class StagedDot : public Part {
   bool to_clear(const Operand& o) const { return k_ends() && (is_float(d_.acc) || &o == &lhs_); }
   Value contracted(const Fetched& x, Value chunk) { return b_.add(b_.mul(chunk, b_.i32(tk_)), x.k); }
   Value cleared(const Fetched& x, Value chunk, int64_t behind, Value v) {
-    const Value k = b_.add(contracted(x, chunk), b_.i32(behind)), depth = b_.i32(d_.depth);
+    const Value first = contracted(x, chunk), k = b_.add(first, b_.i32(behind)), depth = b_.i32(d_.depth);
     const Value inside = b_.lt(k, depth);
     return b_.select(inside, v, b_.zero(b_.dtype(v)));
   }
   // The same of a word that goes along the contracted dim.
   Value cleared_bytes(const Fetched& x, Value chunk, int64_t behind, Value word) {
     if (d_.depth % per_word_ == 0) return cleared(x, chunk, behind, word);
-    const Value depth = b_.i32(d_.depth);
-    const Value left = b_.clamp(b_.sub(depth, b_.add(contracted(x, chunk), b_.i32(behind))), 0, per_word_);
+    const Value depth = b_.i32(d_.depth), first = contracted(x, chunk), k = b_.add(first, b_.i32(behind));
+    const Value left = b_.clamp(b_.sub(depth, k), 0, per_word_);
     const DType t = b_.dtype(word);
     const Value one = b_.constant(t, 1), bits = b_.convert(b_.mul(left, b_.i32(8)), t);
     const Value mask = b_.op(Opcode::sub, {b_.op(Opcode::shift_left, {one, bits}, t), one}, t);
