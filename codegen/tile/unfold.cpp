@@ -101,11 +101,23 @@ class Unfolding {
   void store(OpId id) {
     const Op before = k_.op(id);
     const Value v = before.operands[1];
-    const Op* reshape = k_.def(v);
-    if (!reshape || reshape->code != Opcode::reshape || !only_user(v) || read(before.operands[0])) return;
-    const Value whole = reshape->operands[0];
+    // What is done to each element of the reshape may be done before it.
+    std::vector<OpId> behind;
+    Value shaped = v;
+    for (const Op* o = k_.def(shaped); o && ir::is_elementwise(o->code) && o->operands.size() == 1 && only_user(shaped);
+         o = k_.def(shaped)) {
+      behind.push_back(k_.value(shaped).def);
+      shaped = o->operands[0];
+    }
+    const Op* reshape = k_.def(shaped);
+    if (!reshape || reshape->code != Opcode::reshape || !only_user(shaped) || read(before.operands[0])) return;
+    Value whole = reshape->operands[0];
     const auto m = merged(k_.type(whole).shape, k_.type(v).shape);
     if (!m || !all_inside(before) || !of_product(whole)) return;
+    for (auto op = behind.rbegin(); op != behind.rend(); ++op) {
+      const Opcode code = k_.op(*op).code;
+      whole = b_.elementwise(code, {whole}, k_.type(k_.op(*op).results[0]).dtype);
+    }
     Op o = before;
     o.operands[1] = whole;
     o.set(ir::Attr::unordered, 1);
