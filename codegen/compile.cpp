@@ -1,6 +1,7 @@
 #include "codegen/compile.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "codegen/fit_to_driver.h"
 #include "codegen/lane/join_branches.h"
@@ -18,7 +19,9 @@
 #include "codegen/tile/check_sizes.h"
 #include "codegen/tile/lower_async.h"
 #include "codegen/tile/rematerialize.h"
+#include "codegen/tile/reroll.h"
 #include "codegen/tile/squeeze.h"
+#include "codegen/tile/unfold.h"
 #include "codegen/tile/uniform.h"
 #include "engine/ir/compact.h"
 #include "engine/ir/verify.h"
@@ -88,6 +91,19 @@ class Compilation {
       optimize(k_, "tile");
       ir::compact(k_);
     }
+    const bool rerolled = gpu() && !options_.general && lowering::reroll_products(k_);
+    dump("tile/reroll", k_, rerolled);
+    if (rerolled) {
+      ir::compact(k_);
+      optimize(k_, "tile");
+      ir::compact(k_);
+    }
+    const bool unfolded = gpu() && !options_.general && lowering::unfold_reshapes(k_);
+    dump("tile/unfold", k_, unfolded);
+    if (unfolded) {
+      passes::dce(k_);
+      ir::compact(k_);
+    }
     const bool accumulated = lowering::accumulate_into_dots(k_);
     if (accumulated) passes::dce(k_);
     dump("tile/accumulate", k_, accumulated);
@@ -140,10 +156,11 @@ class Compilation {
       ir::compact(lanes);
     }
     dump("lane/vectorize", lanes, wider);
-    const ir::Kernel unbounded = lanes;
+    std::optional<ir::Kernel> unbounded;  // a copy takes as long as a pass
+    if (target_.max_loop_iterations > 0) unbounded = lanes;
     const bool bounded = bound_accesses(lanes, target_);
     dump("lane/bounds", lanes, bounded);
-    if (target_.max_loop_iterations > 0) limit_loops(lanes, unbounded, target_, program_);
+    if (unbounded) limit_loops(lanes, *unbounded, target_, program_);
     dump("lane/loops", lanes, lanes.lane.report_bytes > 0);
     ir::compact(lanes);
     lane::verify_lane(lanes, "lowering");

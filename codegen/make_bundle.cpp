@@ -30,6 +30,8 @@ const char* feature_of(uint32_t capability, const std::string& kernel) {
     case spv::CapabilityInt64Atomics: return "int64_atomics";
     case spv::CapabilityStorageBuffer8BitAccess: return "storage8";
     case spv::CapabilityStorageBuffer16BitAccess: return "storage16";
+    case spv::CapabilityDotProduct:
+    case spv::CapabilityDotProductInput4x8BitPacked: return "integer_dot";
     case spv::CapabilityGroupNonUniformVote: return "subgroup_vote";
     case spv::CapabilityGroupNonUniformArithmetic: return "subgroup_arithmetic";
     case spv::CapabilityGroupNonUniformBallot: return "subgroup_ballot";

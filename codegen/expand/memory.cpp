@@ -126,6 +126,8 @@ void Walk::emit_vector_load(const ir::Op& op) {
       v = sink_.apply(is_signed_int(r.dtype) ? Prim::extract_sint : Prim::extract_uint, Reg::u32, {v, first, count});
       const Register x = narrow_register(v, r.dtype);
       set(op.results[i], x.v, x.raw);
+      registers_[op.results[i].index].word = words[i * size / 4];
+      registers_[op.results[i].index].byte = static_cast<uint32_t>(i * size % 4);
     } else {
       set(op.results[i], is_float(r.dtype) ? floating(v) : v);
     }

@@ -205,6 +205,7 @@ void Walk::emit(const ir::Op& op) {
         }
       }
       break;
+    case Family::packed: return emit_packed(op);
     case Family::report: return op.code == Opcode::report ? emit_report(op) : result(loops_cut());
     case Family::move:
     case Family::contract:
@@ -219,6 +220,46 @@ void Walk::emit(const ir::Op& op) {
   }
   throw InternalError(k_.name + ": " + backend_ + ": " + std::string(ir::name(op.code)) + " is not a lane-level op",
                       op.loc);
+}
+
+V Walk::dot4(V a, bool a_signed, V b, bool b_signed) {
+  const V bits = sink_.make(Reg::u32, 8);
+  V sum;
+  for (uint32_t i = 0; i < 4; ++i) {
+    const V at = sink_.make(Reg::u32, 8 * i);
+    const V x = sink_.apply(a_signed ? Prim::extract_sint : Prim::extract_uint, Reg::u32, {a, at, bits});
+    const V y = sink_.apply(b_signed ? Prim::extract_sint : Prim::extract_uint, Reg::u32, {b, at, bits});
+    const V product = x * y;
+    sum = i == 0 ? product : sum + product;
+  }
+  return sum;
+}
+
+void Walk::emit_packed(const ir::Op& op) {
+  switch (ir::Packed(op.code)) {
+    case ir::Packed::pack4: {
+      // Neighbours that one load brought still are in their word.
+      const Register first = registers_[op.operands.at(0).index];
+      bool together = first.word.id != 0;
+      for (uint32_t i = 0; i < 4; ++i) {
+        const Register& r = registers_[op.operands.at(i).index];
+        together = together && r.word.id == first.word.id && r.byte == i;
+      }
+      if (together) return set(op.results.at(0), first.word);
+      V word = get(op.operands[0]) & 0xff;
+      for (uint32_t i = 1; i < 4; ++i) {
+        const V x = get(op.operands[i]), byte = i == 3 ? x : x & 0xff;  // the last one needs no mask
+        word = word | (byte << 8 * i);
+      }
+      return set(op.results.at(0), word);
+    }
+    case ir::Packed::dot4: {
+      const auto has_sign = [&](size_t i) { return is_signed_int(k_.type(op.operands.at(i)).dtype); };
+      const V a = get(op.operands[0]), b = get(op.operands[1]);
+      const V products = dot4(a, has_sign(0), b, has_sign(1));
+      return set(op.results.at(0), products + get(op.operands.at(2)));
+    }
+  }
 }
 
 void Walk::emit_if(const ir::Op& op) {

@@ -26,6 +26,9 @@ class Walk {
     // In relaxed code: a narrow float before it is rounded; of a product its factors, for a sum to come.
     V wide = {};
     std::array<V, 2> factors = {};
+    // Of an integer of 8 bits that was loaded with its neighbours: their word, and which of its bytes it is.
+    V word = {};
+    uint32_t byte = 0;
   };
   struct Ref {
     ir::MemorySpace space = ir::MemorySpace::global;
@@ -61,6 +64,9 @@ class Walk {
   virtual V shuffle(const ir::Op& op, V v, V lane) = 0;
   virtual V shuffle_xor(const ir::Op& op, V v, uint32_t mask) = 0;
 
+  /// The products of the four elements of 8 bits in a and in b, added. Here with an instruction for each step.
+  virtual V dot4(V a, bool a_signed, V b, bool b_signed);
+
   // walk.cpp
   void set(ir::Value v, V x, V raw = {}) { registers_[v.index] = {x, raw}; }
   V get(ir::Value v) const;
@@ -72,6 +78,7 @@ class Walk {
   void set_wide(ir::Value v, V wide, DType t);
   bool widens(const ir::Op& op) const;  ///< from a narrow float to f32 or f64
   bool emit_relaxed(const ir::Op& op, DType operand, DType out, const std::vector<Bounds>& ranges);
+  void emit_packed(const ir::Op& op);
   void emit_if(const ir::Op& op);
   void emit_for(const ir::Op& op);
   void emit_while(const ir::Op& op);

@@ -164,6 +164,7 @@ class Flattener {
       return;
     }
     if (ir::is_group(o.code)) return subgroup(o, source);
+    if (ir::is_packed(o.code)) return packed(o, source);
     if (o.code == Opcode::report) {
       emit({.code = Code::report,
             .a = use(o, 0),
@@ -282,6 +283,22 @@ class Flattener {
       out_.functions.push_back(reference::scalar_function(o.code, i.operand, i.result));
       if (!out_.functions.back()) malformed(o, "is not defined for its dtypes");
     }
+    i.dst = def(o.results[0]);
+    emit(i);
+  }
+
+  void packed(const Op& o, uint32_t source) {
+    const bool packs = o.code == Opcode::pack4;
+    if (o.operands.size() != (packs ? 4 : 3) || o.results.size() != 1) malformed(o, "wrong number of operands");
+    for (const Value v : o.operands)
+      if (k_.type(v).is_ref || !k_.type(v).shape.empty()) malformed(o, "operates on a Ref or an array");
+    Instr i{.code = packs ? Code::pack4 : Code::dot4, .source = source};
+    i.operand = k_.type(o.operands[0]).dtype;
+    i.result = k_.type(o.operands[1]).dtype;
+    i.a = use(o, 0);
+    i.b = use(o, 1);
+    i.c = use(o, 2);
+    if (packs) i.d = use(o, 3);
     i.dst = def(o.results[0]);
     emit(i);
   }

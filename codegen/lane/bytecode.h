@@ -25,6 +25,7 @@ enum class Code : uint8_t {
   for_begin, for_head, for_next, round,                   // round: counts one round of a while
   report,                                                 // aux: the bits
   within,                                                 // RunOptions::ranges; aux: an entry of Bytecode::claims
+  pack4, dot4,                                            // dot4: operand and result are the dtypes of a and b
   barrier, reduce, shuffle, shuffle_xor, end
 };
 // clang-format on

@@ -578,6 +578,20 @@ class Machine {
           if (!r[i.dst].poison) r[i.dst].poison = poison;
           break;
         }
+        case Code::pack4: {
+          const uint64_t in[4] = {r[i.a].bits, r[i.b].bits, r[i.c].bits, r[i.d].bits};
+          uint32_t poison = 0;
+          for (const uint32_t reg : {i.a, i.b, i.c, i.d}) poison = poison ? poison : r[reg].poison;
+          r[i.dst] = {reference::pack4(in), poison};
+          break;
+        }
+        case Code::dot4: {
+          const uint32_t poison = r[i.c].poison;
+          set(reference::dot4(u32_of(i.a), is_signed_int(i.operand), u32_of(i.b), is_signed_int(i.result),
+                              u32_of(i.c)));
+          if (!r[i.dst].poison) r[i.dst].poison = poison;
+          break;
+        }
         case Code::add_i32: set_i32(u32_of(i.a) + u32_of(i.b)); break;
         case Code::sub_i32: set_i32(u32_of(i.a) - u32_of(i.b)); break;
         case Code::mul_i32: set_i32(u32_of(i.a) * u32_of(i.b)); break;

@@ -53,6 +53,9 @@ class LaneBuilder {
   Value leaf(ir::Opcode c) { return b_.one({.code = c}, ir::Type::array(DType::i32)); }
   void barrier() { b_.append({.code = ir::Opcode::barrier}); }
   Value shuffle(Value v, Value lane) { return b_.one({.code = ir::Opcode::subgroup_shuffle, .operands = {v, lane}}); }
+  /// Four elements of 8 bits in a word; c plus the products of those in a and b.
+  Value pack4(const std::vector<Value>& elements) { return b_.one({.code = ir::Opcode::pack4, .operands = elements}); }
+  Value dot4(Value a, Value b, Value c) { return b_.one({.code = ir::Opcode::dot4, .operands = {a, b, c}}); }
   Value shuffle_xor(Value v, int64_t mask);
   Value load(Value ref, Value index);
   void store(Value ref, Value index, Value v);

@@ -12,12 +12,22 @@ using ir::Attr;
 using ir::Opcode;
 
 namespace {
-// What products of elements of dtype t are summed in.
-DType accumulator(DType t) { return is_narrow_float(t) ? DType::f32 : t; }
+// What products of elements of dtype t are summed in. Sums of integers wrap in the result's dtype, whatever wider one
+// they were made in.
+DType accumulator(DType t) {
+  if (is_int(t) && bits(t) < 32) return is_signed_int(t) ? DType::i32 : DType::u32;
+  return is_narrow_float(t) ? DType::f32 : t;
+}
+
+// Whether an integer of dtype `from`, converted to `to`, keeps its value modulo 2^bits when it is converted further.
+bool keeps_value(DType from, DType to, int bits_wanted) {
+  return is_int(to) && bits(to) > bits(from) && (bits(to) >= bits_wanted || is_signed_int(to) || !is_signed_int(from));
+}
 }  // namespace
 
-Value DotEmitter::multiply_add(Value a, Value b, Value c) {
+Value DotEmitter::multiply_add(Value a, Value b, Value c, bool packed) {
   const DType t = b_.dtype(c);
+  if (packed) return b_.dot4(a, b, c);
   if (is_float(t)) return b_.op(Opcode::fma, {a, b, c}, t);
   return b_.op(Opcode::add, {b_.op(Opcode::mul, {a, b}, t), c}, t);
 }
@@ -52,7 +62,38 @@ DotShape DotEmitter::shape_of(const ir::Op& o) const {
     d.k_axes.push_back(axes_.of(d.lhs, l));
     d.depth *= shape(d.lhs)[l];
   }
+  pack(d);
   return d;
+}
+
+// Integers of 8 bits (and 4), wherever they come from, where the device multiplies four at once and the form stages
+// them.
+void DotEmitter::pack(DotShape& d) const {
+  if (bits(d.acc) != 32 || !is_int(d.acc) || s_.wide_dot != DotForm::staged || !is_wide(d)) return;
+  const auto narrow = [&](Value v) {
+    const ir::Op* o = k_.def(v);
+    const bool widened = o && o->code == Opcode::convert && placement_.kind(v) == Kind::lazy;
+    const Value x = widened ? o->operands[0] : v;
+    const DType t = k_.type(x).dtype;
+    if (!is_int(t) || bits(t) > 8 || (widened && !keeps_value(t, k_.type(v).dtype, bits(d.acc)))) return Value{};
+    return x;
+  };
+  const Value lhs = narrow(d.lhs), rhs = narrow(d.rhs);
+  if (!lhs || !rhs) return;
+  const bool l = is_signed_int(k_.type(lhs).dtype), r = is_signed_int(k_.type(rhs).dtype);
+  if (!(l && r ? target_.dot4_signed : l || r ? target_.dot4_mixed : target_.dot4_unsigned)) return;
+  d.packed = true;
+  d.lhs = lhs;
+  d.rhs = rhs;
+  d.lhs_element = l ? DType::i8 : DType::u8;
+  d.rhs_element = r ? DType::i8 : DType::u8;
+  d.lhs_word = l ? DType::i32 : DType::u32;
+  d.rhs_word = r ? DType::i32 : DType::u32;
+}
+
+int64_t DotEmitter::chunk(const DotShape& d) const {
+  const int64_t n = per_word(d);
+  return std::min(s_.dot_chunk * n, cdiv(d.depth, n) * n);
 }
 
 bool DotEmitter::is_wide(const DotShape& d) const {
@@ -87,7 +128,7 @@ bool DotEmitter::reads_in_place(const ir::Op& dot) const {
 
 int64_t DotEmitter::staged_share(const DotShape& d, int operand) const {
   const AxisPlan& p = plan(d.result_axes[operand == 0 ? d.batch + d.rows - 1 : d.result.size() - 1]);
-  return cdiv(std::min(s_.dot_chunk, d.depth) * p.cover(), int64_t{s_.group});
+  return cdiv(chunk(d) / per_word(d) * p.cover(), int64_t{s_.group});
 }
 
 // An operand that this form computes anew for each of the dims [from, from + dims) of the result, although that is
@@ -151,21 +192,21 @@ void DotEmitter::emit(ir::OpId id) {
   const size_t l_index = staged_of.lhs ? to_arena(d.lhs) : 0, r_index = staged_of.rhs ? to_arena(d.rhs) : 0;
   const size_t start_index = staged_of.start ? to_arena(d.start) : 0;
   d.start_at = [&](const Coords& c) {
-    return !d.start          ? b_.zero(d.acc)
-           : staged_of.start ? arena_.load(staged[start_index].second.slot, c)
-                             : elements_.of(d.start, c);
+    if (!d.start) return b_.zero(d.acc);
+    return b_.convert(staged_of.start ? arena_.load(staged[start_index].second.slot, c) : elements_.of(d.start, c),
+                      d.acc);
   };
-  auto reader = [&](Value x, const std::vector<size_t>& dims, bool from_arena, size_t index) {
-    return [this, x, &dims, &staged, from_arena, index, acc = d.acc](const Coords& c) {
+  auto reader = [&](Value x, const std::vector<size_t>& dims, bool from_arena, size_t index, DType as) {
+    return [this, x, &dims, &staged, from_arena, index, as](const Coords& c) {
       Coords in;
       for (size_t p : dims) in.push_back(c[p]);
       for (size_t i = 0; i < in.size(); ++i)
         if (shape(x)[i] == 1) in[i] = at(0);
-      return b_.convert(from_arena ? arena_.load(staged[index].second.slot, in) : elements_.of(x, in), acc);
+      return b_.convert(from_arena ? arena_.load(staged[index].second.slot, in) : elements_.of(x, in), as);
     };
   };
-  d.lhs_at = reader(d.lhs, d.lhs_dims, staged_of.lhs, l_index);
-  d.rhs_at = reader(d.rhs, d.rhs_dims, staged_of.rhs, r_index);
+  d.lhs_at = reader(d.lhs, d.lhs_dims, staged_of.lhs, l_index, d.packed ? d.lhs_element : d.acc);
+  d.rhs_at = reader(d.rhs, d.rhs_dims, staged_of.rhs, r_index, d.packed ? d.rhs_element : d.acc);
   std::vector<MemoryRange> reads =
       placement_.arena_reads(d.start ? std::vector{d.lhs, d.rhs, d.start} : std::vector{d.lhs, d.rhs});
   for (auto& [x, h] : staged) reads.push_back(h.slot.range);

@@ -13,8 +13,11 @@ struct DotShape {
   std::vector<int> k_axes;
   int64_t depth = 1;  // elements contracted
   DType acc = DType::f32;
+  // Staged with four elements of 8 bits along the contracted dims in a word: dtypes of elements (i8, u8) and of words.
+  bool packed = false;
+  DType lhs_element = DType::f32, rhs_element = DType::f32, lhs_word = DType::f32, rhs_word = DType::f32;
   std::vector<size_t> lhs_dims, rhs_dims;  // operand dim -> position in [result dims..., k dims...]
-  // One element of an operand, in the accumulator's dtype; c: [result dims..., k dims...].
+  // One element of an operand, in the accumulator's dtype, or as it is packed; c: [result dims..., k dims...].
   std::function<Value(const Coords&)> lhs_at, rhs_at;
   // What element c of the result starts from; c: [result dims...].
   std::function<Value(const Coords&)> start_at;
@@ -27,13 +30,18 @@ class DotEmitter : public Part {
   DotShape shape_of(const ir::Op& o) const;
   bool is_wide(const DotShape& d) const;         ///< it has the form that the schedule planned for wide ones
   bool reads_in_place(const ir::Op& dot) const;  ///< its operands, wherever their layout puts them
-  /// elements of an operand's chunk that each invocation fetches
+  /// Elements along the contracted dims that a word of a staged tile holds; those of a chunk.
+  static int64_t per_word(const DotShape& d) { return d.packed ? 4 : 1; }
+  int64_t chunk(const DotShape& d) const;
+  /// words of an operand's chunk that each invocation fetches
   int64_t staged_share(const DotShape& d, int operand) const;
 
   using Sink = std::function<void(const NestPoint&, Value)>;
-  Value multiply_add(Value a, Value b, Value c);
+  /// packed: a and b are words of four elements each
+  Value multiply_add(Value a, Value b, Value c, bool packed = false);
 
  private:
+  void pack(DotShape& d) const;
   /// Operands that go through the arena first, where their own layout cannot give what the form asks for.
   struct Staged {
     bool lhs = false, rhs = false, start = false;

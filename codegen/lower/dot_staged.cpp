@@ -1,10 +1,13 @@
 // Products by stages, for GPUs: chunks of both operands go through shared memory, and the next chunk is on its way into
-// registers while one is computed.
+// registers while one is computed. Packed: a word of a tile has four elements of 8 bits along the contracted dims,
+// which the device multiplies at once. An operand whose free dim is the fastest in memory arrives in words along that
+// dim, and is turned on the way to the tile.
 #include <algorithm>
 
 #include "codegen/lower/emission.h"
 
 namespace tessera::lowering {
+using ir::Opcode;
 
 namespace {
 // Elements behind each row of a tile, against bank conflicts: as many as one access brings, so that rows stay aligned.
@@ -24,10 +27,12 @@ class StagedDot : public Part {
         strip_(rank_) {
     lhs_ = {.dim = row_, .value = d.lhs, .plan = &rows_, .element = &d.lhs_at, .early = prefetch_.of(id, 0)};
     rhs_ = {.dim = col_, .value = d.rhs, .plan = &cols_, .element = &d.rhs_at, .early = prefetch_.of(id, 1)};
+    lhs_.word = d.packed ? d.lhs_word : d.acc;
+    rhs_.word = d.packed ? d.rhs_word : d.acc;
   }
   void run() {
-    lhs_.tile = arena_.temporary(d_.acc, tk_ * (rows_.cover() + kPad));
-    rhs_.tile = arena_.temporary(d_.acc, tk_ * (cols_.cover() + kPad));
+    lhs_.tile = arena_.temporary(lhs_.word, tk_ / per_word_ * (rows_.cover() + kPad));
+    rhs_.tile = arena_.temporary(rhs_.word, tk_ / per_word_ * (cols_.cover() + kPad));
     // Which dim of an operand is the fastest in memory decides how invocations are dealt to its tile.
     const auto k_fastest = [&](const std::vector<size_t>& dims) { return !dims.empty() && dims.back() >= rank_; };
     deal(lhs_, k_fastest(d_.lhs_dims));
@@ -45,6 +50,7 @@ class StagedDot : public Part {
   };
   struct Operand {
     size_t dim = 0;  // of the result: its free one
+    DType word = DType::f32;
     Value value;
     const AxisPlan* plan = nullptr;
     const std::function<Value(const Coords&)>* element = nullptr;
@@ -52,7 +58,8 @@ class StagedDot : public Part {
     Slot tile = {};                   // k by free elements
     bool by_k = false;                // a contracted dim is the fastest in memory
     int64_t width = 1;
-    std::vector<Fetched> share = {};
+    bool turned = false;              // packed along the free dim as they are loaded, and turned on the way to the tile
+    std::vector<Fetched> share = {};  // packed: of each block of words the first element
   };
 
   // How many neighbours along the fastest dim an invocation fetches at once: what one access brings, where the tile has
@@ -60,12 +67,46 @@ class StagedDot : public Part {
   int64_t width_of(const Operand& o) const {
     const int axis = o.by_k ? (d_.k.size() == 1 ? d_.k_axes[0] : kNoAxis) : d_.result_axes[o.dim];
     if (axis == kNoAxis || s_.widths.empty() || s_.widths[static_cast<size_t>(axis)] == 1) return 1;
+    if (d_.packed) return packed_width(o);
     const int64_t t = o.plan->cover();
     int64_t w = std::max<int64_t>(16 / size_bytes(k_.type(o.value).dtype), 1);
     while (w > 1 && ((o.by_k ? tk_ : t) % w != 0 || tk_ * t % (w * s_.group) != 0)) w /= 2;
     return w;
   }
+  // As many bytes of words along the contracted dim, or of four rows along the free one.
+  int64_t packed_width(const Operand& o) const {
+    const int64_t words = tk_ / per_word_ * o.plan->cover();
+    for (int64_t w = 16; w >= 4; w /= 2)
+      if ((o.by_k ? tk_ : o.plan->cover()) % w == 0 && words % ((o.by_k ? w / per_word_ : w) * s_.group) == 0) return w;
+    return 1;
+  }
+  // Blocks of by_k ? 1 x width : width x 4 elements (free x k), one word at least.
+  void deal_packed(Operand& o, bool by_k) {
+    o.by_k = by_k;
+    o.width = width_of(o);
+    o.turned = !by_k && o.width > 1;
+    if (by_k) o.width = std::max(o.width, per_word_);
+    const int64_t t = o.plan->cover(), along = (by_k ? tk_ : t) / o.width, n = along * (by_k ? t : tk_ / per_word_);
+    for (int64_t r = 0; r < cdiv(n, int64_t{s_.group}); ++r) {
+      Value e = b_.add(b_.i32(r * s_.group), invocation_);
+      Fetched x;
+      if ((r + 1) * s_.group > n) {
+        x.valid = b_.lt(e, b_.i32(n));
+        e = b_.min(e, b_.i32(n - 1));
+      }
+      const Value piece = b_.rem(e, along), across = b_.div(e, along);
+      const Value first = b_.mul(piece, b_.i32(o.width));
+      x.k = by_k ? first : b_.mul(across, b_.i32(per_word_));
+      x.free = by_k ? across : first;
+      const Value word = by_k ? b_.mul(piece, b_.i32(o.width / per_word_)) : across;
+      x.index = b_.add(b_.mul(word, b_.i32(t + kPad)), x.free);
+      o.share.push_back(x);
+    }
+  }
+  int64_t words_of_block(const Operand& o) const { return o.by_k ? o.width / per_word_ : o.width; }
+
   void deal(Operand& o, bool by_k) {
+    if (d_.packed) return deal_packed(o, by_k);
     o.by_k = by_k;
     o.width = width_of(o);
     const int64_t t = o.plan->cover(), n = tk_ * t;
@@ -105,33 +146,129 @@ class StagedDot : public Part {
     const Value last = b_.i32(n - 1);
     return b_.min(b_.add(first, back), last);
   }
+  // Whether the last chunk hangs over. What it has behind the end is taken for 0 as it goes to the tile, not as it
+  // arrives: nothing waits for it before the chunk before is computed. One operand's zeros do for integers.
+  bool k_ends() const { return d_.depth % tk_ != 0; }
+  bool to_clear(const Operand& o) const { return k_ends() && (is_float(d_.acc) || &o == &lhs_); }
+  Value contracted(const Fetched& x, Value chunk) { return b_.add(b_.mul(chunk, b_.i32(tk_)), x.k); }
+  Value cleared(const Fetched& x, Value chunk, int64_t behind, Value v) {
+    const Value first = contracted(x, chunk), k = b_.add(first, b_.i32(behind)), depth = b_.i32(d_.depth);
+    const Value inside = b_.lt(k, depth);
+    return b_.select(inside, v, b_.zero(b_.dtype(v)));
+  }
+  // The same of a word that goes along the contracted dim.
+  Value cleared_bytes(const Fetched& x, Value chunk, int64_t behind, Value word) {
+    if (d_.depth % per_word_ == 0) return cleared(x, chunk, behind, word);
+    const Value depth = b_.i32(d_.depth), first = contracted(x, chunk), k = b_.add(first, b_.i32(behind));
+    const Value left = b_.clamp(b_.sub(depth, k), 0, per_word_);
+    const DType t = b_.dtype(word);
+    const Value one = b_.constant(t, 1), bits = b_.convert(b_.mul(left, b_.i32(8)), t);
+    const Value mask = b_.op(Opcode::sub, {b_.op(Opcode::shift_left, {one, bits}, t), one}, t);
+    return b_.op(Opcode::and_, {word, mask}, t);
+  }
+  // Which element along the contracted dim a block's word begins with.
+  int64_t row_of(const Operand& o, int64_t word) const {
+    return o.turned ? word / (o.width / per_word_) : o.by_k ? per_word_ * word : 0;
+  }
+
+  // This invocation's share of a chunk, packed: a block's words one after another, of neighbours in memory where it is
+  // turned.
+  Values fetch_packed(const Operand& o, Value chunk) {
+    Values v;
+    const int64_t n = d_.result[o.dim];
+    Value start = nests_.tile_base(d_.result_axes[o.dim]);
+    if (strip_[o.dim]) start = b_.add(start, b_.mul(strip_[o.dim], b_.i32(o.plan->cover())));
+    for (const Fetched& x : o.share) {
+      const Value free = b_.add(start, x.free), first = contracted(x, chunk);
+      const auto element = [&](int64_t k, int64_t f) {
+        Coords c = base_coords();
+        c[o.dim] = {overhangs(o) ? at_most(free, f, o.turned ? o.width : 1, n) : b_.add(free, b_.i32(f))};
+        const Value at = k_ends() ? at_most(first, k, o.by_k ? o.width : 1, d_.depth) : b_.add(first, b_.i32(k));
+        const Coords u = unravel(at, d_.k);
+        for (size_t i = 0; i < d_.k.size(); ++i) c[rank_ + i] = {d_.k[i] == 1 ? b_.i32(0) : u[i].v};
+        return (*o.element)(c);
+      };
+      for (int64_t w = 0; w < words_of_block(o); ++w) {
+        // Turned: a row of neighbours after another. Else words along the contracted dim.
+        const int64_t words = o.width / per_word_, k = row_of(o, w);
+        Values four;
+        for (int64_t i = 0; i < per_word_; ++i)
+          four.push_back(o.turned ? element(k, w % words * per_word_ + i) : element(k + i, 0));
+        v.push_back(b_.pack4(four));
+      }
+    }
+    return v;
+  }
+  // Of a and b the bytes that the mask has, side by side; or those behind them, `by` bits further up.
+  Value beside(Value a, Value b, uint32_t mask, uint32_t by, bool behind) {
+    const auto with = [&](Opcode c, Value x, uint32_t number) {
+      const Value n = b_.constant(DType::u32, number);
+      return b_.op(c, {x, n}, DType::u32);
+    };
+    Value low = a, high = b;
+    if (behind) {
+      low = with(Opcode::and_, with(Opcode::shift_right_logical, a, by), mask);
+      high = with(Opcode::and_, b, ~mask);
+    } else {
+      low = with(Opcode::and_, a, mask);
+      high = with(Opcode::shift_left, with(Opcode::and_, b, mask), by);
+    }
+    return b_.op(Opcode::or_, {low, high}, DType::u32);
+  }
+  // Four words of four bytes each, as a square, turned.
+  Values turn(const Values& rows) {
+    Values pairs, out;  // of rows 0 and 1, of rows 2 and 3: even columns, odd ones
+    for (size_t r : {size_t{0}, size_t{2}})
+      for (const bool odd : {false, true}) pairs.push_back(beside(rows[r], rows[r + 1], 0x00ff00ff, 8, odd));
+    for (const bool second : {false, true})
+      for (size_t odd : {size_t{0}, size_t{1}})
+        out.push_back(beside(pairs[odd], pairs[2 + odd], 0x0000ffff, 16, second));
+    return out;
+  }
+  // Puts a block's words into the tile.
+  void put_block(const Operand& o, const Fetched& x, const Values& words) {
+    const int64_t row = o.plan->cover() + kPad;
+    const auto store = [&](int64_t at, Value v) { b_.store(o.tile.ref, b_.add(x.index, b_.i32(at)), v); };
+    if (!o.turned) {
+      for (size_t w = 0; w < words.size(); ++w) store(static_cast<int64_t>(w) * row, words[w]);
+      return;
+    }
+    const auto across = static_cast<size_t>(o.width / per_word_);
+    for (size_t m = 0; m < across; ++m) {
+      Values rows;
+      for (size_t k = 0; k < 4; ++k) rows.push_back(b_.convert(words[k * across + m], DType::u32));
+      const Values turned = turn(rows);
+      for (size_t i = 0; i < 4; ++i) {
+        const Value v = b_.convert(turned[i], o.word);
+        store(static_cast<int64_t>(4 * m + i), v);
+      }
+    }
+  }
+  bool overhangs(const Operand& o) const {
+    const AxisPlan& p = *o.plan;
+    return (p.split ? cdiv(d_.result[o.dim], p.tile) : 1) * p.strips() * p.cover() != d_.result[o.dim];
+  }
+
   // This invocation's share of a chunk.
   Values fetch(const Operand& o, Value chunk) {
+    if (d_.packed) return fetch_packed(o, chunk);
     Values v;
     const int axis = d_.result_axes[o.dim];
     const int64_t n = d_.result[o.dim];
-    const AxisPlan& p = plan(axis);
-    const bool overhangs = (p.split ? cdiv(n, p.tile) : 1) * p.strips() * p.cover() != n;
     Value start = nests_.tile_base(axis);
-    if (strip_[o.dim]) start = b_.add(start, b_.mul(strip_[o.dim], b_.i32(p.cover())));
+    if (strip_[o.dim]) start = b_.add(start, b_.mul(strip_[o.dim], b_.i32(o.plan->cover())));
     for (const Fetched& x : o.share) {
       const Value back = b_.i32(x.behind);
       Coords c = base_coords();
       const Value free = b_.add(start, x.free);
-      if (overhangs) c[o.dim] = {at_most(free, o.by_k ? 0 : x.behind, o.by_k ? 1 : o.width, n)};
+      if (overhangs(o)) c[o.dim] = {at_most(free, o.by_k ? 0 : x.behind, o.by_k ? 1 : o.width, n)};
       else c[o.dim] = {o.by_k ? free : b_.add(free, back)};
-      Value k = b_.add(b_.mul(chunk, b_.i32(tk_)), x.k), inside;
-      if (d_.depth % tk_ != 0) {
-        const Value own = o.by_k ? b_.add(k, back) : k, depth = b_.i32(d_.depth);
-        inside = b_.lt(own, depth);
-        k = at_most(k, o.by_k ? x.behind : 0, o.by_k ? o.width : 1, d_.depth);
-      } else if (o.by_k) {
-        k = b_.add(k, back);
-      }
+      Value k = contracted(x, chunk);
+      if (k_ends()) k = at_most(k, o.by_k ? x.behind : 0, o.by_k ? o.width : 1, d_.depth);
+      else if (o.by_k) k = b_.add(k, back);
       const Coords u = unravel(k, d_.k);
       for (size_t i = 0; i < d_.k.size(); ++i) c[rank_ + i] = {d_.k[i] == 1 ? b_.i32(0) : u[i].v};
-      const Value e = (*o.element)(c);
-      v.push_back(inside ? b_.select(inside, e, b_.zero(d_.acc)) : e);
+      v.push_back((*o.element)(c));
     }
     return v;
   }
@@ -152,17 +289,33 @@ class StagedDot : public Part {
       });
     }
     const auto from = in.begin() + static_cast<std::ptrdiff_t>(held);
-    if (chunks_ == 1) return Values(from, from + static_cast<std::ptrdiff_t>(o.share.size()));
+    if (chunks_ == 1) return Values(from, from + static_cast<std::ptrdiff_t>(held_by(o)));
     const Value last_chunk = b_.i32(chunks_ - 1);
     return fetch(o, b_.min(b_.add(chunk, b_.i32(1)), last_chunk));
   }
+  // Values that a share is.
+  size_t held_by(const Operand& o) const {
+    return o.share.size() * (d_.packed ? static_cast<size_t>(words_of_block(o)) : 1);
+  }
   // Puts the chunk that the loop carries into the tiles, for all to read.
-  void put(const Values& in, size_t points) {
+  void put(const Values& in, size_t points, Value chunk) {
     arena_.order({}, {lhs_.tile.range, rhs_.tile.range});
     size_t at_value = points;
     for (const Operand* o : {&lhs_, &rhs_})
       for (const Fetched& x : o->share) {
-        const Value v = in[at_value++];
+        if (d_.packed) {
+          const auto from = in.begin() + static_cast<std::ptrdiff_t>(at_value);
+          Values words(from, from + static_cast<std::ptrdiff_t>(words_of_block(*o)));
+          at_value += words.size();
+          for (size_t w = 0; w < words.size() && to_clear(*o); ++w) {
+            const int64_t behind = row_of(*o, static_cast<int64_t>(w));
+            words[w] = o->turned ? cleared(x, chunk, behind, words[w]) : cleared_bytes(x, chunk, behind, words[w]);
+          }
+          b_.when(x.valid, [&] { put_block(*o, x, words); });
+          continue;
+        }
+        const Value carried = in[at_value++];
+        const Value v = to_clear(*o) ? cleared(x, chunk, o->by_k ? x.behind : 0, carried) : carried;
         b_.when(x.valid, [&] { b_.store(o->tile.ref, x.index, v); });
       }
     arena_.order({lhs_.tile.range, rhs_.tile.range}, {});
@@ -174,55 +327,61 @@ class StagedDot : public Part {
         v.push_back(b_.load(o.tile.ref, b_.add(start, b_.i32(k * (o.plan->cover() + kPad) + o.plan->local(r)))));
       return v;
     };
-    for (int64_t k = 0; k < tk_; ++k) {
+    for (int64_t k = 0; k < tk_ / per_word_; ++k) {
       const Values a = row(lhs_, row_start, k);
       const Values b = row(rhs_, col_start, k);
       for (size_t i = 0; i < a.size(); ++i)
         for (size_t j = 0; j < b.size(); ++j)
-          acc[i * b.size() + j] = dots_.multiply_add(a[i], b[j], acc[i * b.size() + j]);
+          acc[i * b.size() + j] = dots_.multiply_add(a[i], b[j], acc[i * b.size() + j], d_.packed);
     }
+  }
+  NestPoint point(const std::vector<int>& regs) {
+    NestPoint p;
+    p.regs = regs;
+    for (size_t j = 0; j < rank_; ++j)
+      p.c.push_back(nests_.axis_coord(d_.result_axes[j], d_.result[j], strip_[j], regs[j], p.valid));
+    return p;
   }
   void one_strip() {
     std::vector<int> counts(rank_, 1);
     counts[row_] = rows_.reg;
     counts[col_] = cols_.reg;
-    std::vector<NestPoint> held;
+    // Zeros know no positions: those are computed behind the loop, and hold no registers in it.
     Values carried;
     each_register(counts, [&](const std::vector<int>& regs) {
-      NestPoint p;
-      p.regs = regs;
-      for (size_t j = 0; j < rank_; ++j)
-        p.c.push_back(nests_.axis_coord(d_.result_axes[j], d_.result[j], strip_[j], regs[j], p.valid));
-      carried.push_back(d_.start_at(p.c));
-      held.push_back(std::move(p));
+      carried.push_back(d_.start ? d_.start_at(point(regs).c) : b_.zero(d_.acc));
     });
-    const size_t points = held.size();
+    const size_t points = carried.size();
     append_first(carried, lhs_);
     append_first(carried, rhs_);
     const Value row_start = nests_.invocation_start(rows_), col_start = nests_.invocation_start(cols_);
     carried = nests_.counted(chunks_, carried, [&](Value chunk, const Values& in) {
       Values acc(in.begin(), in.begin() + static_cast<std::ptrdiff_t>(points));
-      put(in, points);
+      put(in, points, chunk);
       const Value last = b_.eq(chunk, b_.i32(chunks_ - 1));
       const Values next_lhs = next(lhs_, chunk, last, in, points),
-                   next_rhs = next(rhs_, chunk, last, in, points + lhs_.share.size());
+                   next_rhs = next(rhs_, chunk, last, in, points + held_by(lhs_));
       multiply(acc, row_start, col_start);
       acc.insert(acc.end(), next_lhs.begin(), next_lhs.end());
       acc.insert(acc.end(), next_rhs.begin(), next_rhs.end());
       return acc;
     });
     const auto behind = carried.begin() + static_cast<std::ptrdiff_t>(points),
-               middle = behind + static_cast<std::ptrdiff_t>(lhs_.share.size());
+               middle = behind + static_cast<std::ptrdiff_t>(held_by(lhs_));
     if (lhs_.early) lhs_.early->regs.assign(behind, middle);
     if (rhs_.early) rhs_.early->regs.assign(middle, carried.end());
-    for (size_t i = 0; i < held.size(); ++i) sink_(held[i], carried[i]);
+    size_t result = 0;
+    each_register(counts, [&](const std::vector<int>& regs) {
+      const NestPoint p = point(regs);
+      sink_(p, carried[result++]);
+    });
   }
 
   const DotShape& d_;
   const DotEmitter::Sink& sink_;
   const size_t rank_, row_, col_;  // the dims that have registers
   const AxisPlan &rows_, &cols_;
-  const int64_t tk_ = std::min(s_.dot_chunk, d_.depth), chunks_ = cdiv(d_.depth, tk_);
+  const int64_t per_word_ = DotEmitter::per_word(d_), tk_ = dots_.chunk(d_), chunks_ = cdiv(d_.depth, tk_);
   Operand lhs_, rhs_;
   std::vector<Value> strip_;
 };

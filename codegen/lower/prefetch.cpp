@@ -89,7 +89,8 @@ void Prefetch::choose_staged(ir::OpId id) {
   for (int a : d.result_axes)
     if (a != kNoAxis && plan(a).strips() > 1) why = "not prefetched: the product is done in strips";
   for (int operand = 0; operand < 2; ++operand) {
-    Load a{id.index, operand, 0, d.acc, {}, {}, {}};
+    const DType word = !d.packed ? d.acc : operand == 0 ? d.lhs_word : d.rhs_word;
+    Load a{id.index, operand, 0, word, {}, {}, {}};
     std::set<int> refs;
     const bool early = readable_early(operand == 0 ? d.lhs : d.rhs, refs, a.scalars);
     for (int r : refs)

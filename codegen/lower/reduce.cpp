@@ -228,19 +228,36 @@ void ReduceEmitter::by_exchange(std::vector<Values>& points, int stride, int cou
     const Value by = b_.i32(stride);
     position = b_.sub(invocation_, b_.mul(b_.rem(b_.div(invocation_, stride), count), by));
   }
-  for (size_t i = 0; i < points.size(); ++i) {
-    auto member = [&](Value j) {
-      Values x;
-      for (const Slot& s : slots[i]) x.push_back(b_.load(s.ref, b_.add(position, b_.mul(j, b_.i32(stride)))));
-      return x;
-    };
-    Values& v = points[i];
-    v = member(b_.i32(0));
-    if (count <= 8) {
-      for (int j = 1; j < count; ++j) v = acc.merge(v, member(b_.i32(j)));
-    } else {
-      v = b_.for_loop(1, count, v, [&](Value j, const Values& a) { return acc.merge(a, member(j)); });
+  // Of all points at once: where there are many members, a loop over them is one loop.
+  const auto member = [&](size_t point, Value j) {
+    const Value at = b_.add(position, b_.mul(j, b_.i32(stride)));
+    Values x;
+    for (const Slot& s : slots[point]) x.push_back(b_.load(s.ref, at));
+    return x;
+  };
+  const size_t width = points[0].size();
+  const auto part = [width](const Values& all, size_t point) {
+    const auto from = all.begin() + static_cast<std::ptrdiff_t>(point * width);
+    return Values(from, from + static_cast<std::ptrdiff_t>(width));
+  };
+  const auto merged = [&](const Values& all, Value j) {
+    Values next;
+    for (size_t i = 0; i < points.size(); ++i) {
+      const Values other = member(i, j), v = acc.merge(part(all, i), other);
+      next.insert(next.end(), v.begin(), v.end());
     }
+    return next;
+  };
+  Values all;
+  for (size_t i = 0; i < points.size(); ++i)
+    for (Value x : member(i, b_.i32(0))) all.push_back(x);
+  if (count <= 8) {
+    for (int j = 1; j < count; ++j) all = merged(all, b_.i32(j));
+  } else {
+    all = b_.for_loop(1, count, all, [&](Value j, const Values& a) { return merged(a, j); });
+  }
+  for (size_t i = 0; i < points.size(); ++i) {
+    points[i] = part(all, i);
     for (Slot& s : slots[i]) arena_.free(s);
   }
 }

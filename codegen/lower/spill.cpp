@@ -112,6 +112,7 @@ bool Placement::spill_for(const ir::Op& o) {
     case Family::launch:
     case Family::ref:
     case Family::group:
+    case Family::packed:
     case Family::report: where_used();
   }
   return changed;

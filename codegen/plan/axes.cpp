@@ -197,6 +197,7 @@ void Axes::visit(const ir::Op& op) {
     case Family::launch:
     case Family::ref:
     case Family::group:
+    case Family::packed:
     case Family::report: return;
   }
 }

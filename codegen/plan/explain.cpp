@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "engine/ir/walk.h"
+
 namespace tessera::lowering {
 namespace {
 std::string shape_text(const std::vector<Extent>& s) { return to_string(s); }
@@ -137,9 +139,13 @@ std::string schedule_text(const ir::Kernel& k, const Target& target, const Sched
   out += "; workgroups " + to_string(lanes.lane.num_units) + "\n";
   if (lanes.lane.num_units.value() == 1) out += "  a long call stays whole: it is one workgroup\n";
   if (s.wide_dot == DotForm::shuffle) out += "  dots: columns on lanes, k values handed round by shuffle\n";
-  if (s.wide_dot == DotForm::staged)
+  if (s.wide_dot == DotForm::staged) {
+    const bool packed =
+        ir::any_op(lanes, lanes.body, [&](ir::OpId id) { return lanes.op(id).code == ir::Opcode::dot4; });
     out += "  dots: chunks of " + std::to_string(s.dot_chunk) +
+           (packed ? " words, four elements of 8 bits in each," : "") +
            " staged in shared memory, the next one prefetched into registers\n";
+  }
   for (const std::string& n : s.remarks) out += "  " + n + "\n";
   return out;
 }

@@ -558,6 +558,7 @@ class Scheduler {
   // GPUs: a tile of so few rows would leave most of its invocations idle. Each invocation has all of them in registers,
   // and a part of the columns and of what is contracted.
   bool few_rows(const Nest& n, int i) {
+    if (n.work < kTermsOfAPart * static_cast<double>(s_.group * axis(i).extent)) return false;  // too little to share
     if (axis(i).extent > 8 || std::any_of(n.reduced.begin(), n.reduced.end(), [&](int a) { return axis(a).mixed; }))
       return false;
     plan(i).laid_out = true;

@@ -138,6 +138,12 @@ std::pair<int64_t, int64_t> Sharing::square(const Nest& n, int64_t group) const 
   return {across, std::min(group / across, most(n.turned, other))};
 }
 
+// Without shuffles, joining the parts of a product through shared memory takes longer than a few more terms.
+int64_t Sharing::worth_joining(const Nest& n, int64_t size, int64_t mine) const {
+  while (n.dot && !s_.shuffles && mine > 1 && size < kTermsOfAPart * mine) mine /= 2;
+  return mine;
+}
+
 Sharing::Wanted Sharing::wanted(const Nest& n, const std::vector<int>& order) const {
   Wanted wanted;
   if (order.empty()) return wanted;
@@ -163,7 +169,7 @@ Sharing::Wanted Sharing::wanted(const Nest& n, const std::vector<int>& order) co
   int64_t rows = 1;
   for (int a : kept) rows = std::min(rows * ceil_power(axis(a).extent), group);
   if (open(fastest) && has(n.reduced, fastest)) {
-    int64_t mine = wanted[fastest] = of_a_row(n, fastest, rows, group);
+    int64_t mine = wanted[fastest] = worth_joining(n, axis(fastest).extent, of_a_row(n, fastest, rows, group));
     for (int a : dropped) {
       if (a == fastest) continue;
       wanted[a] = std::clamp<int64_t>(group / (mine * rows), 1, axis(a).extent);
@@ -177,7 +183,7 @@ Sharing::Wanted Sharing::wanted(const Nest& n, const std::vector<int>& order) co
   const bool across = has(kept, fastest);
   const int64_t columns = across ? columns_of(n, fastest, group) : std::min({kept.empty() ? 1 : rows, lanes, group});
   const int64_t vec = across && axis(fastest).splittable ? vector_of(fastest) : 1;
-  const int64_t mine = of_a_column(n, size, columns, rows, vec, group);
+  const int64_t mine = worth_joining(n, size, of_a_column(n, size, columns, rows, vec, group));
   int64_t rest = mine;
   for (auto it = dropped.rbegin(); it != dropped.rend(); ++it) {
     wanted[*it] = std::min(rest, ceil_power(axis(*it).extent));

@@ -25,6 +25,8 @@ struct Nest {
 
 /// Elements of a row that an invocation keeps from one reduction to the next.
 inline constexpr int64_t kInRegisters = 32;
+/// Terms of a product that are worth a share of one's own.
+inline constexpr int64_t kTermsOfAPart = 8;
 
 /// The axes that there are, in their order.
 std::vector<int> drop_none(const std::vector<int>& axes);
@@ -59,6 +61,7 @@ class Sharing {
   int64_t busy() const;
   int64_t results(const Nest& n) const;
   bool read_again(const Nest& n) const;
+  int64_t worth_joining(const Nest& n, int64_t size, int64_t mine) const;
   int64_t of_a_row(const Nest& n, int fastest, int64_t rows, int64_t group) const;
   int64_t columns_of(const Nest& n, int fastest, int64_t group) const;
   int64_t of_a_column(const Nest& n, int64_t size, int64_t columns, int64_t rows, int64_t vec, int64_t group) const;

@@ -46,6 +46,7 @@ struct Feature {
 constexpr Feature kFeatures[] = {{"float16", &Target::float16},
                                  {"float64", &Target::float64},
                                  {"int16", &Target::int16},
+                                 {"integer_dot", &Target::integer_dot},
                                  {"int64", &Target::int64},
                                  {"int64_atomics", &Target::int64_atomics},
                                  {"int8", &Target::int8},

@@ -116,7 +116,7 @@ Target lavapipe_target() {
   t.subgroup_vote = t.subgroup_arithmetic = t.subgroup_ballot = t.subgroup_shuffle = true;
   t.int8 = t.int16 = t.int64 = t.float16 = t.float64 = true;
   t.int64_atomics = true;
-  t.storage8 = t.storage16 = true;
+  t.storage8 = t.storage16 = t.integer_dot = true;
   t.vulkan_memory_model_device_scope = true;
   t.rte16 = t.rte32 = t.rte64 = true;
   t.preserve16 = t.preserve32 = t.preserve64 = t.forgets_zeros = true;
@@ -178,6 +178,7 @@ Target gpu_target() {
   t.subgroup_vote = t.subgroup_arithmetic = t.subgroup_ballot = t.subgroup_shuffle = true;
   t.int64_atomics = t.int8 = t.int16 = t.int64 = t.float16 = t.float64 = t.storage8 = t.storage16 =
       t.vulkan_memory_model_device_scope = t.skips_branches = true;
+  t.integer_dot = t.dot4_signed = t.dot4_unsigned = t.dot4_mixed = true;
   t.rte16 = t.rte32 = t.rte64 = t.preserve16 = t.preserve32 = t.preserve64 = true;
   return t;
 }

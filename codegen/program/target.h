@@ -45,6 +45,9 @@ struct Target {
   // 8 and 16-bit loads and stores through buffer addresses; else by the words around them
   bool storage8 = false, storage16 = false;
   bool vulkan_memory_model_device_scope = false;
+  /// Dot products of four elements of 8 bits packed in a word (shaderIntegerDotProduct); and whether the device has
+  /// instructions for them: of signed elements, of unsigned ones, of both.
+  bool integer_dot = false, dot4_signed = false, dot4_unsigned = false, dot4_mixed = false;
   /// The driver jumps over a branch that no invocation takes. Lavapipe from Mesa 25 on runs it, and loads there from
   /// addresses that are the same for all invocations (seen on 26.1).
   bool skips_branches = false;

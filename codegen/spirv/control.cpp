@@ -5,6 +5,16 @@ namespace tessera::spirv {
 
 using ir::Opcode;
 
+V Emitter::dot4(V a, bool a_signed, V b, bool b_signed) {
+  if (!target_.integer_dot) return Walk::dot4(a, a_signed, b, b_signed);
+  m_.capability(spv::CapabilityDotProduct);
+  m_.capability(spv::CapabilityDotProductInput4x8BitPacked);
+  if (b_signed && !a_signed) std::swap(a, b);  // the signed one is first
+  const spv::Op code = a_signed && b_signed ? spv::OpSDot : a_signed || b_signed ? spv::OpSUDot : spv::OpUDot;
+  const uint32_t format = spv::PackedVectorFormatPackedVectorFormat4x8Bit;
+  return {&f_, m_.op(code, f_.type(Reg::u32), {a.id, b.id, format}), Reg::u32};
+}
+
 /// Sums and products of f16 where the device has them.
 bool Emitter::emit_half(const ir::Op& op) {
   const bool sum = op.code == Opcode::add || op.code == Opcode::sub, product = op.code == Opcode::mul;

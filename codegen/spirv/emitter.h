@@ -57,6 +57,7 @@ class Emitter final : private Code, public Walk {
   bool half_arithmetic() const override { return native_f16(target_); }
   bool emit_half(const ir::Op& op) override;
   V loops_cut() override;
+  V dot4(V a, bool a_signed, V b, bool b_signed) override;
   void emit_switch(const ir::Op& op) override;
 
   // memory.cpp

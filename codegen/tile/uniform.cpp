@@ -132,6 +132,7 @@ class Analysis {
       case Family::launch:
       case Family::ref:
       case Family::group:
+      case Family::packed:
       case Family::report:
         for (Value x : o.results) clear(x);
     }

@@ -450,6 +450,24 @@ std::vector<Type> Inference::subgroup(size_t operands) const {
   return {t};
 }
 
+std::vector<Type> Inference::packed() const {
+  const size_t n = op_.code == Opcode::pack4 ? 4 : 3;
+  count(n);
+  const DType t = array(0).dtype;
+  const auto is = [&](size_t i, DType a, DType b) {
+    if (!array(i).is_scalar() || (array(i).dtype != a && array(i).dtype != b))
+      fail("operand " + std::to_string(i) + " must be " + to_string(Type::array(a)) + " or " +
+           to_string(Type::array(b)) + " but is " + to_string(array(i)));
+  };
+  for (size_t i = 0; i < n; ++i) {
+    if (op_.code == Opcode::dot4) is(i, DType::i32, DType::u32);
+    else if (i == 0) is(i, DType::i8, DType::u8);
+    else is(i, t, t);
+  }
+  if (op_.code == Opcode::dot4) return {array(2)};
+  return {Type::array(t == DType::i8 ? DType::i32 : DType::u32)};
+}
+
 std::vector<Type> Inference::structured() const {
   switch (op_.code) {
     case Opcode::constant: return constant();
@@ -526,6 +544,8 @@ std::vector<Type> Inference::structured() const {
       scalar(1, DType::i64, "the offset");
       return {type(0)};
     case Opcode::barrier: count(0); return {};
+    case Opcode::pack4:
+    case Opcode::dot4: return packed();
     case Opcode::loops_cut: count(0); return {Type::array(DType::boolean)};
     case Opcode::report:
       if (op_.operands.empty()) fail("takes a condition but got no operands");

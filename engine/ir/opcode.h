@@ -27,10 +27,10 @@ inline constexpr int kNumOpcodes = 0
 /// argreduce (along axes, to one element or its index), scan (to as many), rearrange (where data says); grid (this
 /// program's place in it), memory (a Ref and an index), print (for people), control (regions), async (semaphores and
 /// copies), end (of a region); at lane level launch (what is known when the kernel begins), ref (makes one), group
-/// (invocations together), report (to the host).
+/// (invocations together), packed (elements of 8 bits in words), report (to the host).
 // clang-format off
 enum class Family : uint8_t { elementwise, source, move, contract, reduce, argreduce, scan, rearrange, grid, memory,
-  print, control, async, end, launch, ref, group, report };
+  print, control, async, end, launch, ref, group, packed, report };
 // clang-format on
 inline constexpr int kNumFamilies = static_cast<int>(Family::report) + 1;
 std::string_view name(Family f);
@@ -70,6 +70,10 @@ enum class Launch : uint8_t {
 };
 enum class RefOp : uint8_t {
 #define TESSERA_REF(name, ...) TESSERA_MEMBER(name),
+#include "engine/ir/ops.def"
+};
+enum class Packed : uint8_t {
+#define TESSERA_PACKED(name, ...) TESSERA_MEMBER(name),
 #include "engine/ir/ops.def"
 };
 enum class Group : uint8_t {
@@ -143,6 +147,8 @@ constexpr bool is_semaphore_op(Opcode op) { return is_async(op) && !is_copy(op);
 constexpr bool is_print(Opcode op) { return family(op) == Family::print; }
 constexpr bool is_launch(Opcode op) { return family(op) == Family::launch; }
 constexpr bool is_group(Opcode op) { return family(op) == Family::group; }
+/// Words that hold four elements of 8 bits.
+constexpr bool is_packed(Opcode op) { return family(op) == Family::packed; }
 constexpr bool is_subgroup_op(Opcode op) { return is_group(op) && op != Opcode::barrier; }
 
 // -- how elements become one

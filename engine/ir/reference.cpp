@@ -523,6 +523,21 @@ void eval_array(Opcode op, DType operand, DType result, const void* const* opera
   f(operands, out, n);
 }
 
+uint32_t pack4(const uint64_t* elements) {
+  uint32_t word = 0;
+  for (int i = 0; i < 4; ++i) word |= static_cast<uint32_t>(elements[i] & 0xff) << (8 * i);
+  return word;
+}
+
+uint32_t dot4(uint32_t a, bool a_signed, uint32_t b, bool b_signed, uint32_t c) {
+  const auto element = [](uint32_t word, int i, bool is_signed) {
+    const auto byte = static_cast<uint8_t>(word >> (8 * i));
+    return static_cast<uint32_t>(is_signed ? int32_t{static_cast<int8_t>(byte)} : int32_t{byte});
+  };
+  for (int i = 0; i < 4; ++i) c += element(a, i, a_signed) * element(b, i, b_signed);
+  return c;
+}
+
 uint64_t identity(Opcode combiner, DType t) {
   const ir::Combiner* row = ir::combiner(combiner);
   if (!row) throw InternalError("reference: nothing is combined by " + std::string(ir::name(combiner)));

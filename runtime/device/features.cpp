@@ -81,6 +81,8 @@ const std::vector<DeviceFeature>& optional_device_features() {
           VkPhysicalDeviceSubgroupSizeControlFeatures, SUBGROUP_SIZE_CONTROL),
       V13(computeFullSubgroups, "reductions within subgroups, which need them full",
           VkPhysicalDeviceSubgroupSizeControlFeatures, SUBGROUP_SIZE_CONTROL),
+      V13(shaderIntegerDotProduct, "dot products of four 8-bit integers at once",
+          VkPhysicalDeviceShaderIntegerDotProductFeatures, SHADER_INTEGER_DOT_PRODUCT),
       V13(maintenance4, "the memory an allocation will need known before its buffer is made",
           VkPhysicalDeviceMaintenance4Features, MAINTENANCE_4),
   };

@@ -212,6 +212,10 @@ void describe_types(Target& t, const Properties& p, const Features& has) {
   t.storage16 = has.v11.storageBuffer16BitAccess;
   t.vulkan_memory_model_device_scope = has.v12.vulkanMemoryModelDeviceScope;
   if (!p.modern) return;
+  t.integer_dot = has.v13.shaderIntegerDotProduct;
+  t.dot4_signed = t.integer_dot && p.v13.integerDotProduct4x8BitPackedSignedAccelerated;
+  t.dot4_unsigned = t.integer_dot && p.v13.integerDotProduct4x8BitPackedUnsignedAccelerated;
+  t.dot4_mixed = t.integer_dot && p.v13.integerDotProduct4x8BitPackedMixedSignednessAccelerated;
   const VkPhysicalDeviceVulkan12Properties& p12 = p.v12;
   // Where a property may be set for all widths only together, a module that sets one width alone would break the
   // rule.

@@ -276,7 +276,10 @@ int main(int argc, char** argv) {
         if (!a.minimum_device && !a.gpu_device && !a.check.optimised)
           return load(device, c.kernel, options).run(c.inputs, c.dims);
         Target t = a.minimum_device ? minimum_target() : device.target();
-        if (a.gpu_device) t.kind = Target::Kind::gpu;
+        if (a.gpu_device) {
+          t.kind = Target::Kind::gpu;
+          t.dot4_signed = t.dot4_unsigned = t.dot4_mixed = t.integer_dot;  // lavapipe has no instruction for them
+        }
         t.max_loop_iterations = device.target().max_loop_iterations;
         Program program = compile(c.kernel, t, options);
         if (a.check.optimised) program.spirv = judge::optimised(program.spirv).value_or(program.spirv);

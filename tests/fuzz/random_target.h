@@ -31,6 +31,9 @@ inline Target random_target(uint64_t seed) {
   t.int64_atomics = t.int64 && maybe();
   t.storage8 = maybe(), t.storage16 = maybe();
   t.vulkan_memory_model_device_scope = maybe();
+  t.integer_dot = maybe();
+  t.dot4_signed = t.integer_dot && maybe(), t.dot4_unsigned = t.integer_dot && maybe(),
+  t.dot4_mixed = t.integer_dot && maybe();
   t.skips_branches = maybe();
   t.rte16 = maybe(), t.rte32 = maybe(), t.rte64 = maybe(), t.preserve16 = maybe(), t.preserve32 = maybe(),
   t.preserve64 = maybe(), t.forgets_zeros = maybe();
@@ -46,6 +49,7 @@ inline Target random_target(uint64_t seed) {
       say("rte32", t.rte32), say("rte64", t.rte64);
   say("preserve16", t.preserve16), say("preserve32", t.preserve32), say("preserve64", t.preserve64),
       say("skips", t.skips_branches);
+  say("dots", t.dot4_signed), say("unsigned", t.dot4_unsigned), say("mixed", t.dot4_mixed);
   return t;
 }
 

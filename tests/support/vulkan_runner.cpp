@@ -105,6 +105,7 @@ bool VulkanRunner::init(std::string& why) {
   f12.shaderInt8 = target_.int8;
   f12.bufferDeviceAddress = f12.vulkanMemoryModel = VK_TRUE;
   f12.vulkanMemoryModelDeviceScope = target_.vulkan_memory_model_device_scope;
+  f13.shaderIntegerDotProduct = target_.integer_dot;
   f13.subgroupSizeControl = f13.computeFullSubgroups = target_.can_require_subgroup_size;
   features.features.shaderInt64 = target_.int64;
   features.features.shaderInt16 = target_.int16;
@@ -158,6 +159,7 @@ void VulkanRunner::fill_target() {
   t.storage8 = f12.storageBuffer8BitAccess;
   t.storage16 = f11.storageBuffer16BitAccess;
   t.vulkan_memory_model_device_scope = f12.vulkanMemoryModelDeviceScope;
+  t.integer_dot = f13.shaderIntegerDotProduct;
   t.skips_branches = t.max_loop_iterations > 0 || t.kind == Target::Kind::gpu;
   t.rte16 = p12.shaderRoundingModeRTEFloat16;
   t.rte32 = p12.shaderRoundingModeRTEFloat32;

@@ -22,13 +22,13 @@ NVIDIA = (shim("nouveau"), ("NVK_I_WANT_A_BROKEN_VULKAN_DRIVER", "1"))
 NVIDIA_MATRICES = (((16, 16, 16), (16, 8, 16), (16, 8, 8)), ((16, 8, 32), (8, 8, 16)))
 AMD_MATRICES = (((16, 16, 16),), ((16, 16, 16),))
 CHIPS = [
-    Chip("vega10", 1, "radeon", (("RADV_FORCE_FAMILY", "vega10"),), ("any", "wave64", "dot4"), "AMD Vega 10 (GCN 5)"),
+    Chip("vega10", 1, "radeon", (("RADV_FORCE_FAMILY", "vega10"),), ("any", "wave64"), "AMD Vega 10 (GCN 5)"),
     Chip("navi21", 1, "radeon", (("RADV_FORCE_FAMILY", "navi21"),), ("any", "dot4"), "AMD Navi 21 (RDNA 2)"),
     Chip("gfx1100", 1, "radeon", (("RADV_FORCE_FAMILY", "gfx1100"),), ("any", "dot4"), "AMD Navi 31 (RDNA 3), the older Mesa"),
     Chip("turing", 2, "nouveau", NVIDIA + (("NOUVEAU_CHIPSET", "162"),), ("any", "dot4", "matrix"), "NVIDIA Turing", *NVIDIA_MATRICES),
     Chip("ampere", 2, "nouveau", NVIDIA + (("NOUVEAU_CHIPSET", "172"),), ("any", "dot4", "matrix"), "NVIDIA Ampere", *NVIDIA_MATRICES),
-    Chip("m1", 2, "asahi", (shim("asahi"), ("AGX_MESA_DEBUG", "shaders")), ("any", "dot4"), "Apple M1"),
-    Chip("adreno730", 2, "freedreno", (shim("freedreno"), ("FD_GPU_ID", "730")), ("any", "wave64", "dot4"), "Qualcomm Adreno 730"),
+    Chip("m1", 2, "asahi", (shim("asahi"), ("AGX_MESA_DEBUG", "shaders")), ("any",), "Apple M1"),
+    Chip("adreno730", 2, "freedreno", (shim("freedreno"), ("FD_GPU_ID", "730")), ("any", "wave64"), "Qualcomm Adreno 730"),
     Chip("navi31", 2, "radeon", (shim("amdgpu"), ("AMDGPU_GPU_ID", "navi31")), ("any", "dot4", "matrix"), "AMD Navi 31 (RDNA 3)", *AMD_MATRICES),
     Chip("gfx1201", 2, "radeon", (shim("amdgpu"), ("AMDGPU_GPU_ID", "gfx1201")), ("any", "dot4", "matrix"), "AMD GFX1201 (RDNA 4)", *AMD_MATRICES),
 ]

@@ -5,6 +5,8 @@
 #include <numeric>
 #include <spirv/unified1/spirv.hpp>
 
+#include "engine/ir/reference.h"
+
 namespace tessera::judge {
 
 Machine::Machine(const Module& m, Memory& memory, Reports& reports, Random& random, Dispatch d)
@@ -525,6 +527,14 @@ void Machine::advance(Group& g, Invocation& v) {
                        r = (i.code == Code::add_carry ? x.bits + y.bits : x.bits - y.bits) & mask;
         s[i.dst] = {r, carried(unknown, mask)};
         s[i.dst + 1] = {i.code == Code::add_carry ? r < x.bits : x.bits < y.bits, unknown != 0};
+        break;
+      }
+      case Code::sdot:
+      case Code::udot:
+      case Code::sudot: {
+        const auto x = static_cast<uint32_t>(a().bits), y = static_cast<uint32_t>(b().bits);
+        s[i.dst] = {reference::dot4(x, i.code != Code::udot, y, i.code == Code::sdot, 0),
+                    whole(a().poison | b().poison, mask_of(32))};
         break;
       }
       case Code::sextract:

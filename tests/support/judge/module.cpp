@@ -477,6 +477,12 @@ void Decoder::emit(uint32_t index, size_t at) {
     }
     case spv::OpBitFieldSExtract: return each(at, Code::sextract, {w[3], w[4], w[5]}, 0, width(w[1]));
     case spv::OpBitFieldUExtract: return each(at, Code::uextract, {w[3], w[4], w[5]}, 0, width(w[1]));
+    // of four elements of 8 bits each, packed
+    case spv::OpSDot:
+    case spv::OpUDot:
+    case spv::OpSUDot:
+      if (length(at) != 6 || w[5] != spv::PackedVectorFormatPackedVectorFormat4x8Bit || width(w[1]) != 32) unknown(at);
+      return two(op(at) == spv::OpSDot ? Code::sdot : op(at) == spv::OpUDot ? Code::udot : Code::sudot);
     case spv::OpBitCount: return each(at, Code::bit_count, {w[3]});
     case spv::OpBitReverse: return each(at, Code::bit_reverse, {w[3]});
     case spv::OpUConvert: return each(at, Code::uconvert, {w[3]});

@@ -26,7 +26,9 @@
 #include "codegen/tile/accumulate.h"
 #include "codegen/tile/lower_async.h"
 #include "codegen/tile/rematerialize.h"
+#include "codegen/tile/reroll.h"
 #include "codegen/tile/squeeze.h"
+#include "codegen/tile/unfold.h"
 #include "codegen/tile/uniform.h"
 #include "engine/ir/compact.h"
 #include "engine/ir/text.h"
@@ -340,6 +342,13 @@ bool run_uniform(Kernel& k, const PassSettings&, std::string& notes) {
   if (changed) ir::compact(k);
   return changed;
 }
+bool run_unfold(Kernel& k, const PassSettings&, std::string&) {
+  const bool changed = lowering::unfold_reshapes(k);
+  if (changed) passes::dce(k);
+  return changed;
+}
+bool run_reroll(Kernel& k, const PassSettings&, std::string&) { return lowering::reroll_products(k); }
+
 bool run_accumulate(Kernel& k, const PassSettings&, std::string&) {
   const bool changed = lowering::accumulate_into_dots(k);
   if (changed) passes::dce(k);
@@ -434,6 +443,8 @@ const std::vector<PassFolder>& pass_folders() {
       {"squeeze", plain<lowering::squeeze_refs>, {}, true},
       {"uniform", run_uniform, {}, false},
       {"accumulate", run_accumulate, {}, true},
+      {"reroll", run_reroll, {}, true},
+      {"unfold", run_unfold, {}, true},
       {"rematerialize", plain<lowering::rematerialize>, {}, false},
       {"updates", plain<lowering::expand_updates>, {}, true},
       {"atomics", run_atomics, {}, true},

@@ -533,6 +533,38 @@ TEST_CASE("spirv: subgroup reductions and shuffles of every dtype") {
   quiet();
 }
 
+TEST_CASE("spirv: packed products of every pair of signs, by the device's instructions and without them") {
+  constexpr uint32_t kWords[] = {0, 0x01020304, 0x80808080, 0xff7f80fe, 0x7f7f7f7f, 0xffffffff, 0xdeadbeef, 0x10f0e25a};
+  for (const bool has : {true, false})
+    for (const DType element : {DType::i8, DType::u8})
+      for (const DType other : {DType::i32, DType::u32}) {
+        CAPTURE(has);
+        Target target = device() ? device()->target() : lavapipe_target();
+        target.integer_dot = target.integer_dot && has;
+        LaneKernel t(8);
+        const Value x = t.arg(element), y = t.arg(other), z = t.arg(DType::u32), o = t.arg(DType::u32),
+                    i = t.value(Opcode::local_index), first = t.op(Opcode::mul, {i, t.i32c(4)});
+        std::vector<Value> four;
+        for (int64_t j = 0; j < 4; ++j) {
+          const Value at = t.op(Opcode::add, {first, t.i32c(j)});
+          four.push_back(t.load(x, at));
+        }
+        const Value word = t.b.one({.code = Opcode::pack4, .operands = four}), with = t.load(y, i), to = t.load(z, i);
+        t.store(o, i, t.b.one({.code = Opcode::dot4, .operands = {word, with, to}}));
+        t.finish();
+        const auto words = emit_valid(t.k, target);
+        if (!device()) continue;
+        Elements a(element, 32), b(other, 8), c(DType::u32, 8), out(DType::u32, 8);
+        for (int64_t j = 0; j < 32; ++j) a.set(j, kWords[j / 4] >> (8 * (j % 4)) & 0xff);
+        for (int64_t j = 0; j < 8; ++j) b.set(j, kWords[7 - j]), c.set(j, kWords[j] * 3);
+        device()->run(words, {.buffers = {&a.bytes, &b.bytes, &c.bytes, &out.bytes}});
+        for (int64_t j = 0; j < 8; ++j)
+          CHECK(out.get(j) ==
+                reference::dot4(kWords[j], element == DType::i8, kWords[7 - j], other == DType::i32, kWords[j] * 3));
+      }
+  quiet();
+}
+
 TEST_CASE("spirv: a reduction where the subgroup's size is known on the device only") {
   LaneKernel t(64);
   const Value x = t.arg(DType::f32), y = t.arg(DType::f32), i = t.value(Opcode::local_index), v = t.load(x, i);

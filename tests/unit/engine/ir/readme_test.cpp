@@ -74,6 +74,7 @@ body (%x, %o) {
   %g = load %x[%i]
   %h = load %x[%i]
   %b = lt %i, %i
+  %n = convert %i : i8[]
 )";
 
 }  // namespace
