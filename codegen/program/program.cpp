@@ -101,6 +101,12 @@ std::string wait_failed(const std::string& kernel, const WaitSite& site, std::op
 const char* const kSignalFirst =
     "nothing that is under way can bring that: signal or start the copy before waiting, on the same semaphore";
 
+Target Target::tpu(const std::string& chip) {
+  Target t;
+  t.name = "tpu:" + chip;
+  t.tpu_chip = chip;
+  return t;
+}
 Target lavapipe_target() {
   Target t;
   t.name = "llvmpipe";

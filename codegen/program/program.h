@@ -81,8 +81,10 @@ struct WaitSite {
 struct Program {
   std::string name;
   Loc loc;
-  std::vector<ProgramArg> args;        // inputs, then outputs
-  std::vector<uint32_t> spirv;         // Vulkan 1.3; entry point "main"
+  std::vector<ProgramArg> args;  // inputs, then outputs
+  std::vector<uint32_t> spirv;   // Vulkan 1.3; entry point "main"
+  // Of a TPU instead: the kernel's module, and the StableHLO module around it (codegen/tpu/README.md).
+  std::string mosaic, stable_hlo;
   std::vector<Extent> grid;            // per axis; a call checks that each is from 0 to 2^31 - 1
   int32_t workgroup_size = 1;          // along x
   int32_t required_subgroup_size = 0;  // 0: any; else also full subgroups

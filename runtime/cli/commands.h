@@ -36,12 +36,13 @@ void run(const RunArguments& a);
 
 struct CompileArguments {
   std::string file;
-  std::string emit = "spirv";    // ir, lane, spirv, spirv-bin
+  std::string emit;              // ir, lane, spirv, spirv-bin; mosaic, stablehlo; empty: spirv or mosaic
   std::string codegen = "fast";  // or general
   bool debug_info = false;
   std::string dump;               // empty: nothing; "*": every step; else one step or pass
   std::string output;             // empty: stdout
-  std::string target = "device";  // or minimum, lavapipe
+  std::string target = "device";  // or minimum, lavapipe, gpu, tpu:CHIP
+  std::vector<std::string> dims;  // "n=5", for a TPU
   std::string dot, svg;           // files for a graph's picture
 };
 void compile(const CompileArguments& a);

@@ -41,6 +41,7 @@ Target target(const std::string& name) {
   if (name == "minimum") return minimum_target();
   if (name == "lavapipe") return lavapipe_target();
   if (name == "gpu") return gpu_target();
+  if (name.starts_with("tpu:")) return Target::tpu(name.substr(4));
   try {
     return find_device().target;
   } catch (const DeviceError& e) {

@@ -66,17 +66,26 @@ void add_kernel(CLI::App* command, CompileArguments& c) {
   command->add_option("FILE", c.file, "tile-level kernel (.tir)")->required();
   command
       ->add_option("--target", c.target,
-                   "device (the best, or TESSERA_DEVICE), gpu (one of the middle class), minimum or lavapipe")
-      ->check(CLI::IsMember({"device", "gpu", "minimum", "lavapipe"}));
+                   "device (the best, or TESSERA_DEVICE), gpu (one of the middle class), minimum or lavapipe; "
+                   "tpu:v5e (v4, v5e, v5p, v6e, tpu7x)")
+      ->check([](const std::string& name) {
+        const std::vector<std::string> names{"device", "gpu", "minimum", "lavapipe"};
+        if (name.starts_with("tpu:") || std::find(names.begin(), names.end(), name) != names.end())
+          return std::string();
+        return name + " is no target: device, gpu, minimum, lavapipe or tpu:CHIP";
+      });
   command->add_option("--codegen", c.codegen, "fast or general")->check(CLI::IsMember({"fast", "general"}));
 }
 
 void add_compile(CLI::App& app, CompileArguments& c) {
   CLI::App* command = app.add_subcommand("compile", "Compile a kernel and print a stage of it");
   add_kernel(command, c);
-  command->add_option("--emit", c.emit, "ir (optimised tile level), lane, spirv (text) or spirv-bin")
-      ->check(CLI::IsMember({"ir", "lane", "spirv", "spirv-bin"}))
-      ->capture_default_str();
+  command
+      ->add_option("--emit", c.emit,
+                   "ir (optimised tile level), lane, spirv (text, the default) or spirv-bin; for a TPU mosaic (the "
+                   "default) or stablehlo")
+      ->check(CLI::IsMember({"ir", "lane", "spirv", "spirv-bin", "mosaic", "stablehlo"}));
+  command->add_option("--dim", c.dims, "a run-time size, for a TPU, whose modules have none: --dim n=5");
   command->add_flag("--debug-info", c.debug_info,
                     "with the lines and texts of source files: NonSemantic.Shader.DebugInfo.100");
   command->add_flag(
