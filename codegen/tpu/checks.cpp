@@ -195,12 +195,12 @@ void check_vmem(const ir::Kernel& k, const Chip& chip) {
     if (stays_in_hbm(k, i) || b.space == MemorySpace::smem) continue;
     const bool once = k.grid.empty() || is_trivial(k, i) || b.buffering.count == 1;
     const Shape shape = memory_shape(k, i);
-    add(b.origin + "  " + std::string(name(b.dtype)) + to_string(shape) + (once ? "" : " x 2 buffers"),
+    add(b.origin + "  " + ir::to_string(ir::Type::array(b.dtype, shape)) + (once ? "" : " x 2 buffers"),
         padded_bytes(b.dtype, shape) * (once ? 1 : 2));
   }
   const auto add_scratch = [&](const std::string& name, const ir::Type& t) {
     if (!ir::is_semaphore(t.space) && t.space != MemorySpace::smem)
-      add(name + "  " + std::string(tessera::name(t.dtype)) + to_string(t.shape), padded_bytes(t.dtype, t.shape));
+      add(name + "  " + ir::to_string(ir::Type::array(t.dtype, t.shape)), padded_bytes(t.dtype, t.shape));
   };
   for (size_t i = 0; i < k.scratch.size(); ++i) add_scratch("scratch_shapes[" + std::to_string(i) + "]", k.scratch[i]);
   for (const ir::Value v : ir::scoped_refs(k)) add_scratch("run_scoped", k.type(v));

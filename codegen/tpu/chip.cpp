@@ -28,8 +28,7 @@ const Chip& chip_named(std::string_view name) {
 std::string lacks(const Chip& chip, DType t) {
   if (size_bytes(t) == 8) return "a TPU has no " + std::string(name(t));
   if (chip.limits && t == DType::f16) return "a TPU has no f16; bf16 is its float of 16 bits";
-  if (chip.limits && is_float8(t) && !chip.float8)
-    return "tpu:" + std::string(chip.name) + " has no " + std::string(name(t));
+  if (chip.limits && is_float8(t) && !chip.float8) return "it has no " + std::string(name(t));
   return "";
 }
 

@@ -62,7 +62,8 @@ Val Emitter::reduce_wide(const ir::Op& op, Opcode combiner, const Val& x, const 
   if (axes.empty()) return x;
   const bool least = combiner == Opcode::min || combiner == Opcode::and_;
   if (x.dtype == DType::boolean && (combiner == Opcode::and_ || combiner == Opcode::or_)) {
-    const Val number = t_.select(x, t_.number(DType::f32, 1, x.shape), t_.number(DType::f32, 0, x.shape));
+    const Val one = t_.number(DType::f32, 1, x.shape), none = t_.number(DType::f32, 0, x.shape);
+    const Val number = t_.select(x, one, none);
     const Val r = reduce_wide(op, least ? Opcode::min : Opcode::max, number, axes);
     return t_.compare("ogt", r, t_.number(DType::f32, 0, r.shape));
   }

@@ -64,6 +64,23 @@ def judge(binary, file, chip, runs):
 
 
 
+def judge_error(binary, file):
+  """Of a kernel of errors/, which ends with the message that its target gives: what is wrong."""
+  text = file.read_text()
+  chip = re.search(r"// tpu:(\w+)", text).group(1)
+  code, _, expected = text.partition("// ---- expected\n")
+  try:
+    kernels.compile(binary, file.name, chip, folder=file.parent)
+    return "no error"
+  except kernels.Refused as e:
+    message = "".join(f"// {line}\n" for line in str(e).split("\n"))
+  if os.environ.get("TESSERA_BLESS") == "1":
+    file.write_text(code + "// ---- expected\n" + message)
+  elif message != expected:
+    return f"the message is\n{message}"
+  return ""
+
+
 def main(binary, root, *names):
   root = pathlib.Path(root)
   files = sorted((root / "tests/tir").glob("*.tir")) + sorted((root / "tests/tir/samples").glob("*.tir"))
@@ -87,6 +104,11 @@ def main(binary, root, *names):
         print(f"FAILED: {name}: {wrong}", flush=True)
       else:
         passed += 1
+  for file in sorted((root / "tests/mosaic/errors").glob("*.tir")):
+    wrong = judge_error(binary, file) if not names else ""
+    failed, passed = failed + bool(wrong), passed + (not wrong)
+    if wrong:
+      print(f"FAILED: errors/{file.name}: {wrong}")
   if not names:
     for kernel, d in jax_kernels.judge_evaluator().items():
       failed += 1

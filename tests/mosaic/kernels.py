@@ -72,12 +72,13 @@ def in_call(a):
   return np.ascontiguousarray(a.reshape(a.shape or (1,)))
 
 
-def tessera(binary, *arguments):
-  return subprocess.run([binary, *map(str, arguments)], capture_output=True, text=True, check=False)
+def tessera(binary, *arguments, folder=None):
+  return subprocess.run([binary, *map(str, arguments)], capture_output=True, text=True, check=False, cwd=folder)
 
 
-def compile(binary, file, chip, dims=(), emit="stablehlo"):
-  done = tessera(binary, "compile", file, f"--target=tpu:{chip}", f"--emit={emit}", *[f"--dim={d}" for d in dims])
+def compile(binary, file, chip, dims=(), folder=None):
+  done = tessera(binary, "compile", file, f"--target=tpu:{chip}", "--emit=stablehlo", *[f"--dim={d}" for d in dims],
+                 folder=folder)
   if done.returncode:
     raise Refused(done.stderr.strip())
   return done.stdout
