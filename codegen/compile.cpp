@@ -23,6 +23,7 @@
 #include "codegen/tile/squeeze.h"
 #include "codegen/tile/unfold.h"
 #include "codegen/tile/uniform.h"
+#include "codegen/tpu/mosaic.h"
 #include "engine/ir/compact.h"
 #include "engine/ir/verify.h"
 #include "engine/passes/passes.h"
@@ -195,9 +196,22 @@ class Compilation {
   Program program_;
 };
 
+// A TPU's compiler does all that the steps above do; its module is made of the tile level.
+Program compile_for_tpu(const ir::Kernel& source, const Target& target, const CompileOptions& options) {
+  const tpu::Chip& chip = tpu::chip_named(target.tpu_chip);
+  const ir::Kernel k = tpu::prepare(source, options.sizes);
+  if (options.dump) options.dump("tile", k, true);
+  Program program;
+  describe_call(program, source, k);
+  program.mosaic = tpu::mosaic(k, chip);
+  program.stable_hlo = tpu::stable_hlo(k, program.mosaic);
+  return program;
+}
+
 }  // namespace
 
 Program compile(const ir::Kernel& k, const Target& target, const CompileOptions& options) {
+  if (!target.tpu_chip.empty()) return compile_for_tpu(k, target, options);
   return Compilation(k, target, options).run();
 }
 

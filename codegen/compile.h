@@ -21,6 +21,8 @@ struct CompileOptions {
   /// Every op rounds as the interpreter's, on GPUs too. Without it code for a GPU may differ within the op table's
   /// bounds for GPUs (codegen/spirv/README.md, "Precision"); code for a CPU driver is always strict.
   bool strict = false;
+  /// The run-time sizes, for a TPU: its modules have none.
+  DimValues sizes = {};
   /// Gives the text of a file for that; unset: read from disk, by the name that the lines have.
   std::function<std::optional<std::string>(const std::string& file)> source = {};
   /// Sees the kernel after each step ("promote", "lower", "lane/cse", ...): --dump-ir.

@@ -101,6 +101,12 @@ std::string wait_failed(const std::string& kernel, const WaitSite& site, std::op
 const char* const kSignalFirst =
     "nothing that is under way can bring that: signal or start the copy before waiting, on the same semaphore";
 
+Target Target::tpu(const std::string& chip) {
+  Target t;
+  t.name = "tpu:" + chip;
+  t.tpu_chip = chip;
+  return t;
+}
 Target lavapipe_target() {
   Target t;
   t.name = "llvmpipe";
@@ -161,8 +167,9 @@ Target Target::named(const std::string& name) {
   if (name == "lavapipe") return lavapipe_target();
   if (name == "gpu") return gpu_target();
   if (name.starts_with("nvidia:")) return nvidia(name.substr(7));
+  if (name.starts_with("tpu:")) return tpu(name.substr(4));
   throw CompileError("target " + name + ": no such target", {},
-                     "the targets are gpu, lavapipe, minimum, and nvidia:CHIP as in nvidia:sm_90a");
+                     "the targets are gpu, lavapipe, minimum, nvidia:CHIP as in nvidia:sm_90a, and tpu:CHIP as in tpu:v5e");
 }
 
 Target gpu_target() {

@@ -82,9 +82,10 @@ struct Program {
   std::string name;
   Loc loc;
   std::vector<ProgramArg> args;  // inputs, then outputs
-  // The code, one of both: SPIR-V for Vulkan 1.3, or PTX's text (codegen/nvidia/README.md); entry point "main".
+  // The code, one of them: SPIR-V for Vulkan 1.3; PTX's text (codegen/nvidia/README.md), entry points "main"; or a
+  // TPU's module and the StableHLO module around it (codegen/tpu/README.md).
   std::vector<uint32_t> spirv;
-  std::string ptx;
+  std::string ptx, mosaic, stable_hlo;
   std::vector<Extent> grid;            // per axis; a call checks that each is from 0 to 2^31 - 1
   int32_t workgroup_size = 1;          // along x
   int32_t required_subgroup_size = 0;  // 0: any; else also full subgroups

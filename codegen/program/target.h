@@ -15,6 +15,10 @@ struct Target {
   // cpu: lavapipe and its like; decides the cost model, never what is legal
   enum class Kind : uint8_t { gpu, cpu } kind = Kind::gpu;
 
+  /// A TPU by its chip's name, "v5e"; then nothing below counts (codegen/tpu/README.md). Empty: Vulkan.
+  std::string tpu_chip;
+  static Target tpu(const std::string& chip);
+
   // limits
   int32_t max_workgroup_size = 128;     // invocations, and along x
   int32_t max_workgroup_count = 65535;  // per dispatch dimension

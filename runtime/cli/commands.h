@@ -40,12 +40,13 @@ void run(const RunArguments& a);
 
 struct CompileArguments {
   std::string file;
-  std::string emit;              // ir, lane, spirv, spirv-bin, ptx; empty: what the target runs, as text
+  std::string emit;              // ir, lane, spirv, spirv-bin, ptx, mosaic, stablehlo; empty: the code, as text
   std::string codegen = "fast";  // or general
   bool debug_info = false;
   std::string dump;               // empty: nothing; "*": every step; else one step or pass
   std::string output;             // empty: stdout
-  std::string target = "device";  // or minimum, lavapipe, gpu, nvidia:CHIP
+  std::string target = "device";  // or minimum, lavapipe, gpu, nvidia:CHIP, tpu:CHIP
+  std::vector<std::string> dims;  // "n=5", for a TPU
   std::string dot, svg;           // files for a graph's picture
 };
 void compile(const CompileArguments& a);

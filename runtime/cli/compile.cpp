@@ -46,9 +46,28 @@ void write(const std::string& file, const std::string& bytes) {
   write_file(file, bytes);
 }
 
+// The module for a TPU, in one of its forms.
+std::string compile_for_tpu(const CompileArguments& a, Watch& watch) {
+  if (!a.emit.empty() && a.emit != "mosaic" && a.emit != "stablehlo" && a.emit != "ir")
+    throw UsageError("--emit=" + a.emit + " is not of a TPU: mosaic, stablehlo or ir");
+  CompileOptions options;
+  options.sizes = parse_dims(a.dims);
+  options.dump = [&](std::string_view step, const ir::Kernel& after, bool changed) { watch(step, after, changed); };
+  const Program program = tessera::compile(read_kernel(a.file), target(a.target), options);
+  return a.emit == "ir" ? ir::print(watch.tile.value()) : a.emit == "stablehlo" ? program.stable_hlo : program.mosaic;
+}
+
 }  // namespace
 
 void compile(const CompileArguments& a) {
+  if (a.target.starts_with("tpu:")) {
+    Watch steps{a.dump};
+    const std::string module = compile_for_tpu(a, steps);
+    steps.check();
+    return write(a.output, module);
+  }
+  if (a.emit == "mosaic" || a.emit == "stablehlo")
+    throw UsageError("--emit=" + a.emit + " is of a TPU: --target=tpu:v5e");
   if (a.emit == "spirv-bin" && a.output.empty() && platform::prints_to_terminal())
     throw UsageError("--emit=spirv-bin writes binary: give -o FILE, or pipe stdout");
   ir::Kernel k = read_kernel(a.file);

@@ -67,12 +67,12 @@ void add_run(CLI::App& app, Arguments& a) {
 void add_kernel(CLI::App* command, CompileArguments& c) {
   command->add_option("FILE", c.file, "tile-level kernel (.tir)")->required();
   command
-      ->add_option(
-          "--target", c.target,
-          "device (the best, or TESSERA_DEVICE), gpu (one of the middle class), minimum, lavapipe or nvidia:CHIP")
+      ->add_option("--target", c.target,
+                   "device (the best, or TESSERA_DEVICE), gpu (one of the middle class), minimum, lavapipe, "
+                   "nvidia:CHIP as in nvidia:sm_90a, or tpu:CHIP as in tpu:v5e")
       ->check([](const std::string& name) -> std::string {
-        if (name.starts_with("nvidia:")) return {};
-        return CLI::IsMember({"device", "gpu", "minimum", "lavapipe", "nvidia:CHIP"})(name);
+        if (name.starts_with("nvidia:") || name.starts_with("tpu:")) return {};
+        return CLI::IsMember({"device", "gpu", "minimum", "lavapipe", "nvidia:CHIP", "tpu:CHIP"})(name);
       });
   command->add_option("--codegen", c.codegen, "fast or general")->check(CLI::IsMember({"fast", "general"}));
 }
@@ -82,8 +82,10 @@ void add_compile(CLI::App& app, CompileArguments& c) {
   add_kernel(command, c);
   command
       ->add_option("--emit", c.emit,
-                   "ir (optimised tile level), lane, spirv (text), spirv-bin or ptx; else the code as text")
-      ->check(CLI::IsMember({"ir", "lane", "spirv", "spirv-bin", "ptx"}));
+                   "ir (optimised tile level), lane, spirv (text), spirv-bin, ptx; for a TPU mosaic or stablehlo; else "
+                   "the code as text")
+      ->check(CLI::IsMember({"ir", "lane", "spirv", "spirv-bin", "ptx", "mosaic", "stablehlo"}));
+  command->add_option("--dim", c.dims, "a run-time size, for a TPU, whose modules have none: --dim n=5");
   command->add_flag("--debug-info", c.debug_info,
                     "with the lines and texts of source files: NonSemantic.Shader.DebugInfo.100");
   command->add_flag(

@@ -12,9 +12,9 @@ from clang import cindex
 from clang.cindex import CursorKind as K
 
 FOLDERS = ["engine/passes", "engine/front", "engine/call", "engine/jax", "codegen/tile", "codegen/plan", "codegen/lower", "codegen/lane",
-           "codegen/spirv", "codegen/spirv/builder", "codegen/expand", "codegen/nvidia"]
+           "codegen/spirv", "codegen/spirv/builder", "codegen/expand", "codegen/nvidia", "codegen/tpu"]
 SOURCES = [folder + "/*.cpp" for folder in FOLDERS] + ["runtime/call/gate.cpp"]
-MADE = ("tessera::Value", "tessera::ir::Value", "tessera::expand::V", "tessera::ir::OpId")
+MADE = ("tessera::Value", "tessera::ir::Value", "tessera::expand::V", "tessera::ir::OpId", "tessera::tpu::Val")
 ORDERED = {"operator=", "operator<<", "operator>>", "operator[]", "operator()", "operator->"}  # the object or the left side first, or the right
 SEQUENCED = {"=", "&&", "||", ",", "<<", ">>"}
 

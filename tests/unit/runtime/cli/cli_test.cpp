@@ -312,11 +312,11 @@ TEST_CASE("what the command line refuses") {
   fails("--frobnicate", 2, "no command is given; the commands are devices, ops, run, compile, explain, bundle" + note);
   fails("devices add.tir", 2, "The following argument was not expected: add.tir" + note);
   fails("run", 2, "FILE is required" + note);
-  fails("compile add.tir --target=foo", 2, "--target: foo not in {device,gpu,minimum,lavapipe,nvidia:CHIP}" + note);
+  fails("compile add.tir --target=foo", 2, "--target: foo not in {device,gpu,minimum,lavapipe,nvidia:CHIP,tpu:CHIP}" + note);
   fails("compile add.tir --target=gpu --emit=ptx", 2, "--emit=ptx: is of targets like nvidia:sm_90a, and gpu is none");
   fails("compile add.tir --target=nvidia:sm_90a --emit=spirv", 2,
         "--emit=spirv: the code for nvidia:sm_90a is PTX: --emit=ptx");
-  fails("compile add.tir --emit=asm", 2, "--emit: asm not in {ir,lane,spirv,spirv-bin,ptx}" + note);
+  fails("compile add.tir --emit=asm", 2, "--emit: asm not in {ir,lane,spirv,spirv-bin,ptx,mosaic,stablehlo}" + note);
   fails("run add.tir --in a.npy", 2, "add takes 2 inputs but --in names 1");
   fails("run add.tir --in a.npy b.npy --out o.npy p.npy", 2, "add has 1 output but --out names 2");
   fails("run add.tir --in a.npy b.npy --dim n", 2, "--dim n: expected NAME=SIZE, as in --dim n=5");
