@@ -54,7 +54,9 @@ int64_t Sharing::vector_of_columns(const Nest& n, int a) const {
   if (read_again(n))  // rows stay in registers if one column's do
     while (v > 1 && rows <= kInRegisters && rows * v > kInRegisters) v /= 2;
   const auto too_few = [&] {
-    return n.reduced.empty() ? all < v * busy() : results(n) < v * plan(a).invocations * units();
+    if (n.reduced.empty()) return all < v * busy();
+    const int64_t read = v * plan(a).invocations;  // as columns_of() has it: not less than a sector
+    return results(n) < read * units() && read * n.bytes > kSector;
   };
   while (v > 1 && (v * plan(a).invocations > axis(a).extent || (v * n.bytes > 4 && too_few()))) v /= 2;
   return v;
