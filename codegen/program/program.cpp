@@ -168,8 +168,9 @@ Target Target::named(const std::string& name) {
   if (name == "gpu") return gpu_target();
   if (name.starts_with("nvidia:")) return nvidia(name.substr(7));
   if (name.starts_with("tpu:")) return tpu(name.substr(4));
-  throw CompileError("target " + name + ": no such target", {},
-                     "the targets are gpu, lavapipe, minimum, nvidia:CHIP as in nvidia:sm_90a, and tpu:CHIP as in tpu:v5e");
+  throw CompileError(
+      "target " + name + ": no such target", {},
+      "the targets are gpu, lavapipe, minimum, nvidia:CHIP as in nvidia:sm_90a, and tpu:CHIP as in tpu:v5e");
 }
 
 Target gpu_target() {

@@ -11,10 +11,11 @@ std::string key(const Target& target, std::string_view kernel) {
                push_constant_bytes, max_buffer_bytes, min_subgroup_size, max_subgroup_size, subgroup_size,
                can_require_subgroup_size, max_loop_iterations, dot_results, compute_units, subgroup_vote,
                subgroup_arithmetic, subgroup_ballot, subgroup_shuffle, int8, int16, int64, float16, float64,
-               int64_atomics, storage8, storage16, vulkan_memory_model_device_scope, integer_dot, dot4_signed, dot4_unsigned, dot4_mixed, skips_branches, forgets_zeros,
-               rte16, rte32, rte64, preserve16, preserve32, preserve64] = target;
-  std::string k = std::string("build ") + kBuildId + "\ntarget " + name + " " + chip + " " + ptx_version + " " +
-                  tpu_chip + "\n";
+               int64_atomics, storage8, storage16, vulkan_memory_model_device_scope, integer_dot, dot4_signed,
+               dot4_unsigned, dot4_mixed, skips_branches, forgets_zeros, rte16, rte32, rte64, preserve16, preserve32,
+               preserve64] = target;
+  std::string k =
+      std::string("build ") + kBuildId + "\ntarget " + name + " " + chip + " " + ptx_version + " " + tpu_chip + "\n";
   for (int64_t v :
        {int64_t{kind == Target::Kind::cpu}, int64_t{max_workgroup_size}, int64_t{max_workgroup_count}, shared_bytes,
         int64_t{push_constant_bytes}, max_buffer_bytes, int64_t{min_subgroup_size}, int64_t{max_subgroup_size},
