@@ -100,11 +100,9 @@ class Compilation {
       ir::compact(k_);
     }
     const bool unfolded = gpu() && !options_.general && lowering::unfold_reshapes(k_);
+    if (unfolded) passes::dce(k_);
     dump("tile/unfold", k_, unfolded);
-    if (unfolded) {
-      passes::dce(k_);
-      ir::compact(k_);
-    }
+    if (unfolded) ir::compact(k_);
     const bool accumulated = lowering::accumulate_into_dots(k_);
     if (accumulated) passes::dce(k_);
     dump("tile/accumulate", k_, accumulated);

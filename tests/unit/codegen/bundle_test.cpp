@@ -266,9 +266,12 @@ TEST_CASE("programs that no compiler makes are not read") {
   const BundleFile b = made();
   const Program good = program_of(b.kernels[0], b.kernels[0].variants[0], "k.tsb");
   REQUIRE(is_valid(good));
+  int which = 0;
   const auto bad = [&](auto change) {
     Program p = good;
     change(p);
+    ++which;
+    CAPTURE(which);
     CHECK_FALSE(is_valid(p));
     CHECK_FALSE(program_from_bytes(program_to_bytes(p)));
   };
