@@ -175,11 +175,11 @@ void LoopNests::each(const Shape& s, const std::vector<int>& dims, bool needs_la
 
 void LoopNests::by_layout(const Shape& s, const std::vector<int>& dims, bool effects,
                           const std::function<void(const NestPoint&)>& body, bool rolled) {
-  // Rolled: one element at a time (for CPUs the same to each invocation, or those that one load brings), by loops.
-  // Their coordinates name no registers.
+  // Rolled: by loops, as many elements at a time as one load or store brings. Their coordinates name no registers. Each
+  // element goes to the invocation that has it otherwise: of two iterations, one may store it so and the other rolled.
   const auto plan_of = [&](size_t d) {
     AxisPlan p = dims[d] == kNoAxis ? AxisPlan{} : plan(dims[d]);
-    if (rolled) p.reg = p.vec = s_.rolled ? p.vec : 1;
+    if (rolled) p.reg = p.vec;
     return p;
   };
   const Value first = effects ? first_invocation(invocation_bits(dims)) : Value{};

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <optional>
+#include <set>
 #include <vector>
 
 #include "engine/ir/builder.h"
@@ -112,7 +113,13 @@ class Sum {
 
   // Whether the values, one of each term, are computed alike. Loads may begin at different places.
   bool same(const std::vector<Value>& values) {
-    if (std::all_of(values.begin(), values.end(), [&](Value v) { return v == values[0]; })) return true;
+    // A value of the first term is copied wherever it occurs, or nowhere.
+    const uint32_t first_value = values[0].index;
+    if (std::all_of(values.begin(), values.end(), [&](Value v) { return v == values[0]; })) {
+      fixed_.insert(first_value);
+      return !nodes_.count(first_value);
+    }
+    if (fixed_.count(first_value)) return false;
     const auto [seen, fresh] = nodes_.emplace(values[0].index, values);
     if (!fresh) return seen->second == values;
     const Op* first = k_.def(values[0]);
@@ -206,6 +213,7 @@ class Sum {
   Value start_;  // none: zeros
   std::vector<Value> terms_;
   std::map<uint32_t, std::vector<Value>> nodes_;         // by the first term's value: those of all terms
+  std::set<uint32_t> fixed_;                             // the same in all terms
   std::map<std::pair<uint32_t, size_t>, Digit> starts_;  // by the first term's load and its dim
 };
 

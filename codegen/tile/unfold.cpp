@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <optional>
 #include <set>
+#include <utility>
 #include <vector>
 
 #include "codegen/plan/affine.h"
@@ -57,8 +58,12 @@ class Unfolding {
     b_.set_region(r);
     for (OpId id : ops) {
       b_.set_loc(k_.op(id).loc);
+      const size_t made = k_.region(r).ops.size();
+      const bool before = std::exchange(changed_, false);
       if (k_.op(id).code == Opcode::load) load(id);
       if (k_.op(id).code == Opcode::store) store(id);
+      if (!changed_) k_.region(r).ops.resize(made);  // what was made for an access that stays as it is
+      changed_ = changed_ || before;
       k_.region(r).ops.push_back(id);
     }
   }
@@ -90,7 +95,7 @@ class Unfolding {
     o.results.clear();
     by_arrays(o, *m);
     const ir::Type type = k_.type(whole);
-    if (ir::infer(k_, o, type)[0] != type) return;
+    if (!in_place_of(o, *m) || ir::infer(k_, o, type)[0] != type) return;
     const Value loaded = b_.one(std::move(o), type);
     for (Op& user : k_.ops)
       for (Value& operand : user.operands)
@@ -122,9 +127,15 @@ class Unfolding {
     o.operands[1] = whole;
     o.set(ir::Attr::unordered, 1);
     by_arrays(o, *m);
-    if (ir::access_dims(k_, o).shape != k_.type(whole).shape) return;
+    if (!in_place_of(o, *m) || ir::access_dims(k_, o).shape != k_.type(whole).shape) return;
     k_.ops[id.index] = std::move(o);
     changed_ = true;
+  }
+
+  // Whether the dim that the arrays make is the merged one: an integer before a slice moves it to the front.
+  bool in_place_of(const Op& access, const Merged& m) const {
+    const ir::AccessDims dims = ir::access_dims(k_, access);
+    return dims.array_at == m.dim && dims.array_rank == 1;
   }
 
   // What is read may live in registers, which whole accesses alone find; so may scratch.

@@ -6,6 +6,7 @@
 
 #include "engine/base/npy.h"
 #include "engine/base/plural.h"
+#include "engine/base/write_file.h"
 #include "engine/graph/fuse.h"
 #include "engine/graph/picture.h"
 #include "engine/interpreter/interpreter.h"
