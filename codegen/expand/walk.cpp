@@ -205,6 +205,7 @@ void Walk::emit(const ir::Op& op) {
         }
       }
       break;
+    case Family::matrix: return op.code == Opcode::pack ? emit_pack(op) : emit_matrix(op);
     case Family::report: return op.code == Opcode::report ? emit_report(op) : result(loops_cut());
     case Family::move:
     case Family::contract:

@@ -54,6 +54,7 @@ class LaneBuilder {
   void barrier() { b_.append({.code = ir::Opcode::barrier}); }
   Value shuffle(Value v, Value lane) { return b_.one({.code = ir::Opcode::subgroup_shuffle, .operands = {v, lane}}); }
   Value shuffle_xor(Value v, int64_t mask);
+  Value pack(std::vector<Value> elements);  ///< a word of elements of 8 or 16 bits
   Value load(Value ref, Value index);
   void store(Value ref, Value index, Value v);
   /// What the element was. `kind` is an atomic_rmw's, or atomic_cas with what the element is compared with.

@@ -81,7 +81,8 @@ void ControlEmitter::op(ir::OpId id) {
     case Family::async:
     case Family::launch:
     case Family::ref:
-    case Family::group: throw InternalError(k_.name + ": " + std::string(name(o.code)) + " has no lowering", o.loc);
+    case Family::group:
+    case Family::matrix: throw InternalError(k_.name + ": " + std::string(name(o.code)) + " has no lowering", o.loc);
   }
   b_.raw().set_loc(outer);
 }

@@ -1,8 +1,8 @@
-// Products. Three forms: *reduce* treats the contraction as a reduction (narrow results: matrix times vector, dots
+// Products. Four forms: *reduce* treats the contraction as a reduction (narrow results: matrix times vector, dots
 // within tiny programs); *shuffle* keeps columns on lanes, holds a chunk of k values of each row in the lanes and hands
 // them round (lavapipe: a shuffle costs a fifth of a load); *staged* puts chunks of both operands into shared memory,
-// prefetching the next chunk into registers (GPUs). Floats accumulate in at least f32, integers modulo the result's
-// dtype.
+// prefetching the next chunk into registers (GPUs); *matrix* does the same for the subgroups' matrices. Floats
+// accumulate in at least f32, integers modulo the result's dtype.
 #include <algorithm>
 
 #include "codegen/lower/emission.h"
@@ -66,7 +66,7 @@ bool DotEmitter::is_wide(const DotShape& d) const {
   // further free dims.
   for (size_t r = 0; r < d.result_axes.size(); ++r) {
     const int a = d.result_axes[r];
-    if ((r < d.batch || (s_.wide_dot == DotForm::staged && a != i && a != j)) && a != kNoAxis && plan(a).reg != 1)
+    if ((r < d.batch || (s_.wide_dot != DotForm::shuffle && a != i && a != j)) && a != kNoAxis && plan(a).reg != 1)
       return false;
   }
   if (s_.wide_dot == DotForm::shuffle)
@@ -76,6 +76,11 @@ bool DotEmitter::is_wide(const DotShape& d) const {
   return pi.laid_out && pj.laid_out &&
          (pi.invocations - 1) * pi.invocation_stride + (pj.invocations - 1) * pj.invocation_stride == s_.group - 1 &&
          bits == s_.group - 1;
+}
+
+DotForm DotEmitter::form_of(const DotShape& d) const {
+  if (!is_wide(d)) return DotForm::reduce;
+  return s_.wide_dot == DotForm::matrix && !matrices_of(d) ? DotForm::staged : s_.wide_dot;
 }
 
 bool DotEmitter::reads_in_place(const ir::Op& dot) const {
@@ -105,7 +110,7 @@ bool DotEmitter::computed_often(const DotShape& d, Value x, size_t from, size_t 
 
 DotEmitter::Staged DotEmitter::staged_operands(const DotShape& d, DotForm form) const {
   Staged s;
-  if (form == DotForm::staged) {
+  if (form == DotForm::staged || form == DotForm::matrix) {
     s.lhs = placement_.reads_registers(d.lhs);
     s.rhs = placement_.reads_registers(d.rhs);
   } else if (form == DotForm::shuffle) {
@@ -146,7 +151,7 @@ void DotEmitter::emit(ir::OpId id) {
     staged.emplace_back(x, h);
     return staged.size() - 1;
   };
-  const DotForm form = is_wide(d) ? s_.wide_dot : DotForm::reduce;
+  const DotForm form = form_of(d);
   const Staged staged_of = staged_operands(d, form);
   const size_t l_index = staged_of.lhs ? to_arena(d.lhs) : 0, r_index = staged_of.rhs ? to_arena(d.rhs) : 0;
   const size_t start_index = staged_of.start ? to_arena(d.start) : 0;
@@ -156,12 +161,13 @@ void DotEmitter::emit(ir::OpId id) {
                              : elements_.of(d.start, c);
   };
   auto reader = [&](Value x, const std::vector<size_t>& dims, bool from_arena, size_t index) {
-    return [this, x, &dims, &staged, from_arena, index, acc = d.acc](const Coords& c) {
+    const DType as = form == DotForm::matrix ? k_.type(x).dtype : d.acc;
+    return [this, x, &dims, &staged, from_arena, index, as](const Coords& c) {
       Coords in;
       for (size_t p : dims) in.push_back(c[p]);
       for (size_t i = 0; i < in.size(); ++i)
         if (shape(x)[i] == 1) in[i] = at(0);
-      return b_.convert(from_arena ? arena_.load(staged[index].second.slot, in) : elements_.of(x, in), acc);
+      return b_.convert(from_arena ? arena_.load(staged[index].second.slot, in) : elements_.of(x, in), as);
     };
   };
   d.lhs_at = reader(d.lhs, d.lhs_dims, staged_of.lhs, l_index);
@@ -173,6 +179,7 @@ void DotEmitter::emit(ir::OpId id) {
     const Sink sink = [&](const NestPoint& p, Value x) { put(p, b_.convert(x, t)); };
     if (form == DotForm::shuffle) by_shuffle(d, sink);
     else if (form == DotForm::staged) by_stages(id, d, sink);
+    else if (form == DotForm::matrix) by_matrices(d, *matrices_of(d), sink);
     else by_reduction(d, placement_.kind(v) == Kind::registers, sink);
   });
   for (auto& [x, h] : staged) arena_.free(h.slot);

@@ -172,6 +172,7 @@ void Axes::visit(const ir::Op& op) {
     case Family::launch:
     case Family::ref:
     case Family::group:
+    case Family::matrix:
     case Family::report: return;
   }
 }

@@ -101,6 +101,11 @@ std::string wait_failed(const std::string& kernel, const WaitSite& site, std::op
 const char* const kSignalFirst =
     "nothing that is under way can bring that: signal or start the copy before waiting, on the same semaphore";
 
+std::string to_string(const MatrixShape& s) {
+  return std::to_string(s.m) + "x" + std::to_string(s.n) + "x" + std::to_string(s.k) + " " + std::string(name(s.a)) +
+         " " + std::string(name(s.b)) + " " + std::string(name(s.sum));
+}
+
 Target lavapipe_target() {
   Target t;
   t.name = "llvmpipe";
@@ -120,6 +125,14 @@ Target lavapipe_target() {
   t.vulkan_memory_model_device_scope = true;
   t.rte16 = t.rte32 = t.rte64 = true;
   t.preserve16 = t.preserve32 = t.preserve64 = t.forgets_zeros = true;
+  return t;
+}
+Target gpu_matrix_target() {
+  Target t = gpu_target();
+  t.name = "gpu-matrix";
+  for (const auto& [factor, sum] :
+       {std::pair{DType::f16, DType::f32}, {DType::bf16, DType::f32}, {DType::i8, DType::i32}, {DType::u8, DType::u32}})
+    t.matrices.push_back({16, 16, 16, factor, factor, sum});
   return t;
 }
 Target gpu_target() {

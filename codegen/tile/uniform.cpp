@@ -131,6 +131,7 @@ class Analysis {
       case Family::launch:
       case Family::ref:
       case Family::group:
+      case Family::matrix:
       case Family::report:
         for (Value x : o.results) clear(x);
     }

@@ -109,6 +109,7 @@ class Inference {
   // -- lane level
   std::vector<Type> alloc(MemorySpace space) const;
   std::vector<Type> subgroup(size_t operands) const;
+  std::vector<Type> matrix() const;
 
   std::vector<Type> structured() const;
 };

@@ -90,9 +90,9 @@ Opcode combining_op(Opcode op) {
 }
 
 std::string_view name(Family f) {
-  constexpr std::string_view kNames[] = {"elementwise", "source",    "move",   "contract", "reduce", "argreduce",
-                                         "scan",        "rearrange", "grid",   "memory",   "print",  "control",
-                                         "async",       "end",       "launch", "ref",      "group",  "report"};
+  constexpr std::string_view kNames[] = {"elementwise", "source", "move",   "contract", "reduce",  "argreduce", "scan",
+                                         "rearrange",   "grid",   "memory", "print",    "control", "async",     "end",
+                                         "launch",      "ref",    "group",  "matrix",   "report"};
   static_assert(std::size(kNames) == kNumFamilies);
   return kNames[static_cast<int>(f)];
 }

@@ -27,10 +27,10 @@ inline constexpr int kNumOpcodes = 0
 /// argreduce (along axes, to one element or its index), scan (to as many), rearrange (where data says); grid (this
 /// program's place in it), memory (a Ref and an index), print (for people), control (regions), async (semaphores and
 /// copies), end (of a region); at lane level launch (what is known when the kernel begins), ref (makes one), group
-/// (invocations together), report (to the host).
+/// (invocations together), matrix (products that subgroups make), report (to the host).
 // clang-format off
 enum class Family : uint8_t { elementwise, source, move, contract, reduce, argreduce, scan, rearrange, grid, memory,
-  print, control, async, end, launch, ref, group, report };
+  print, control, async, end, launch, ref, group, matrix, report };
 // clang-format on
 inline constexpr int kNumFamilies = static_cast<int>(Family::report) + 1;
 std::string_view name(Family f);
@@ -74,6 +74,10 @@ enum class RefOp : uint8_t {
 };
 enum class Group : uint8_t {
 #define TESSERA_GROUP(name, ...) TESSERA_MEMBER(name),
+#include "engine/ir/ops.def"
+};
+enum class Matrix : uint8_t {
+#define TESSERA_MATRIX(name, ...) TESSERA_MEMBER(name),
 #include "engine/ir/ops.def"
 };
 #undef TESSERA_MEMBER
@@ -143,7 +147,9 @@ constexpr bool is_semaphore_op(Opcode op) { return is_async(op) && !is_copy(op);
 constexpr bool is_print(Opcode op) { return family(op) == Family::print; }
 constexpr bool is_launch(Opcode op) { return family(op) == Family::launch; }
 constexpr bool is_group(Opcode op) { return family(op) == Family::group; }
-constexpr bool is_subgroup_op(Opcode op) { return is_group(op) && op != Opcode::barrier; }
+/// On matrices; pack, which makes what their tiles in memory consist of, belongs to each invocation.
+constexpr bool is_matrix(Opcode op) { return family(op) == Family::matrix && op != Opcode::pack; }
+constexpr bool is_subgroup_op(Opcode op) { return (is_group(op) && op != Opcode::barrier) || is_matrix(op); }
 
 // -- how elements become one
 /// What changes no element: its bits are reference::identity's.

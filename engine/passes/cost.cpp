@@ -97,6 +97,7 @@ class Estimator {
       case ir::Family::launch:
       case ir::Family::ref:
       case ir::Family::group:
+      case ir::Family::matrix:
       case ir::Family::report: break;
     }
     return c;

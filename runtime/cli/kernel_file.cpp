@@ -41,6 +41,7 @@ Target target(const std::string& name) {
   if (name == "minimum") return minimum_target();
   if (name == "lavapipe") return lavapipe_target();
   if (name == "gpu") return gpu_target();
+  if (name == "gpu-matrix") return gpu_matrix_target();
   try {
     return find_device().target;
   } catch (const DeviceError& e) {

@@ -66,8 +66,9 @@ void add_kernel(CLI::App* command, CompileArguments& c) {
   command->add_option("FILE", c.file, "tile-level kernel (.tir)")->required();
   command
       ->add_option("--target", c.target,
-                   "device (the best, or TESSERA_DEVICE), gpu (one of the middle class), minimum or lavapipe")
-      ->check(CLI::IsMember({"device", "gpu", "minimum", "lavapipe"}));
+                   "device (the best, or TESSERA_DEVICE), gpu (one of the middle class), gpu-matrix (with matrices), "
+                   "minimum or lavapipe")
+      ->check(CLI::IsMember({"device", "gpu", "gpu-matrix", "minimum", "lavapipe"}));
   command->add_option("--codegen", c.codegen, "fast or general")->check(CLI::IsMember({"fast", "general"}));
 }
 
