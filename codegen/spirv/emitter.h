@@ -85,6 +85,12 @@ class Emitter final : private Code, public Walk {
   V atomic_update(const ir::Op& op, V address);
   Register atomic_loop(const ir::Op& op, V address);
 
+  // matrix.cpp
+  void emit_matrix(const ir::Op& op) override;
+  Id component_type(DType t);
+  Reg matrix_type(const ir::Type& t, ir::MatrixUse use);
+  Id matrix_pointer(const ir::Op& op, V index);
+
   // subgroup.cpp
   void emit_reduce(const ir::Op& op) override;
   void emit_barrier() override;
