@@ -11,26 +11,14 @@
 #include "codegen/lane/bytecode.h"
 #include "codegen/lane/verify.h"
 #include "codegen/program/program.h"
+#include "engine/base/splitmix64.h"
 #include "engine/ir/reference.h"
 #include "engine/passes/ranges.h"
 
 namespace tessera::lane {
 namespace {
 using ir::Kernel;
-
-struct Random {  // splitmix64
-  uint64_t state;
-  uint64_t next() {
-    uint64_t z = (state += 0x9e3779b97f4a7c15u);
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-    return z ^ (z >> 31);
-  }
-  uint32_t below(uint32_t n) { return static_cast<uint32_t>(next() % n); }
-  template <class T> void shuffle(std::vector<T>& v) {
-    for (size_t i = v.size(); i > 1; --i) std::swap(v[i - 1], v[below(static_cast<uint32_t>(i))]);
-  }
-};
+using Random = SplitMix64;
 
 /// A value, and where the uninitialised memory it depends on was read (position of the instruction + 1; 0: on none).
 struct Register {

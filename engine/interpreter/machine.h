@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/base/splitmix64.h"
 #include "engine/interpreter/interpreter.h"
 #include "engine/interpreter/races.h"
 #include "engine/interpreter/strided.h"
@@ -88,7 +89,7 @@ uint64_t place_of(uint64_t owner, int64_t i);
 Step print_step(const ir::Kernel& k, const ir::Op& op);
 
 /// A hash whose outputs are well mixed.
-uint64_t mix(uint64_t z);
+inline uint64_t mix(uint64_t z) { return SplitMix64::mix(z); }
 /// Of unspecified_bits: as 0; overhang is what Uninitialised::edge says.
 constexpr int kEdge = -1;
 /// What memory holds before its first write, and overhang: NaN, the least integer, or true; others by `fill`: 1, 2, 3:

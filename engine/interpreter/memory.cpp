@@ -260,12 +260,6 @@ Access make_access(const ir::Kernel& k, const ir::Op& op, size_t ref, int fill) 
 }
 }  // namespace
 
-uint64_t mix(uint64_t z) {  // splitmix64
-  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
-  z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-  return z ^ (z >> 31);
-}
-
 uint64_t unspecified_bits(DType t, int fill, uint64_t place) {
   if (fill >= 4) {
     const uint64_t h = mix(mix(place) + static_cast<uint64_t>(fill) * 0x9e3779b97f4a7c15u);

@@ -4,6 +4,8 @@
 #include <utility>
 #include <vector>
 
+#include "engine/base/splitmix64.h"
+
 namespace tessera::fuzz {
 
 class Random {  // splitmix64
@@ -11,11 +13,7 @@ class Random {  // splitmix64
   // The seed goes through the mixer itself: streams that start one step apart would be one stream, shifted.
   explicit Random(uint64_t seed) : state_(mix(seed ^ 0x6a09e667f3bcc908u)) {}
   uint64_t next() { return mix(state_ += 0x9e3779b97f4a7c15u); }
-  static uint64_t mix(uint64_t z) {
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-    return z ^ (z >> 31);
-  }
+  static uint64_t mix(uint64_t z) { return SplitMix64::mix(z); }
   /// both included
   int64_t in(int64_t low, int64_t high) {
     return low + static_cast<int64_t>(next() % static_cast<uint64_t>(high - low + 1));

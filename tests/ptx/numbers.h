@@ -4,6 +4,7 @@
 #include <bit>
 #include <cstdint>
 
+#include "engine/base/splitmix64.h"
 #include "tests/ptx/syntax.h"
 
 namespace tessera::ptx {
@@ -41,15 +42,6 @@ uint64_t from_integer(Type t, uint64_t magnitude, bool negative, Round mode);
 inline uint64_t mask_of(uint32_t width) { return width >= 64 ? ~uint64_t{0} : (uint64_t{1} << width) - 1; }
 inline int64_t signed_of(uint64_t x, uint32_t width) { return static_cast<int64_t>(x << (64 - width)) >> (64 - width); }
 
-struct Random {  // splitmix64
-  uint64_t state;
-  uint64_t next() {
-    uint64_t z = (state += 0x9e3779b97f4a7c15u);
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-    return z ^ (z >> 31);
-  }
-  uint32_t below(uint32_t n) { return static_cast<uint32_t>(next() % n); }
-};
+using Random = SplitMix64;
 
 }  // namespace tessera::ptx
