@@ -30,6 +30,12 @@ Walk::Ref Walk::global_ref(DType t, V base, bool shared_with_others) {
   return r;
 }
 
+Walk::Ref Walk::argument_ref(ir::Value argument, V base) {
+  Ref r = global_ref(k_.type(argument).dtype, base, written_.count(argument.index) != 0);
+  r.by_words = by_words_.count(argument.index) != 0;
+  return r;
+}
+
 void Walk::emit_alloc(const ir::Op& op) {
   const DType t = k_.type(op.results.at(0)).dtype;
   const int64_t offset = op.attr(ir::Attr::offset);
@@ -217,6 +223,25 @@ V Walk::atomic_result(const ir::Op& op, V word, V shift) const {
   if (!narrow) return now;
   const V in_place = now << shift;
   return (word & ~(sink_.make(Reg::u32, mask) << shift)) | in_place;
+}
+
+Walk::Register Walk::atomic_loop(const ir::Op& op, V address) {
+  const DType t = k_.type(op.operands.at(1)).dtype;
+  const int64_t size = size_bytes(t);
+  V shift;
+  if (size < 4) {
+    shift = (to_uint(address, Reg::u32) & 3) << 3;
+    address = address & Literal(~uint64_t{3});
+  }
+  const AtomicWord word = atomic_word(address, size == 8 ? Reg::u64 : Reg::u32, used_values_[op.results.at(0).index]);
+  const V start = word.load();
+  const std::vector<V> end = sink_.while_loop(
+      {start, sink_.boolean(true)}, [&](const std::vector<V>& s) { return s[1]; },
+      [&](const std::vector<V>& s) {
+        const V now = atomic_result(op, s[0], shift), seen = word.exchange(now, s[0]);
+        return std::vector<V>{seen, ne(seen, s[0])};
+      });
+  return atomic_element(t, end[0], shift);
 }
 
 }  // namespace tessera::expand

@@ -28,7 +28,21 @@ Walk::Walk(const ir::Kernel& k, const Target& t, Sink& sink, const char* backend
       used_values_[v.index] = true;
       if (rounded) seen_values_[v.index] = true;
     }
+    if (ir::writes_ref(op.code)) written_.insert(root(op.operands.at(0)).index);
+    if (ir::is_atomic(op.code) && size_bytes(k_.type(op.operands.at(0)).dtype) < 4)
+      by_words_.insert(root(op.operands[0]).index);
   });
+}
+
+void Walk::check_limits() const {
+  const auto limit = [&](const char* what, int64_t wanted, int64_t has, const char* unit) {
+    if (wanted > has)
+      throw CompileError(k_.name + ": " + what + ": needs " + std::to_string(wanted) + unit + ", " + target_.name +
+                             " has " + std::to_string(has),
+                         k_.loc);
+  };
+  limit("workgroup size", k_.lane.workgroup_size, target_.max_workgroup_size, " invocations");
+  limit("shared memory", k_.lane.shared_bytes, target_.shared_bytes, " bytes");
 }
 
 void Walk::fail(const ir::Op& op, const std::string& what, const std::string& note) const {

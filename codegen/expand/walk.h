@@ -2,8 +2,10 @@
 // on a Sink. A backend derives its emitter and gives what remains: each access, atomics, what invocations do together.
 // walk.cpp: ops and regions. memory.cpp: Refs. Read next: elementwise.h, codegen/spirv/emitter.h.
 #pragma once
+#include <functional>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -40,6 +42,7 @@ class Walk {
 
   /// `backend`: its name, for InternalErrors.
   Walk(const ir::Kernel& k, const Target& t, Sink& sink, const char* backend);
+  void check_limits() const;  ///< of a workgroup: CompileError
 
   std::vector<V> region(ir::RegionId r);  ///< emits the ops, gives the yielded values
   virtual void emit(const ir::Op& op);
@@ -55,6 +58,14 @@ class Walk {
   virtual std::vector<V> load_words(const ir::Op& op, const Ref& r, size_t words) = 0;
   virtual void store_words(const ir::Op& op, const Ref& r, const std::vector<V>& words) = 0;
   virtual void emit_atomic(const ir::Op& op) = 0;
+  /// A word of global memory as atomics see it. `exchange` stores `now` if the word is `expected`, and gives what it
+  /// was.
+  struct AtomicWord {
+    std::function<V()> load;
+    std::function<V(V now, V expected)> exchange;
+  };
+  /// Of u32 or u64. `used`: the value before the update is, and so orders what comes before and after.
+  virtual AtomicWord atomic_word(V address, Reg r, bool used) = 0;
   virtual void emit_report_memory(const ir::Op& op) = 0;
   virtual void emit_report(const ir::Op& op) = 0;
   virtual V loops_cut() = 0;
@@ -87,6 +98,7 @@ class Walk {
   Ref& ref(ir::Value v);
   ir::Value root(ir::Value ref) const;  ///< through views
   Ref global_ref(DType t, V base, bool shared_with_others);
+  Ref argument_ref(ir::Value argument, V base);
   void emit_alloc(const ir::Op& op);
   void emit_view(const ir::Op& op);
   void emit_load(const ir::Op& op);
@@ -104,6 +116,8 @@ class Walk {
   // word becomes.
   Register atomic_element(DType t, V word, V shift) const;
   V atomic_result(const ir::Op& op, V word, V shift) const;
+  /// An atomic that the backend has no instruction for (lane::atomic_by_loop): its old value.
+  Register atomic_loop(const ir::Op& op, V address);
 
   // A region is emitted once for each copy of its loop. By IR value there is only what the last emission of the value's
   // own region has set anew (registers_, ranges_, refs_); whatever outlives an op besides is a pure function of ids,
@@ -115,6 +129,8 @@ class Walk {
   std::vector<Register> registers_;
   std::vector<bool> used_values_;  // that some op has as an operand
   std::vector<bool> seen_values_;  // that some op has which does not take them unrounded
+  std::set<uint32_t> written_;     // roots of Refs that are stored to
+  std::set<uint32_t> by_words_;    // and of those whose elements of 8 or 16 bits have atomics, on the words around them
   passes::Ranges ranges_{k_};
   std::vector<std::optional<Ref>> refs_;
   V scratch_, workgroup_index_;  // the arena's address, where there is one

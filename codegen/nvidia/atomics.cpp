@@ -70,27 +70,16 @@ void Emitter::emit_atomic(const ir::Op& op) {
   set(op.results.at(0), is_float(t) ? floating(old) : old);
 }
 
-Emitter::Register Emitter::atomic_loop(const ir::Op& op, V address) {
-  const DType t = k_.type(op.operands.at(1)).dtype;
-  const int64_t size = size_bytes(t);
-  const Reg reg = size == 8 ? Reg::u64 : Reg::u32;
-  V shift;
-  if (size < 4) {
-    shift = (to_uint(address, Reg::u32) & 3) << 3;
-    address = address & Literal(~uint64_t{3});
-  }
-  const bool used = used_values_[op.results.at(0).index];
+Emitter::AtomicWord Emitter::atomic_word(V address, Reg r, bool used) {
   const std::string place = at(address);
-  const V start = f_.fresh(reg);
-  f_.line(std::string("ld.relaxed.gpu.global.") + bits_type(reg) + " " + f_.operand(start) + ", " + place);
-  const std::vector<V> end = f_.while_loop(
-      {start, f_.boolean(true)}, [&](const std::vector<V>& s) { return s[1]; },
-      [&](const std::vector<V>& s) {
-        const V now = atomic_result(op, s[0], shift);
-        const V seen = atomic(size == 8 ? "cas.b64" : "cas.b32", reg, place, {s[0], now}, used);
-        return std::vector<V>{seen, ne(seen, s[0])};
-      });
-  return atomic_element(t, end[0], shift);
+  return {[this, place, r] {
+            const V word = f_.fresh(r);
+            f_.line(std::string("ld.relaxed.gpu.global.") + bits_type(r) + " " + f_.operand(word) + ", " + place);
+            return word;
+          },
+          [this, place, r, used](V now, V expected) {
+            return atomic(r == Reg::u64 ? "cas.b64" : "cas.b32", r, place, {expected, now}, used);
+          }};
 }
 
 namespace {

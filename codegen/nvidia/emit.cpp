@@ -20,26 +20,6 @@ std::string emit(const ir::Kernel& lane_kernel, const Target& target, bool relax
 
 bool Emitter::large_arena() const { return k_.lane.shared_bytes > kMostStatic; }
 
-void Emitter::collect() {
-  ir::each_op(k_, k_.body, [&](ir::OpId id) {
-    const ir::Op& op = k_.op(id);
-    if (ir::writes_ref(op.code)) written_.insert(root(op.operands.at(0)).index);
-    if (ir::is_atomic(op.code) && size_bytes(k_.type(op.operands.at(0)).dtype) < 4)
-      by_words_.insert(root(op.operands[0]).index);
-  });
-}
-
-void Emitter::check_limits() {
-  const auto limit = [&](const char* what, int64_t wanted, int64_t has, const char* unit) {
-    if (wanted > has)
-      throw CompileError(k_.name + ": " + what + ": needs " + std::to_string(wanted) + unit + ", " + target_.name +
-                             " has " + std::to_string(has),
-                         k_.loc);
-  };
-  limit("workgroup size", k_.lane.workgroup_size, target_.max_workgroup_size, " invocations");
-  limit("shared memory", k_.lane.shared_bytes, target_.shared_bytes, " bytes");
-}
-
 V Emitter::special(const char* name) {
   const V v = f_.fresh(Reg::u32);
   f_.line("mov.u32 " + f_.operand(v) + ", " + name);
@@ -57,10 +37,7 @@ void Emitter::arguments() {
     offset += width(r) / 8;
     return v;
   };
-  for (const ir::Value a : args) {
-    refs_[a.index] = global_ref(k_.type(a).dtype, read(Reg::u64), written_.count(a.index) != 0);
-    refs_[a.index]->by_words = by_words_.count(a.index) != 0;
-  }
+  for (const ir::Value a : args) refs_[a.index] = argument_ref(a, read(Reg::u64));
   if (k_.lane.scratch_bytes > 0) scratch_ = read(Reg::u64);
   if (k_.lane.report_bytes > 0) report_ = read(Reg::u64);
   extents_.resize(k_.lane.extents.size());
@@ -125,7 +102,6 @@ std::string Emitter::frame(const std::string& body) const {
 
 std::string Emitter::run() {
   check_limits();
-  collect();
   workgroup_index_ = special("%ctaid.x");
   num_workgroups_ = special("%nctaid.x");
   local_index_ = special("%tid.x");

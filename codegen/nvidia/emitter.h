@@ -25,8 +25,6 @@ class Emitter final : private Code, public Walk {
 
  private:
   // emit.cpp
-  void collect();
-  void check_limits();
   void arguments();
   void emit(const ir::Op& op) override;
   V launch_value(const ir::Op& op) override;
@@ -53,7 +51,7 @@ class Emitter final : private Code, public Walk {
   void emit_atomic(const ir::Op& op) override;
   V atomic(const std::string& code, Reg r, const std::string& place, const std::vector<V>& values, bool used);
   bool adds_floats(const ir::Op& op, DType t) const;
-  Register atomic_loop(const ir::Op& op, V address);
+  AtomicWord atomic_word(V address, Reg r, bool used) override;
   Register load_part(const ir::Op& op, const Ref& r);
   void store_part(const ir::Op& op, const Ref& r, V raw);
 
@@ -65,8 +63,6 @@ class Emitter final : private Code, public Walk {
   V exchange(const std::string& mode, V v, V lane);
 
   const bool lines_;
-  std::set<uint32_t> written_;   // roots of refs that are stored to
-  std::set<uint32_t> by_words_;  // ... and whose elements of 8 or 16 bits get atomics, which take the word around
   std::vector<V> extents_;
   V report_, num_workgroups_, local_index_, subgroup_id_, lane_id_, arena_;
   std::map<std::string, int> files_;  // of lines

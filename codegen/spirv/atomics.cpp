@@ -1,8 +1,8 @@
 // Atomics of arrays that programs running at once update. 32 and 64-bit integers have instructions, but for 64-bit
 // operands that an operation of doubles may have made (may_be_double in codegen/lane/loops.cpp). Everything else is a
-// loop that tries to swap the word that holds the element until it has not changed meanwhile. A word of narrow
-// elements never leaves its array's memory, which is rounded up to whole words; neighbours are written back as they
-// were, and a neighbour's change makes the swap fail.
+// compare-and-swap loop on the word that holds the element (expand/memory.cpp). A word of narrow elements never leaves
+// its array's memory, which is rounded up to whole words; neighbours are written back as they were, and a neighbour's
+// change makes the swap fail.
 #include "codegen/lane/loops.h"
 #include "codegen/spirv/builder/instructions.h"
 #include "codegen/spirv/emitter.h"
@@ -74,30 +74,17 @@ V Emitter::atomic_update(const ir::Op& op, V address) {
   return {&f_, m_.op(code, type, {at, scope, semantics, value.id}), value.reg};
 }
 
-Emitter::Register Emitter::atomic_loop(const ir::Op& op, V address) {
-  const DType t = k_.type(op.operands.at(1)).dtype;
-  const int64_t size = size_bytes(t);
-  const Reg reg = size == 8 ? Reg::u64 : Reg::u32;
-  V shift;
-  if (size < 4) {
-    shift = (to_uint(address, Reg::u32) & 3) << 3;
-    address = address & Literal(~uint64_t{3});
-  }
-  const Id type = f_.type(reg), at = pointer(address, type);
-  const auto number = [&](uint32_t x) { return f_.make(Reg::u32, x).id; };
-  const bool ordered = used_values_[op.results.at(0).index];
-  const V start{&f_, m_.op(spv::OpAtomicLoad, type, {at, number(kScope), number(kRelaxed)}), reg};
-  const std::vector<V> end = f_.while_loop(
-      {start, f_.boolean(true)}, [&](const std::vector<V>& s) { return s[1]; },
-      [&](const std::vector<V>& s) {
-        const V seen{&f_,
+Emitter::AtomicWord Emitter::atomic_word(V address, Reg r, bool used) {
+  const Id type = f_.type(r), at = pointer(address, type);
+  const auto number = [this](uint32_t x) { return f_.make(Reg::u32, x).id; };
+  return {[=, this] { return V{&f_, m_.op(spv::OpAtomicLoad, type, {at, number(kScope), number(kRelaxed)}), r}; },
+          [=, this](V now, V expected) {
+            return V{&f_,
                      m_.op(spv::OpAtomicCompareExchange, type,
-                           {at, number(kScope), number(ordered ? kAcquireRelease : kRelaxed),
-                            number(ordered ? kAcquire : kRelaxed), atomic_result(op, s[0], shift).id, s[0].id}),
-                     reg};
-        return std::vector<V>{seen, ne(seen, s[0])};
-      });
-  return atomic_element(t, end[0], shift);
+                           {at, number(kScope), number(used ? kAcquireRelease : kRelaxed),
+                            number(used ? kAcquire : kRelaxed), now.id, expected.id}),
+                     r};
+          }};
 }
 
 }  // namespace tessera::spirv

@@ -26,21 +26,7 @@ void Emitter::collect() {
     const ir::Op& op = k_.op(id);
     used_.insert(op.code);
     check_dtypes(op);
-    if (ir::writes_ref(op.code)) written_.insert(root(op.operands.at(0)).index);
-    if (ir::is_atomic(op.code) && size_bytes(k_.type(op.operands.at(0)).dtype) < 4)
-      by_words_.insert(root(op.operands[0]).index);
   });
-}
-
-void Emitter::check_limits() {
-  const auto limit = [&](const char* what, int64_t wanted, int64_t has, const char* unit) {
-    if (wanted > has)
-      throw CompileError(k_.name + ": " + what + ": needs " + std::to_string(wanted) + unit + ", " + target_.name +
-                             " has " + std::to_string(has),
-                         k_.loc);
-  };
-  limit("workgroup size", k_.lane.workgroup_size, target_.max_workgroup_size, " invocations");
-  limit("shared memory", k_.lane.shared_bytes, target_.shared_bytes, " bytes");
 }
 
 void Emitter::check_dtypes(const ir::Op& op) {
@@ -157,9 +143,7 @@ void Emitter::arguments() {
     return V{&f_, m_.op(spv::OpLoad, type, w), reg};
   };
   for (uint32_t i = 0; i < args.size(); ++i) {
-    const ir::Type& t = k_.type(args[i]);
-    refs_[args[i].index] = global_ref(t.dtype, read(i, Reg::u64), written_.count(args[i].index) != 0);
-    refs_[args[i].index]->by_words = by_words_.count(args[i].index) != 0;
+    refs_[args[i].index] = argument_ref(args[i], read(i, Reg::u64));
     if (i < k_.blocks.size()) m_.name(refs_[args[i].index]->base.id, k_.blocks[i].origin);
   }
   const auto named = [&](V v, const char* name) {

@@ -30,7 +30,6 @@ class Emitter final : private Code, public Walk {
  private:
   // emit.cpp
   void collect();
-  void check_limits();
   void check_dtypes(const ir::Op& op);
   void check_dtype(const ir::Op& op, DType t);
   void arguments();
@@ -83,7 +82,7 @@ class Emitter final : private Code, public Walk {
   // atomics.cpp
   void emit_atomic(const ir::Op& op) override;
   V atomic_update(const ir::Op& op, V address);
-  Register atomic_loop(const ir::Op& op, V address);
+  AtomicWord atomic_word(V address, Reg r, bool used) override;
 
   // subgroup.cpp
   void emit_reduce(const ir::Op& op) override;
@@ -96,8 +95,6 @@ class Emitter final : private Code, public Walk {
   const bool indirect_;
   const SourceReader* source_;
   std::set<ir::Opcode> used_;
-  std::set<uint32_t> written_;   // roots of refs that are stored to
-  std::set<uint32_t> by_words_;  // ... and whose elements of 8 or 16 bits get atomics, which take the word around
   std::vector<V> extents_;
   V report_, num_workgroups_, local_index_, subgroup_id_, lane_id_, subgroup_size_;
   Id arena_ = 0;  // the Workgroup array of u32
