@@ -1,35 +1,25 @@
 #include "codegen/lane/join_branches.h"
 
 #include <cstdint>
-#include <set>
 
-#include "engine/ir/walk.h"
+#include "engine/passes/memory.h"
 
 namespace tessera::lowering {
 namespace {
 using ir::Opcode;
 using ir::OpId;
-using ir::Value;
 
 // A branch moves down to the next one of its condition. Between them stand ops without effects only, and loads from
 // memory that nobody writes.
 class Joiner {
  public:
-  explicit Joiner(ir::Kernel& k) : k_(k) {
-    ir::each_op(k_, k_.body, [&](OpId id) {
-      if (ir::writes_ref(k_.op(id).code)) written_.insert(memory(k_.op(id).operands[0]));
-    });
-  }
+  explicit Joiner(ir::Kernel& k) : k_(k), memory_(k) {}
   bool run() {
     walk(k_.body);
     return changed_;
   }
 
  private:
-  uint32_t memory(Value ref) const {
-    for (const ir::Op* o = k_.def(ref); o && o->code == Opcode::view; o = k_.def(ref)) ref = o->operands[0];
-    return ref.index;
-  }
   bool joinable(const ir::Op& o) const {
     return o.code == Opcode::if_ && o.results.empty() && o.regions.size() == 2 &&
            k_.region(o.regions[1]).ops.size() == 1;
@@ -37,7 +27,7 @@ class Joiner {
   bool stays(const ir::Op& o) const {
     if (!o.regions.empty()) return false;
     const ir::Effect effect = ir::info(o.code).effect;
-    return effect == ir::Effect::pure || (o.code == Opcode::load && !written_.count(memory(o.operands[0])));
+    return effect == ir::Effect::pure || (o.code == Opcode::load && memory_.read_only(memory_.of(o.operands[0])));
   }
 
   void walk(ir::RegionId r) {
@@ -70,7 +60,7 @@ class Joiner {
   }
 
   ir::Kernel& k_;
-  std::set<uint32_t> written_;
+  const passes::MemoryClasses memory_;
   bool changed_ = false;
 };
 }  // namespace
