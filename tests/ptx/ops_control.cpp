@@ -25,8 +25,9 @@ void trap(Thread& t, const Instr& i) { t.m->stop(Fault::trap, t, i, "it traps");
 void nothing(Thread&, const Instr&) {}
 void nanosleep(Thread& t, const Instr&) { t.quantum = 0; }
 
-/// Parameters are memory of the thread: each call's, and each function's.
-void call(Thread& t, const Instr& i) {
+/// Parameters and results are memory of the thread: each call's, and each function's. Copies them from one to the
+/// other.
+void copy_parameters(Thread& t, const Instr& i) {
   const auto& lists = t.m->code.lists;
   for (uint32_t k = 0; k + 2 < i.count; k += 3) {
     const uint32_t from = lists[i.list + k], to = lists[i.list + k + 1], bytes = lists[i.list + k + 2];
@@ -35,20 +36,12 @@ void call(Thread& t, const Instr& i) {
       t.local->poison[to + b] = t.local->poison[from + b];
     }
   }
+}
+void call(Thread& t, const Instr& i) {
+  copy_parameters(t, i);
   if (t.calls.size() > 64) t.m->stop(Fault::undefined, t, i, "calls are too deep: recursion is not known");
   t.calls.push_back(t.pc);
   t.pc = i.e;
-}
-/// After the call: what it gave.
-void results(Thread& t, const Instr& i) {
-  const auto& lists = t.m->code.lists;
-  for (uint32_t k = 0; k + 2 < i.count; k += 3) {
-    const uint32_t from = lists[i.list + k], to = lists[i.list + k + 1], bytes = lists[i.list + k + 2];
-    for (uint32_t b = 0; b < bytes; ++b) {
-      t.local->bytes[to + b] = t.local->bytes[from + b];
-      t.local->poison[to + b] = t.local->poison[from + b];
-    }
-  }
 }
 
 void decode_call(Decoder& d) {
@@ -81,7 +74,7 @@ void decode_call(Decoder& d) {
   // the results are fetched by an instruction of their own
   Instr after = i;
   after.pc = i.pc + 1, after.count = 0;
-  after.run = results;
+  after.run = copy_parameters;
   d.code.code.push_back(i);
   d.code.writes.emplace_back();
   d.code.successors.emplace_back();
