@@ -19,7 +19,7 @@ int op_weight(const ir::Kernel& k, const ir::Op& op);
 /// bounds.
 int copies_per_iteration(const ir::Kernel& k, const ir::Op& loop, const Target& target);
 
-/// The emitter makes this atomic a loop that tries to swap a word until it has not changed meanwhile.
+/// The emitter makes this atomic a compare-and-swap loop on the word that holds the element.
 bool atomic_by_loop(const ir::Kernel& k, const ir::Op& o);
 
 /// One entry per loop, counted as a driver does that runs whole subgroups under masks: an iteration for the test that

@@ -175,8 +175,9 @@ void LoopNests::each(const Shape& s, const std::vector<int>& dims, bool needs_la
 
 void LoopNests::by_layout(const Shape& s, const std::vector<int>& dims, bool effects,
                           const std::function<void(const NestPoint&)>& body, bool rolled) {
-  // Rolled: by loops, as many elements at a time as one load or store brings. Their coordinates name no registers. Each
-  // element goes to the invocation that has it otherwise: of two iterations, one may store it so and the other rolled.
+  // Rolled: a loop goes over the registers, vector by vector, so coordinates name no registers. Each element still
+  // belongs to the same invocation as in the nest that is not rolled: a program may store it by the one nest and the
+  // next program by the other, without a barrier between them.
   const auto plan_of = [&](size_t d) {
     AxisPlan p = dims[d] == kNoAxis ? AxisPlan{} : plan(dims[d]);
     if (rolled) p.reg = p.vec;

@@ -29,7 +29,8 @@ class LoopNests : public Part {
   /// A sequential loop from 0 to n, unrolled when short; no barriers inside unless it is uniform.
   void counted(int64_t n, const std::function<void(Value)>& body);
   Values counted(int64_t n, const Values& init, const std::function<Values(Value, const Values&)>& body);
-  /// True where this unit's parts of the axes end inside of them; none where that is known of all, or never so.
+  /// Whether the parts of these axes that this unit of work has end inside the axes. No value if every unit's do, or
+  /// none's.
   Value whole_tiles(const std::vector<int>& axes);
   /// Emits body, in which parts of the axes need no test.
   Values with_whole_tiles(const std::vector<int>& axes, const std::function<Values()>& body);

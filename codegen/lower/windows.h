@@ -58,9 +58,9 @@ class RefWindows : public Part {
   void store(const ir::Op& op);
   void store_element(const ir::Op& op, const Coords& c, Value v, Value predicate);
   void order_store(const ir::Op& op);  ///< after what it reads, and after all that touches the same memory
-  /// Emits what body makes, for GPUs twice where that pays: for workgroups whose blocks of these Refs, and parts of
-  /// these axes, lie wholly inside their arrays, without tests of elements; and for those at an edge. `size`: of the
-  /// edge's code, about.
+  /// Emits body. For GPUs it is emitted twice if that pays: without tests of elements, for workgroups whose blocks of
+  /// these Refs and parts of these axes lie wholly inside their arrays, and with tests for the others. `size`: about
+  /// how many ops the tested version has.
   Values inside_and_at_edge(const std::vector<int>& refs, const std::vector<int>& axes, int64_t size,
                             const std::function<Values(bool edge)>& body);
   /// The Refs that computing `roots` reads where they are used.

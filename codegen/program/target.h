@@ -9,8 +9,7 @@ namespace tessera {
 
 struct Target {
   std::string name = "minimum";
-  /// Of NVIDIA's own interface, for which the code is PTX: what .target and .version say, "sm_90a" and "8.0"; none:
-  /// Vulkan, SPIR-V.
+  /// Of a target for PTX: the module's .target and .version, "sm_90a" and "8.0". Empty for SPIR-V.
   std::string chip, ptx_version;
   // cpu: lavapipe and its like; decides the cost model, never what is legal
   enum class Kind : uint8_t { gpu, cpu } kind = Kind::gpu;
@@ -65,7 +64,8 @@ struct Target {
 
   /// An NVIDIA chip by its architecture's name, "sm_80" or later. A CompileError lists those that there are.
   static Target nvidia(const std::string& chip);
-  /// The target for code that names it: "nvidia:sm_90a", "minimum", "lavapipe", "gpu". A CompileError lists the names.
+  /// The target with this name: "minimum", "lavapipe", "gpu", "nvidia:sm_90a", "tpu:v5e". A CompileError lists the
+  /// names.
   static Target named(const std::string& name);
 };
 

@@ -113,7 +113,7 @@ class Sum {
 
   // Whether the values, one of each term, are computed alike. Loads may begin at different places.
   bool same(const std::vector<Value>& values) {
-    // A value of the first term is copied wherever it occurs, or nowhere.
+    // copy() replaces a value of the first term at every use: it may not be common to all terms at another.
     const uint32_t first_value = values[0].index;
     if (std::all_of(values.begin(), values.end(), [&](Value v) { return v == values[0]; })) {
       fixed_.insert(first_value);

@@ -132,7 +132,7 @@ class Unfolding {
     changed_ = true;
   }
 
-  // Whether the dim that the arrays make is the merged one: an integer before a slice moves it to the front.
+  // Whether the index arrays make the merged dim where it was: an integer before a slice moves their dim to the front.
   bool in_place_of(const Op& access, const Merged& m) const {
     const ir::AccessDims dims = ir::access_dims(k_, access);
     return dims.array_at == m.dim && dims.array_rank == 1;

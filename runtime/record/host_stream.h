@@ -90,7 +90,7 @@ class HostStream {
   void record(HostCall& call, std::span<const Argument> arguments, Indirect indirect = {});
   void record(HostCall& call, std::span<const DeviceArray> arrays, Indirect indirect = {});
   void end();
-  void abandon() { commands_ = VK_NULL_HANDLE; }  // what has been begun, and recorded nothing
+  void abandon() { commands_ = VK_NULL_HANDLE; }  // ends a recording that holds nothing
   const Scopes& scopes() const { return scopes_; }
 
  private:
