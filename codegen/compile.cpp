@@ -209,6 +209,7 @@ Program compile_for_tpu(const ir::Kernel& source, const Target& target, const Co
 }  // namespace
 
 Program compile(const ir::Kernel& k, const Target& target, const CompileOptions& options) {
+  if (options.lint != Lint::off && has_all_sizes(k, options.sizes)) check_lints(k, options.sizes, options.lint);
   if (!target.tpu_chip.empty()) return compile_for_tpu(k, target, options);
   return Compilation(k, target, options).run();
 }

@@ -9,6 +9,7 @@
 #include "codegen/program/program.h"
 #include "codegen/program/target.h"
 #include "engine/ir/kernel.h"
+#include "engine/lint/lint.h"
 
 namespace tessera {
 
@@ -21,6 +22,8 @@ struct CompileOptions {
   /// Every op rounds as the interpreter's, on GPUs too. Without it code for a GPU may differ within the op table's
   /// bounds for GPUs (codegen/spirv/README.md, "Precision"); code for a CPU driver is always strict.
   bool strict = false;
+  /// What becomes of a lint (engine/lint/README.md); where the kernel has run-time sizes, of those in `sizes`.
+  Lint lint = Lint::off;
   /// The run-time sizes, for a TPU: its modules have none.
   DimValues sizes = {};
   /// Gives the text of a file for that; unset: read from disk, by the name that the lines have.

@@ -19,6 +19,7 @@
 #include "engine/front/ref.h"
 #include "engine/front/scope.h"
 #include "engine/front/spec.h"
+#include "engine/front/std_math.h"
 #include "engine/front/value.h"
 #include "engine/interpreter/interpreter.h"
 #include "engine/passes/cost.h"

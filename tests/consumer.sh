@@ -44,6 +44,15 @@ try "a kernel that has changed is" bash -c "
   cp -r '$root/tests/consumer' '$work/changed' && cmake -S '$work/changed' -B '$work/changed/build' ${options[*]} -DMAIN='$work/main.cpp' -DCMAKE_PREFIX_PATH='$work/prefix' &&
   cmake --build '$work/changed/build' --target consumer_c && sed -i 's/3.0/5.0/' '$work/changed/scale.tir' && cmake --build '$work/changed/build' --target consumer_c &&
   [ \"\$('$work/changed/build/plain/consumer_c' \"\$(cat '$work/changed/build/bundle.txt')\")\" = '5 10 15' ]"
+# said STATEMENT SENTENCE: what the compiler says of a statement in a kernel, an error or a warning.
+said() {
+  printf '#include <cmath>\n#include <engine/front.h>\nvoid kernel(tessera::Ref x, tessera::Ref o) { using tessera::all; tessera::Value v = x[all]; %s; }\n' "$1" > "$work/said.cpp"
+  "${CXX:-c++}" -std=c++20 -fsyntax-only -I "$work/prefix/include/tessera" "$work/said.cpp" 2>&1 | tee /dev/stderr | grep -qF "$2"
+}
+try "the compiler says what is wrong with o = x" said 'o = x' 'o = x stores nothing: o[all] = x[all] stores the elements of x in o'
+try "with o = a value" said 'o = v' 'a Ref is not assigned to: o[all] = x stores x in the elements of o'
+try "with std::sqrt of a read" said 'o[all] = std::sqrt(x[all])' "std::sqrt takes numbers, and a kernel's Values are none while it is traced: call tessera::sqrt"
+try "with std::pow of a Value" said 'o[all] = std::pow(2.0, v)' "std::pow takes numbers, and a kernel's Values are none while it is traced: call tessera::pow"
 # refused CODE SENTENCE: what tessera_add_kernels says, lines joined.
 refused() {
   cmake -S "$root/tests/consumer" -B "$work/refused" "${options[@]}" -DMAIN="$work/main.cpp" -DCMAKE_PREFIX_PATH="$work/prefix" -DMISTAKE="$1" 2>&1 | tr -s ' \n' ' ' | tee /dev/stderr | grep -qF "(message): $2 Call Stack"

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <iostream>
 #include <mutex>
+#include <set>
 #include <sstream>
 
 #include "engine/base/plural.h"
@@ -17,6 +18,7 @@ struct PallasCall::State {
   Parts parts;
   std::mutex mutex;
   std::map<std::string, std::unique_ptr<const ir::Kernel>> traces;  // by input shapes and dtypes
+  std::set<std::pair<const ir::Kernel*, DimValues>> linted;
 };
 
 PallasCall::PallasCall(Parts parts) : state_(std::make_shared<State>()) { state_->parts = std::move(parts); }
@@ -55,6 +57,40 @@ void check_arguments(const PallasCall& call, const std::vector<ShapeDtype>& decl
 }
 }  // namespace
 
+namespace {
+std::vector<ShapeDtype> shapes_of(const std::vector<Array>& arguments) {
+  std::vector<ShapeDtype> shapes;
+  for (const Array& a : arguments) shapes.push_back({{a.shape().begin(), a.shape().end()}, a.dtype()});
+  return shapes;
+}
+
+Lint lint_of(const PallasCall::Parts& parts, bool debug) {
+  if (parts.lint) return *parts.lint;
+  return lint_of_environment().value_or(debug ? Lint::warn : Lint::off);
+}
+}  // namespace
+
+const std::optional<Lint>& PallasCall::lint() const { return state_->parts.lint; }
+
+void PallasCall::lint_interpreted(const ir::Kernel& kernel, const std::vector<Array>& arguments,
+                                  const DimValues& sizes) const {
+  const Lint what = lint_of(state_->parts, true);
+  if (what == Lint::off) return;
+  std::vector<std::pair<DType, Shape>> types;
+  for (const Array& a : arguments) types.emplace_back(a.dtype(), a.shape());
+  if (state_->parts.spreads) {
+    const auto how = spreads(shapes_of(arguments));
+    for (size_t i = 0; i < how.size(); ++i)
+      if (how[i]) types[i].second = how[i]->shape;
+  }
+  DimValues dims = bind_dims(kernel, types, sizes);
+  {
+    const std::lock_guard lock(state_->mutex);
+    if (!state_->linted.emplace(&kernel, dims).second) return;
+  }
+  check_lints(kernel, dims, what);
+}
+
 const ir::Kernel& PallasCall::trace(const std::vector<ShapeDtype>& given) const& {
   const auto& declared = state_->parts.in_shape;
   if (declared) check_arguments(*this, *declared, given);
@@ -68,6 +104,7 @@ const ir::Kernel& PallasCall::trace(const std::vector<ShapeDtype>& given) const&
   // Traced outside the lock: a kernel may call others, or itself with other shapes.
   auto kernel = std::make_unique<const ir::Kernel>(state_->parts.trace(inputs));
   if (kernel->call.debug) print_traced(*kernel);
+  if (has_all_sizes(*kernel, {})) check_lints(*kernel, {}, lint_of(state_->parts, kernel->call.debug));
   const std::lock_guard lock(state_->mutex);
   return *state_->traces.emplace(key, std::move(kernel)).first->second;
 }
@@ -81,9 +118,7 @@ ir::Kernel PallasCall::trace(const std::vector<ShapeDtype>& inputs) && {
 }
 ir::Kernel PallasCall::trace() && { return static_cast<const PallasCall&>(*this).trace(); }
 const ir::Kernel& PallasCall::trace_for(const std::vector<Array>& arguments) const& {
-  std::vector<ShapeDtype> inputs;
-  for (const Array& a : arguments) inputs.push_back({{a.shape().begin(), a.shape().end()}, a.dtype()});
-  return trace(inputs);
+  return trace(shapes_of(arguments));
 }
 
 std::vector<std::optional<PallasCall::Spread>> PallasCall::spreads(const std::vector<ShapeDtype>& inputs) const {
@@ -92,9 +127,7 @@ std::vector<std::optional<PallasCall::Spread>> PallasCall::spreads(const std::ve
 
 std::vector<Array> PallasCall::spread(const std::vector<Array>& arguments) const {
   if (!state_->parts.spreads) return arguments;
-  std::vector<ShapeDtype> inputs;
-  for (const Array& a : arguments) inputs.push_back({{a.shape().begin(), a.shape().end()}, a.dtype()});
-  const std::vector<std::optional<Spread>> how = spreads(inputs);
+  const std::vector<std::optional<Spread>> how = spreads(shapes_of(arguments));
   std::vector<Array> result = arguments;
   for (size_t i = 0; i < how.size(); ++i) {
     if (!how[i]) continue;
@@ -356,6 +389,7 @@ PallasCall make_pallas_call(KernelFunction kernel, PallasCallParams params, Loc 
   parts.interpret = params.interpret.options();
   if (params.backend == "interpreter" && !parts.interpret) parts.interpret.emplace();
   parts.in_shape = params.in_shape.list();
+  parts.lint = params.lint;
   parts.trace = [checked](const std::vector<ShapeDtype>& inputs) { return trace(*checked, inputs); };
   return PallasCall(std::move(parts));
 }

@@ -19,6 +19,7 @@
 #include "engine/front/ref.h"
 #include "engine/front/spec.h"
 #include "engine/interpreter/interpreter.h"
+#include "engine/lint/lint.h"
 
 namespace tessera {
 
@@ -76,6 +77,9 @@ struct PallasCallParams {
   /// sizes (ts::dim("n")), which out_shape and grid may use too: one traced kernel serves every size. Without it,
   /// extents are the arguments' own.
   ShapeDtypes in_shape = {};
+  /// Ours: what becomes of a lint (engine/lint/README.md), looked for once per trace and sizes, never by a launch. Not
+  /// said: what TESSERA_LINT says, else warn for debug calls and for those that the interpreter runs, else off.
+  std::optional<Lint> lint = std::nullopt;
 };
 
 /// What pallas_call and vmap return. Copies share their traces; safe to call from several threads.
@@ -98,6 +102,10 @@ class PallasCall {
   GridMapping grid_mapping(const std::vector<ShapeDtype>& inputs) const {
     return tessera::grid_mapping(static_cast<const PallasCall&>(*this).trace(inputs));
   }
+
+  /// Looks for lints of a kernel that trace() returned, for a run on the interpreter: once per kernel and sizes.
+  void lint_interpreted(const ir::Kernel& kernel, const std::vector<Array>& arguments, const DimValues& sizes) const;
+  const std::optional<Lint>& lint() const;
 
   /// What a call makes of an argument before the kernel gets it: dim d of it becomes dim dims[d] of `shape`, and it
   /// repeats along the other dims. Such are vmap's where every element of the batch needs memory of its own (vmap.h).
@@ -156,6 +164,7 @@ class PallasCall {
     Loc loc = {};
     std::optional<InterpretOptions> interpret = std::nullopt;
     std::optional<std::vector<ShapeDtype>> in_shape = std::nullopt;
+    std::optional<Lint> lint = std::nullopt;
     std::function<ir::Kernel(const std::vector<ShapeDtype>&)> trace = {};
     // none: nothing is spread
     std::function<std::vector<std::optional<Spread>>(const std::vector<ShapeDtype>&)> spreads = {};
@@ -172,6 +181,7 @@ class PallasCall {
     if (!call.interpreted()) return Arrays(run_on_default_device(k, call.spread(arguments), sizes));
     InterpretOptions options = *call.interpret_options();
     options.dims.insert(sizes.begin(), sizes.end());
+    call.lint_interpreted(k, arguments, options.dims);
     return Arrays(interpret(k, call.spread(arguments), options));
   }
   struct State;
@@ -181,7 +191,9 @@ class PallasCall {
 /// Runs on the host, by the reference interpreter.
 inline Arrays interpret(const PallasCall& call, const std::vector<Array>& arguments,
                         const InterpretOptions& options = {}) {
-  return Arrays(interpret(call.trace_for(arguments), call.spread(arguments), options));
+  const ir::Kernel& k = call.trace_for(arguments);
+  call.lint_interpreted(k, arguments, options.dims);
+  return Arrays(interpret(k, call.spread(arguments), options));
 }
 /// ts::interpret(call, {.races = true}, x, y)
 template <class... A>
@@ -198,7 +210,9 @@ Arrays interpret(const PallasCall& call, const A&... arguments) {
 /// ts::interpret(call, ts::GridSizes{n}, x, y)
 inline Arrays interpret(const PallasCall& call, const GridSizes& grid, const std::vector<Array>& arguments) {
   const ir::Kernel& k = call.trace_for(arguments);
-  return Arrays(interpret(k, call.spread(arguments), {.dims = call.dims(k, grid)}));
+  const DimValues sizes = call.dims(k, grid);
+  call.lint_interpreted(k, arguments, sizes);
+  return Arrays(interpret(k, call.spread(arguments), {.dims = sizes}));
 }
 template <class... A>
   requires(std::convertible_to<const A&, Array> && ...)

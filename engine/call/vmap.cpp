@@ -149,6 +149,7 @@ PallasCall vmap(const PallasCall& call, BatchAxes in_axes, BatchAxes out_axes, L
   parts.name = call.name();
   parts.loc = loc;
   parts.interpret = call.interpret_options();
+  parts.lint = call.lint();
   if (parts.interpret && !parts.interpret->parallel.empty())
     parts.interpret->parallel.insert(parts.interpret->parallel.begin(), true);
   parts.trace = [=](const std::vector<ShapeDtype>& inputs) {

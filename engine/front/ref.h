@@ -17,6 +17,8 @@
 #include <concepts>
 #include <initializer_list>
 #include <optional>
+#include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "engine/front/value.h"
@@ -121,6 +123,21 @@ class Ref {
   DType dtype() const { return type_.dtype; }
   int rank() const { return static_cast<int>(type_.shape.size()); }
   ir::MemorySpace memory_space() const { return type_.space; }
+
+  Ref(const Ref&) = default;
+  Ref(Ref&&) = default;
+  Ref& operator=(const Ref&) = default;
+  Ref& operator=(Ref&&) = default;
+  // In a kernel `o = x` makes o another name of x's memory, which containers of Refs need and nobody else.
+  template <std::same_as<Ref> T>
+  [[nodiscard("o = x stores nothing: o[all] = x[all] stores the elements of x in o")]] Ref& operator=(T& x) {
+    return *this = std::as_const(x);
+  }
+  template <class T>
+    requires(!std::same_as<std::remove_cvref_t<T>, Ref>)
+  void operator=(T&&) {
+    static_assert(std::same_as<T, void>, "a Ref is not assigned to: o[all] = x stores x in the elements of o");
+  }
 
   RefItem operator[](RefIndex index) const;
 

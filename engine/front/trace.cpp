@@ -154,7 +154,15 @@ DType Emit::common_dtype(const std::vector<const Operand*>& operands) const {
 }
 
 DType Emit::promote(DType a, DType b) const {
-  if (const auto t = promote_types(a, b)) return *t;
+  if (const auto t = promote_types(a, b)) {
+    // Two integers of one width meet in a wider dtype, or in a float: hardly meant, and dear on a GPU.
+    if (is_int(a) && is_int(b) && a != b && bits(a) == bits(b))
+      trace_->kernel().remarks.push_back({std::string(op_) + ": " + std::string(name(a)) + " and " +
+                                              std::string(name(b)) + " meet in " + std::string(name(*t)),
+                                          "cast() one of the operands to the other's dtype if that is not meant",
+                                          loc_});
+    return *t;
+  }
   fail(std::string(name(a)) + " and " + std::string(name(b)) + " have no common dtype",
        "8-bit floats and 4-bit integers are not promoted, as in JAX: cast() one of the operands");
 }

@@ -5,9 +5,10 @@
 
 #include "engine/ir/builder.h"
 #include "engine/ir/copy.h"
-#include "engine/ir/reference.h"
 #include "engine/ir/verify.h"
+#include "engine/ir/walk.h"
 #include "engine/passes/passes.h"
+#include "engine/passes/programs.h"
 
 namespace tessera::fusion {
 
@@ -202,118 +203,53 @@ class Pointwise {
 
 constexpr int64_t kPrograms = 1 << 16;  // beyond, it is not found out
 
-class Visits {
- public:
-  explicit Visits(const ir::Kernel& k) : k_(k) {
-    for (const ir::GridAxis& a : k.grid) {
-      if (!a.size.is_static()) throw Refused();
-      sizes_.push_back(*a.size.value());
-      programs_ *= sizes_.back();
-      if (programs_ > kPrograms) throw Refused();
-    }
+passes::Programs programs_of(const ir::Kernel& k) {
+  std::vector<int64_t> grid;
+  for (const ir::GridAxis& a : k.grid) {
+    if (!a.size.is_static()) throw Refused();
+    grid.push_back(*a.size.value());
   }
-  /// Calls f(times, op) for every op on the Ref in every program.
-  template <class F>
-  void each(Value ref, const F& f) {
-    std::vector<int64_t> at(sizes_.size(), 0);
-    for (int64_t p = 0; p < programs_; ++p) {
-      at_ = at;
-      known_.clear();
-      region(k_.body, ref, 1, f);
-      for (size_t d = sizes_.size(); d-- > 0;) {
-        if (++at[d] < sizes_[d]) break;
-        at[d] = 0;
-      }
-    }
+  passes::Programs programs(k, std::move(grid));
+  if (programs.count() > kPrograms) throw Refused();
+  return programs;
+}
+/// Calls f(times, op) for every op on the Ref in every program.
+template <class F>
+void each_access(const ir::Kernel& k, passes::Programs& programs, Value ref, const F& f) {
+  const auto touches = [&](OpId o) {
+    const Op& op = k.op(o);
+    return std::find(op.operands.begin(), op.operands.end(), ref) != op.operands.end();
+  };
+  std::set<uint32_t> wanted;
+  for (uint32_t r = 0; r < k.regions.size(); ++r)
+    if (ir::any_op(k, {r}, touches)) wanted.insert(r);
+  programs.each([&] {
+    programs.visit(
+        [&](OpId o, passes::Times times) {
+          if (!touches(o)) return;
+          if (!times.exact || !k.op(o).regions.empty()) throw Refused();
+          f(times.least, o);
+        },
+        [&](RegionId r) { return wanted.contains(r.index); });
+    return true;
+  });
+}
+/// The block that the program sees, wrapped once and clamped.
+std::vector<int64_t> block_of(passes::Programs& programs, const ir::BlockMapping& m) {
+  if (m.whole) return {};
+  std::vector<int64_t> block;
+  const auto given = programs.map(m);
+  if (!given) throw Refused();
+  for (size_t d = 0; d < m.block.size(); ++d) {
+    if (m.block[d].results() != 1 || m.block[d].kind == ir::BlockDim::Kind::element) throw Refused();
+    const int64_t v = (*given)[d];
+    const Extent last = ir::last_index(m.block[d], m.array_shape[d]);
+    if (!last.is_static()) throw Refused();
+    block.push_back(
+        std::clamp<int64_t>(v < 0 ? v + *last.value() + m.block[d].wrap() : v, 0, std::max<int64_t>(*last.value(), 0)));
   }
-  /// The block that the program sees, wrapped once and clamped.
-  std::vector<int64_t> block(const ir::BlockMapping& m) {
-    if (m.whole) return {};
-    std::map<Value, std::optional<int64_t>> outer = std::exchange(known_, {});
-    const ir::Region& r = k_.region(m.index_map);
-    for (size_t i = 0; i < sizes_.size(); ++i) known_[r.args[i]] = at_[i];
-    std::vector<int64_t> b;
-    const Op& yield = k_.terminator(m.index_map);
-    for (size_t d = 0; d < m.block.size(); ++d) {
-      if (m.block[d].results() != 1 || m.block[d].kind == ir::BlockDim::Kind::element) throw Refused();
-      const auto v = value(yield.operands[d]);
-      const Extent last = ir::last_index(m.block[d], m.array_shape[d]);
-      if (!v || !last.is_static()) throw Refused();
-      b.push_back(std::clamp<int64_t>(*v < 0 ? *v + *last.value() + m.block[d].wrap() : *v, 0,
-                                      std::max<int64_t>(*last.value(), 0)));
-    }
-    known_ = std::move(outer);
-    return b;
-  }
-
- private:
-  bool touches(OpId o, Value ref) const {
-    const Op& op = k_.op(o);
-    if (std::find(op.operands.begin(), op.operands.end(), ref) != op.operands.end()) return true;
-    return std::any_of(op.regions.begin(), op.regions.end(), [&](RegionId r) { return inside(r, ref); });
-  }
-  bool inside(RegionId r, Value ref) const {
-    return std::any_of(k_.region(r).ops.begin(), k_.region(r).ops.end(), [&](OpId o) { return touches(o, ref); });
-  }
-  template <class F>
-  void region(RegionId r, Value ref, int64_t times, const F& f) {
-    for (OpId o : k_.region(r).ops) {
-      if (!touches(o, ref)) continue;
-      const Op& op = k_.op(o);
-      if (op.regions.empty()) {
-        f(times, o);
-      } else if (op.code == Opcode::if_) {
-        const auto c = value(op.operands[0]);
-        if (!c) throw Refused();
-        const size_t branch = *c ? 0 : 1;
-        if (branch < op.regions.size()) region(op.regions[branch], ref, times, f);
-      } else if (op.code == Opcode::for_) {
-        const auto lower = value(op.operands[0]), upper = value(op.operands[1]), step = value(op.operands[2]);
-        if (!lower || !upper || !step || *step <= 0) throw Refused();
-        const int64_t n = *upper > *lower ? (*upper - *lower + *step - 1) / *step : 0;
-        if (n > 0) region(op.regions[0], ref, times * n, f);
-      } else {
-        throw Refused();
-      }
-    }
-  }
-  /// An integer scalar, if it follows from the program's position.
-  std::optional<int64_t> value(Value v) {
-    if (const auto it = known_.find(v); it != known_.end()) return it->second;
-    return known_[v] = compute(v);
-  }
-  std::optional<int64_t> compute(Value v) {
-    const Type& t = k_.type(v);
-    const Op* op = k_.def(v);
-    if (!op || !t.is_scalar() || is_float(t.dtype)) return {};
-    const auto number = [](DType d, uint64_t bits) -> int64_t {
-      if (d == DType::i32) return static_cast<int32_t>(static_cast<uint32_t>(bits));
-      return static_cast<int64_t>(bits);
-    };
-    if (ir::is_grid(op->code)) {
-      int64_t axis = op->attr(ir::Attr::axis);
-      for (size_t i = 0; i < k_.grid.size(); ++i)
-        if (!k_.grid[i].vmapped && axis-- == 0) return op->code == Opcode::program_id ? at_[i] : sizes_[i];
-      return {};
-    }
-    if (t.dtype != DType::i32 && t.dtype != DType::boolean) return {};
-    if (op->code == Opcode::constant) return number(t.dtype, static_cast<uint64_t>(op->attr(ir::Attr::bits)));
-    if (!ir::info(op->code).elementwise) return {};
-    std::vector<uint64_t> bits;
-    for (Value o : op->operands) {
-      const auto x = value(o);
-      if (!x || (k_.type(o).dtype != DType::i32 && k_.type(o).dtype != DType::boolean)) return {};
-      bits.push_back(k_.type(o).dtype == DType::i32 ? static_cast<uint32_t>(*x) : static_cast<uint64_t>(*x));
-    }
-    const DType operand = k_.type(op->operands[op->code == Opcode::select ? 1 : 0]).dtype;
-    return number(t.dtype, reference::eval(op->code, operand, t.dtype, bits.data()));
-  }
-
-  const ir::Kernel& k_;
-  std::vector<int64_t> sizes_, at_;
-  int64_t programs_ = 1;
-  std::map<Value, std::optional<int64_t>> known_;
-};
+  return block;
+}
 
 int64_t elements_of(const ir::BlockMapping& m) {
   int64_t n = 1;
@@ -563,8 +499,8 @@ std::optional<Fusion> into_loads(const ir::Kernel& producer, const std::vector<s
     return {};
   const Pointwise pointwise(producer, *p);
   int64_t read = 0;
-  Visits visits(consumer);
-  visits.each(ref, [&](int64_t times, OpId o) {
+  passes::Programs programs = programs_of(consumer);
+  each_access(consumer, programs, ref, [&](int64_t times, OpId o) {
     read += times * num_elements(consumer.type(consumer.op(o).results[0]).shape);
   });
   if (read > elements_of(like)) return {};
@@ -619,14 +555,14 @@ std::optional<Fusion> into_stores(const ir::Kernel& producer, const std::vector<
     return {};
   const Pointwise pointwise(consumer, *q);
   // It is stored by whole blocks, each of them once.
-  Visits visits(producer);
+  passes::Programs programs = programs_of(producer);
   std::set<std::vector<int64_t>> blocks;
   int64_t stores = 0;
   const Shape whole = producer.type(ref).shape;
-  visits.each(ref, [&](int64_t times, OpId o) {
+  each_access(producer, programs, ref, [&](int64_t times, OpId o) {
     if (!is_whole(producer.op(o), whole)) throw Refused();
     stores += times;
-    blocks.insert(visits.block(like));
+    blocks.insert(block_of(programs, like));
   });
   int64_t all = 1;
   for (size_t d = 0; d < like.array_shape.size() && !like.whole; ++d)

@@ -230,6 +230,12 @@ struct LaneInfo {
 /// Bytes between elements in the shared arena: 4 for every dtype up to 32 bits, else 8.
 constexpr int64_t arena_stride(DType t) { return size_bytes(t) == 8 ? 8 : 4; }
 
+/// What tracing noticed and a lint says (engine/lint/README.md).
+struct Remark {
+  std::string what, note;
+  Loc loc;
+};
+
 struct Kernel {
   std::string name = "kernel";
   Loc loc;
@@ -239,12 +245,13 @@ struct Kernel {
   int num_inputs = 0;
   // the first so many inputs are scalar-prefetch operands: never stored to, whole (or what vmap made of that), in smem
   int num_prefetch = 0;
-  std::vector<Type> scratch;       // Ref types
-  int num_private_scratch = 0;     // the last so many of scratch are unspecified again at the start of every program
-  std::vector<std::string> texts;  // of debug_print and check, by attr text
-  RegionId body;                   // tile level args: Refs of inputs, outputs, scratch
-  LaneInfo lane;                   // lane level only
-  CallInfo call;                   // tile level only
+  std::vector<Type> scratch;         // Ref types
+  int num_private_scratch = 0;       // the last so many of scratch are unspecified again at the start of every program
+  std::vector<std::string> texts;    // of debug_print and check, by attr text
+  RegionId body;                     // tile level args: Refs of inputs, outputs, scratch
+  LaneInfo lane;                     // lane level only
+  CallInfo call;                     // tile level only
+  std::vector<Remark> remarks = {};  // tile level only; not in the text form
 
   std::vector<ValueInfo> values;
   std::vector<Op> ops;

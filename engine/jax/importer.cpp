@@ -2,6 +2,7 @@
 // their equations.
 #include <algorithm>
 #include <map>
+#include <utility>
 
 #include "engine/base/plural.h"
 #include "engine/front/trace.h"
@@ -361,10 +362,10 @@ struct Call {
         if (first) when(Operand(*first, loc), fill);
         else fill();
         for (size_t k = 0; k < stored_prefetch.size(); ++k)
-          given[static_cast<size_t>(stored_prefetch[k])] = given[own + k];
+          given[static_cast<size_t>(stored_prefetch[k])] = std::as_const(given[own + k]);
         given.erase(given.begin() + static_cast<std::ptrdiff_t>(own), given.end());
       }
-      for (const auto& [input, output] : shared) given[input] = given[output];
+      for (const auto& [input, output] : shared) given[input] = std::as_const(given[output]);
       const auto behind = given.begin() + static_cast<std::ptrdiff_t>(root.at("prefetch").size()) + num_inputs;
       import.tables.assign(behind - num_tables, behind);
       given.erase(behind - num_tables, behind);

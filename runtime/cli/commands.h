@@ -30,6 +30,7 @@ struct RunArguments {
   std::string device;                      // index, part of a name, "interpreter"; empty: the best
   bool general = false;
   bool debug_info = false;
+  std::string lint;  // off, warn, error; empty: TESSERA_LINT, else warn
   // Of the interpreter:
   bool races = false;
   std::string seed;                     // a number, or "random"; empty: grid order
@@ -46,7 +47,8 @@ struct CompileArguments {
   std::string dump;               // empty: nothing; "*": every step; else one step or pass
   std::string output;             // empty: stdout
   std::string target = "device";  // or minimum, lavapipe, gpu, nvidia:CHIP, tpu:CHIP
-  std::vector<std::string> dims;  // "n=5", for a TPU
+  std::vector<std::string> dims;  // "n=5", for a TPU and for lints
+  std::string lint;               // off, warn, error; empty: TESSERA_LINT, else what the command does
   std::string dot, svg;           // files for a graph's picture
 };
 void compile(const CompileArguments& a);
@@ -72,6 +74,9 @@ Graph graph_of(const ir::Kernel& k, const std::vector<Array>& inputs, const DimV
 /// `trace` gets those of the last call.
 std::vector<Array> run_timed(const Device& device, const Graph& graph, const std::vector<Array>& inputs,
                              const RunArguments& a);
+
+/// What --lint says, or TESSERA_LINT, or `otherwise`.
+Lint lint_named(const std::string& name, Lint otherwise);
 
 void explain_graph(const CompileArguments& a);  ///< of the graph in the folder a.file
 void run_graph(const RunArguments& a);

@@ -52,6 +52,7 @@ std::string compile_for_tpu(const CompileArguments& a, Watch& watch) {
     throw UsageError("--emit=" + a.emit + " is not of a TPU: mosaic, stablehlo or ir");
   CompileOptions options;
   options.sizes = parse_dims(a.dims);
+  options.lint = lint_named(a.lint, Lint::off);
   options.dump = [&](std::string_view step, const ir::Kernel& after, bool changed) { watch(step, after, changed); };
   const Program program = tessera::compile(read_kernel(a.file), target(a.target), options);
   return a.emit == "ir" ? ir::print(watch.tile.value()) : a.emit == "stablehlo" ? program.stable_hlo : program.mosaic;
@@ -83,6 +84,8 @@ void compile(const CompileArguments& a) {
     options.general = a.codegen == "general";
     options.strict = strict_by_environment();
     options.debug_info = a.debug_info;
+    options.sizes = parse_dims(a.dims);
+    options.lint = lint_named(a.lint, Lint::off);
     options.dump = [&](std::string_view step, const ir::Kernel& after, bool changed) { watch(step, after, changed); };
     const Target to = target(a.target);
     const bool ptx = !to.chip.empty();
@@ -107,6 +110,8 @@ void explain(const CompileArguments& a) {
   CompileOptions options;
   options.general = a.codegen == "general";
   options.strict = strict_by_environment();
+  options.sizes = parse_dims(a.dims);
+  options.lint = lint_named(a.lint, Lint::warn);
   std::string text = tessera::compile(read_kernel(a.file), target(a.target), options).explain;
   if (!text.empty() && text.back() != '\n') text += '\n';
   std::cout << text;

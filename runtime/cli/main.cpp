@@ -28,6 +28,15 @@ void add_ops(CLI::App& app, Arguments& a) {
   command->callback([&] { ops(a.op); });
 }
 
+void add_lint(CLI::App* command, std::string& lint, const std::string& otherwise) {
+  command
+      ->add_option("--lint", lint,
+                   "what becomes of a kernel that hardly means what it says, as one that stores to no element of an "
+                   "output: off, warn or error; default: TESSERA_LINT, else " +
+                       otherwise)
+      ->check(CLI::IsMember({"off", "warn", "error"}));
+}
+
 void add_run(CLI::App& app, Arguments& a) {
   RunArguments& r = a.run;
   CLI::App* command = app.add_subcommand("run", "Run a kernel, or a graph of kernels, on .npy arrays");
@@ -57,6 +66,7 @@ void add_run(CLI::App& app, Arguments& a) {
   command->add_option("--out-of-bounds", r.out_of_bounds, "interpreter: raise, or clamp as devices do")
       ->check(CLI::IsMember({"raise", "clamp"}))
       ->capture_default_str();
+  add_lint(command, r.lint, "warn");
   command->callback([&] {
     a.run.general = a.run_codegen == "general";
     run(a.run);
@@ -75,6 +85,7 @@ void add_kernel(CLI::App* command, CompileArguments& c) {
         return CLI::IsMember({"device", "gpu", "minimum", "lavapipe", "nvidia:CHIP", "tpu:CHIP"})(name);
       });
   command->add_option("--codegen", c.codegen, "fast or general")->check(CLI::IsMember({"fast", "general"}));
+  command->add_option("--dim", c.dims, "a run-time size, for a TPU, whose modules have none, and for lints: --dim n=5");
 }
 
 void add_compile(CLI::App& app, CompileArguments& c) {
@@ -85,13 +96,13 @@ void add_compile(CLI::App& app, CompileArguments& c) {
                    "ir (optimised tile level), lane, spirv (text), spirv-bin, ptx; for a TPU mosaic or stablehlo; else "
                    "the code as text")
       ->check(CLI::IsMember({"ir", "lane", "spirv", "spirv-bin", "ptx", "mosaic", "stablehlo"}));
-  command->add_option("--dim", c.dims, "a run-time size, for a TPU, whose modules have none: --dim n=5");
   command->add_flag("--debug-info", c.debug_info,
                     "with the lines and texts of source files: NonSemantic.Shader.DebugInfo.100");
   command->add_flag(
       "--dump-ir{*}", c.dump,
       "print the kernel to stderr after every step, or after the one step or pass that is named: --dump-ir=cse");
   command->add_option("-o", c.output, "file to write instead of stdout");
+  add_lint(command, c.lint, "off");
   command->callback([&] { compile(c); });
 }
 
@@ -101,6 +112,7 @@ void add_explain(CLI::App& app, CompileArguments& c) {
   add_kernel(command, c);
   command->add_option("--dot", c.dot, "of a graph: write a picture for Graphviz to this file");
   command->add_option("--svg", c.svg, "of a graph: write a picture to this file");
+  add_lint(command, c.lint, "warn");
   command->callback([&] { explain(c); });
 }
 

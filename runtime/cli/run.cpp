@@ -32,6 +32,10 @@ InterpretOptions interpret_options(const RunArguments& a, const ir::Kernel& k, c
 }
 }  // namespace
 
+Lint lint_named(const std::string& name, Lint otherwise) {
+  return name.empty() ? lint_of_environment().value_or(otherwise) : lint_from_name(name).value();
+}
+
 void run(const RunArguments& a) {
   if (std::filesystem::is_directory(a.file)) return run_graph(a);
   require_device_for_times(a);
@@ -46,6 +50,9 @@ void run(const RunArguments& a) {
 
   std::vector<Array> arrays;
   for (size_t i = 0; i < inputs; ++i) arrays.push_back(read_npy(a.in[i], k.blocks[i].dtype));
+  std::vector<std::pair<DType, Shape>> types;
+  for (const Array& x : arrays) types.emplace_back(x.dtype(), x.shape());
+  check_lints(k, bind_dims(k, types, dims), lint_named(a.lint, Lint::warn));
   std::vector<Array> results;
   if (interpreter_selected(a.device)) {
     results = interpret(k, arrays, interpret_options(a, k, dims));

@@ -15,6 +15,7 @@
 #include "engine/ir/text.h"
 #include "engine/ir/verify.h"
 #include "engine/jax/import.h"
+#include "engine/lint/lint.h"
 #include "engine/passes/passes.h"
 #include "runtime/call/graph.h"
 #include "runtime/call/host_call.h"
@@ -234,7 +235,10 @@ int dynamic_grid_bounds(const Module& m) {
 const Loaded& load_module(const Module& m, const std::vector<int64_t>& grid_sizes) {
   return state().loaded.get(LoadedLike{m.key, m.device, grid_sizes}, [&] {
     ++modules;
-    return make_ready(jax::import_kernel(m.text, {.grid_sizes = grid_sizes}), m.device);
+    ir::Kernel k = jax::import_kernel(m.text, {.grid_sizes = grid_sizes});
+    const Lint what = lint_of_environment().value_or(k.call.debug ? Lint::warn : Lint::off);
+    if (has_all_sizes(k, {})) check_lints(k, {}, what);
+    return make_ready(std::move(k), m.device);
   });
 }
 

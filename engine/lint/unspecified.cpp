@@ -1,0 +1,346 @@
+// Overhang that ends in a result: a block's elements beyond its array are followed through one program that has some,
+// from loads to the reduction or product that mixes them with the others, and on to a store.
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "engine/base/plural.h"
+#include "engine/ir/walk.h"
+#include "engine/lint/finding.h"
+
+namespace tessera::lint {
+namespace {
+using ir::Attr, ir::Op, ir::OpId, ir::Opcode, ir::RegionId, ir::Value;
+
+/// Along one dim of a value: so many of its first and last elements are overhang of a block.
+struct Ends {
+  int64_t low = 0, high = 0;
+  size_t block = SIZE_MAX;
+  size_t dim = 0;  // of the block's Ref
+  bool any() const { return low > 0 || high > 0; }
+  bool operator==(const Ends&) const = default;
+};
+/// Where overhang got mixed with other elements.
+struct Mixed {
+  OpId op;
+  Ends ends;
+  bool operator==(const Mixed&) const = default;
+};
+/// What is known of a value's elements.
+struct State {
+  std::vector<Ends> ends;        // by dim; empty: nowhere
+  std::optional<Mixed> mixed;    // every element holds some
+  bool knows_positions = false;  // made from an iota: what it chooses may be the elements that are there
+  bool operator==(const State&) const = default;
+  bool overhangs() const {
+    return std::any_of(ends.begin(), ends.end(), [](const Ends& e) { return e.any(); });
+  }
+};
+
+Ends join(const Ends& a, const Ends& b) {
+  if (!a.any()) return b;
+  return {std::max(a.low, b.low), std::max(a.high, b.high), a.block, a.dim};
+}
+
+class Overhang {
+ public:
+  Overhang(Context& c, passes::Programs& programs) : c_(c), k_(c.k), programs_(programs), states_(c.k.values.size()) {}
+
+  /// Follows the current program.
+  void follow() {
+    places_.clear();
+    for (size_t i = 0; i < k_.blocks.size(); ++i) places_.push_back(place_of(c_, programs_, i));
+    std::fill(states_.begin(), states_.end(), State{});
+    region(k_.body, true);
+  }
+  /// Some input's block of the current program hangs over its array.
+  static std::vector<std::pair<size_t, size_t>> hanging(const Context& c, passes::Programs& programs) {
+    std::vector<std::pair<size_t, size_t>> found;
+    for (size_t i = 0; i < static_cast<size_t>(c.k.num_inputs); ++i) {
+      const auto places = place_of(c, programs, i);
+      for (size_t d = 0; places && d < places->size(); ++d)
+        if (const Place& p = (*places)[d]; p.seen && (p.start < 0 || p.start + p.size > c.arrays[i][d]))
+          found.emplace_back(i, d);
+    }
+    return found;
+  }
+
+ private:
+  /// `certain`: the program does all of it.
+  void region(RegionId r, bool certain) {
+    for (const OpId id : k_.region(r).ops) {
+      const Op& op = k_.op(id);
+      if (op.regions.empty()) plain(id, certain);
+      else if (ir::is_loop(op.code)) loop(op, certain);
+      else if (op.code == Opcode::run_scoped) region(op.regions[0], certain), yields(op, op.regions[0]);
+      else branch(op, certain);
+    }
+  }
+  void yields(const Op& op, RegionId r) {
+    const Op& yield = k_.terminator(r);
+    for (size_t i = 0; i < op.results.size(); ++i) state(op.results[i]) = state(yield.operands[i]);
+  }
+  void branch(const Op& op, bool certain) {
+    auto taken = programs_.value(op.operands[0]);
+    const auto last = static_cast<int64_t>(op.regions.size()) - 1;
+    if (taken) taken = op.code == Opcode::if_ ? (*taken ? 0 : 1) : std::clamp<int64_t>(*taken, 0, last);
+    for (int64_t i = 0; i <= last; ++i)
+      if (!taken || *taken == i) region(op.regions[static_cast<size_t>(i)], certain && taken);
+    if (taken && *taken <= last) yields(op, op.regions[static_cast<size_t>(*taken)]);
+  }
+  void loop(const Op& op, bool certain) {
+    bool runs = false;
+    if (op.code == Opcode::for_) {
+      const auto lower = programs_.value(op.operands[0]), upper = programs_.value(op.operands[1]);
+      runs = lower && upper && *lower < *upper;
+    }
+    // What is carried round joins what was there until nothing is new; the sets are small.
+    const RegionId body = op.regions.back();
+    const size_t init = ir::first_init(op), first = ir::first_carried(op);
+    const size_t carried = op.operands.size() - init;
+    for (size_t i = 0; i < carried; ++i)
+      for (const RegionId r : op.regions) state(k_.region(r).args[first + i]) = state(op.operands[init + i]);
+    for (int round = 0; round < 4; ++round) {
+      for (const RegionId r : op.regions) region(r, certain && runs);
+      bool changed = false;
+      for (size_t i = 0; i < carried; ++i) {
+        State& s = state(k_.region(body).args[first + i]);
+        const State& next = state(k_.terminator(body).operands[i]);
+        if (next.mixed && !s.mixed) s.mixed = next.mixed, changed = true;
+      }
+      if (!changed) break;
+    }
+    for (size_t i = 0; i < op.results.size(); ++i)
+      state(op.results[i]).mixed = runs ? state(k_.terminator(body).operands[i]).mixed : std::nullopt;
+  }
+
+  void plain(OpId id, bool certain) {
+    const Op& op = k_.op(id);
+    if (ir::accesses_ref(op.code)) return access(op, certain);
+    if (op.results.empty()) return;
+    State s;  // of other ops: the trail ends
+    if (ir::is_elementwise(op.code)) s = elementwise(op);
+    else if (op.code == Opcode::iota) s.knows_positions = true;
+    else if (ir::is_move(op.code)) s = move(op);
+    else if (op.code == Opcode::dot) s = dot(id);
+    else if (ir::is_reduce(op.code)) s = reduce(id, op.ints(Attr::axes));
+    else if (ir::is_argreduce(op.code)) s = reduce(id, op.ints(Attr::axis));
+    else if (ir::is_scan(op.code)) s = scan(id);
+    for (const Value r : op.results) state(r) = s;
+  }
+
+  State elementwise(const Op& op) const {
+    State s;
+    for (const Value v : op.operands) s.knows_positions |= state(v).knows_positions;
+    if (op.code == Opcode::select) {
+      // A choice by the data itself, as that of a ReLU, leaves overhang as it is; any other may remove it.
+      const State& by = state(op.operands[0]);
+      if (s.knows_positions || (!by.overhangs() && !by.mixed)) return s;
+    }
+    // A bool or integer may be masked by the operand that has no overhang.
+    const bool masks = !is_float(k_.type(op.operands[0]).dtype) &&
+                       (op.code == Opcode::mul || op.code == Opcode::and_ || op.code == Opcode::or_);
+    const auto may_mask = [&](Value v) { return !state(v).overhangs() && !state(v).mixed && !is_constant(v); };
+    if (s.knows_positions || (masks && std::any_of(op.operands.begin(), op.operands.end(), may_mask)))
+      return {{}, {}, s.knows_positions};
+    for (const Value v : op.operands) {
+      const State& o = state(v);
+      if (o.mixed && !s.mixed) s.mixed = o.mixed;
+      if (o.ends.empty()) continue;
+      s.ends.resize(o.ends.size());
+      for (size_t d = 0; d < o.ends.size(); ++d) s.ends[d] = join(s.ends[d], o.ends[d]);
+    }
+    return s;
+  }
+  bool is_constant(Value v) const {
+    for (const Op* op = k_.def(v); op; op = k_.def(op->operands[0])) {
+      if (op->code == Opcode::constant) return true;
+      if (op->code != Opcode::broadcast && op->code != Opcode::convert) return false;
+    }
+    return false;
+  }
+
+  State move(const Op& op) const {
+    const State& from = state(op.operands[0]);
+    State s{{}, from.mixed, from.knows_positions};
+    const Shape &in = k_.type(op.operands[0]).shape, &out = k_.type(op.results[0]).shape;
+    if (op.code == Opcode::concatenate) {
+      for (const Value v : op.operands) s.knows_positions |= state(v).knows_positions;
+      s.mixed.reset();
+      return s;
+    }
+    if (from.ends.empty()) return s;
+    s.ends.resize(out.size());
+    switch (ir::Move(op.code)) {
+      case ir::Move::broadcast:
+        for (size_t i = 0; i < in.size(); ++i)
+          if (const auto d = static_cast<size_t>(op.ints(Attr::dims)[i]); in[i] == out[d]) s.ends[d] = from.ends[i];
+        break;
+      case ir::Move::transpose:
+        for (size_t d = 0; d < out.size(); ++d) s.ends[d] = from.ends[static_cast<size_t>(op.ints(Attr::perm)[d])];
+        break;
+      case ir::Move::slice:
+        for (size_t d = 0; d < out.size(); ++d) s.ends[d] = sliced(from.ends[d], in[d], op, d, out[d]);
+        break;
+      case ir::Move::rev:
+        s.ends = from.ends;
+        for (const int64_t d : op.ints(Attr::axes)) {
+          Ends& e = s.ends[static_cast<size_t>(d)];
+          std::swap(e.low, e.high);
+        }
+        break;
+      case ir::Move::reshape: s.ends = reshaped(from.ends, in, out); break;
+      case ir::Move::concatenate: break;
+    }
+    return s;
+  }
+  static Ends sliced(Ends e, int64_t n, const Op& op, size_t d, int64_t size) {
+    if (!e.any()) return e;
+    const int64_t start = op.ints(Attr::start)[d], step = op.ints(Attr::stride)[d];
+    Ends left{0, 0, e.block, e.dim};
+    for (int64_t i = 0; i < size && start + i * step < e.low; ++i) ++left.low;
+    for (int64_t i = size; i-- > 0 && start + i * step >= n - e.high;) ++left.high;
+    return left;
+  }
+  /// Dims of size 1 come and go, and the others stay; or nothing is known.
+  static std::vector<Ends> reshaped(const std::vector<Ends>& from, const Shape& in, const Shape& out) {
+    std::vector<Ends> to(out.size());
+    size_t d = 0;
+    for (size_t i = 0; i < in.size(); ++i) {
+      if (in[i] == 1) continue;
+      while (d < out.size() && out[d] == 1) ++d;
+      if (d == out.size() || out[d] != in[i]) return {};
+      to[d++] = from[i];
+    }
+    return to;
+  }
+
+  State reduce(OpId id, const std::vector<int64_t>& axes) const {
+    const Op& op = k_.op(id);
+    const State& from = state(op.operands[0]);
+    State s{{}, from.mixed, false};
+    for (size_t d = 0; d < from.ends.size(); ++d) {
+      if (std::find(axes.begin(), axes.end(), static_cast<int64_t>(d)) == axes.end()) s.ends.push_back(from.ends[d]);
+      else if (from.ends[d].any() && !s.mixed) s.mixed = {id, from.ends[d]};
+    }
+    return s;
+  }
+  State scan(OpId id) const {
+    const Op& op = k_.op(id);
+    State s = state(op.operands[0]);
+    if (s.ends.empty()) return s;
+    // Elements before the overhang do not see it.
+    Ends& e = s.ends[static_cast<size_t>(op.attr(Attr::axis))];
+    if (op.attr_or(Attr::reverse, 0) != 0 ? e.high > 0 : e.low > 0) {
+      if (!s.mixed) s.mixed = {id, e};
+      e = {};
+    }
+    return s;
+  }
+  State dot(OpId id) const {
+    const Op& op = k_.op(id);
+    const State &a = state(op.operands[0]), &b = state(op.operands[1]);
+    const ir::DotDims dims = ir::dot_dims(k_, op);
+    State s{{}, a.mixed ? a.mixed : b.mixed, false};
+    const auto of = [](const State& x, int64_t d) { return x.ends.empty() ? Ends{} : x.ends[static_cast<size_t>(d)]; };
+    // A float 0 times what is there may be NaN; of integers one side may be 0 there.
+    const bool one_is_enough = is_float(k_.type(op.operands[0]).dtype);
+    for (size_t i = 0; i < dims.lhs_contract.size() && !s.mixed; ++i) {
+      const Ends x = of(a, dims.lhs_contract[i]), y = of(b, dims.rhs_contract[i]);
+      if (one_is_enough ? x.any() || y.any() : x.any() && y.any()) s.mixed = {id, x.any() ? x : y};
+    }
+    for (size_t i = 0; i < dims.lhs_batch.size(); ++i)
+      s.ends.push_back(join(of(a, dims.lhs_batch[i]), of(b, dims.rhs_batch[i])));
+    for (const int64_t d : dims.lhs_free) s.ends.push_back(of(a, d));
+    for (const int64_t d : dims.rhs_free) s.ends.push_back(of(b, d));
+    if (op.operands.size() > 2 && !s.mixed) s.mixed = state(op.operands[2]).mixed;
+    return s;
+  }
+
+  void access(const Op& op, bool certain) {
+    const Value ref = op.operands[0];
+    if (op.code == Opcode::load) {
+      state(op.results[0]) = certain ? loaded(op) : State{};
+      return;
+    }
+    for (const Value r : op.results) state(r) = {};
+    const int at = op.value_position();
+    if (at < 0 || !ir::writes_ref(op.code) || !certain || op.has_mask()) return;
+    if (const auto& mixed = state(op.operands[static_cast<size_t>(at)]).mixed) report(*mixed, ref);
+  }
+  State loaded(const Op& op) const {
+    State s;
+    const ir::ValueInfo& info = k_.value(op.operands[0]);
+    if (info.region != k_.body || info.number >= k_.blocks.size() || op.has_mask()) return s;
+    const size_t block = info.number;
+    const auto& places = places_[block];
+    const ir::AccessDims form = ir::access_dims(k_, op);
+    if (!places || form.arrays || k_.is_stored(static_cast<int>(block))) return s;
+    s.ends.resize(form.shape.size());
+    for (size_t d = 0, at = 0; d < places->size(); ++d) {
+      const Place& p = (*places)[d];
+      if (!p.seen) continue;
+      const ir::Index& x = op.index[at++];
+      const int to = form.slice[at - 1];
+      if (to < 0) continue;
+      std::optional<int64_t> start = x.start;
+      if (!x.is_static()) start = programs_.value(op.operands[static_cast<size_t>(x.start_operand)]);
+      const int64_t extent = k_.type(op.operands[0]).shape[at - 1], span = x.size == 0 ? 0 : (x.size - 1) * x.step + 1;
+      if (!start || *start < 0 || *start + span > extent) continue;
+      Ends e{0, 0, block, at - 1};
+      const auto there = [&](int64_t i) {
+        const int64_t n = p.start + *start + i * x.step;
+        return *start + i * x.step < p.size && n >= 0 && n < c_.arrays[block][d];
+      };
+      for (int64_t i = 0; i < x.size && !there(i); ++i) ++e.low;
+      if (e.low == x.size) e = {0, e.low, block, at - 1};  // all of it
+      else
+        for (int64_t i = x.size; i-- > 0 && !there(i);) ++e.high;
+      s.ends[static_cast<size_t>(to)] = e;
+    }
+    if (!s.overhangs()) s.ends.clear();
+    return s;
+  }
+
+  void report(const Mixed& m, Value to) {
+    if (!reported_.insert(m.op.index).second) return;
+    const Op& op = k_.op(m.op);
+    c_.report(c_.k.blocks[m.ends.block].origin + ": in " + c_.program(programs_.program()) + " dim " +
+                  std::to_string(m.ends.dim) + " of the block has " +
+                  plural(static_cast<size_t>(m.ends.low + m.ends.high), "element") + " beyond the array, and " +
+                  std::string(name(op.code)) + " takes them in without a mask: what it stores to " + c_.ref(to) +
+                  " is unspecified",
+              op.loc, "replace them first, as in where(position < size, x, 0), or load with a mask and other");
+  }
+
+  State& state(Value v) { return states_[v.index]; }
+  const State& state(Value v) const { return states_[v.index]; }
+
+  Context& c_;
+  const ir::Kernel& k_;
+  passes::Programs& programs_;
+  std::vector<std::optional<std::vector<Place>>> places_;
+  std::vector<State> states_;
+  std::set<uint32_t> reported_;
+};
+}  // namespace
+
+void find_unspecified(Context& c) {
+  passes::Programs programs(c.k, c.grid);
+  // One program for each set of dims that hang over: the last, in which sums that go on over the grid come to their
+  // end.
+  std::map<std::vector<std::pair<size_t, size_t>>, std::vector<int64_t>> chosen;
+  int64_t seen = 0;
+  programs.each([&] {
+    const auto hanging = Overhang::hanging(c, programs);
+    if (!hanging.empty()) chosen[hanging] = programs.program();
+    return ++seen < kMostPrograms && chosen.size() < 64;
+  });
+  Overhang overhang(c, programs);
+  for (const auto& [dims, at] : chosen) {
+    programs.move_to(at);
+    overhang.follow();
+  }
+}
+
+}  // namespace tessera::lint

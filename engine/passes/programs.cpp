@@ -1,0 +1,111 @@
+#include "engine/passes/programs.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "engine/base/error.h"
+#include "engine/ir/reference.h"
+
+namespace tessera::passes {
+namespace {
+using ir::Op, ir::Opcode, ir::Value;
+
+int64_t number(DType t, uint64_t bits) {
+  const int width = tessera::bits(t);
+  if (!is_signed_int(t) || width == 64) return static_cast<int64_t>(bits);
+  const uint64_t sign = uint64_t{1} << (width - 1);
+  return static_cast<int64_t>((bits ^ sign) - sign);
+}
+uint64_t bits_of(DType t, int64_t n) {
+  const int width = bits(t);
+  return static_cast<uint64_t>(n) & (width == 64 ? UINT64_MAX : (uint64_t{1} << width) - 1);
+}
+}  // namespace
+
+Programs::Programs(const ir::Kernel& k, std::vector<int64_t> grid)
+    : k_(k), grid_(std::move(grid)), known_(k.values.size()) {
+  if (grid_.size() != k.grid.size()) throw InternalError("programs: a size is missing");
+  for (const int64_t n : grid_)
+    count_ =
+        n > 0 && count_ > std::numeric_limits<int64_t>::max() / n ? std::numeric_limits<int64_t>::max() : count_ * n;
+  if (std::find(grid_.begin(), grid_.end(), 0) != grid_.end()) count_ = 0;
+  move_to(std::vector<int64_t>(grid_.size(), 0));
+}
+
+void Programs::move_to(std::vector<int64_t> program) {
+  at_ = std::move(program);
+  ++epoch_;
+  for (const ir::BlockMapping& b : k_.blocks)
+    for (size_t a = 0; !b.whole && a < at_.size(); ++a) set(k_.region(b.index_map).args[a], at_[a]);
+}
+
+std::optional<int64_t> Programs::value(Value v) {
+  if (known_[v.index].epoch != epoch_) set(v, compute(v));
+  return known_[v.index].value;
+}
+
+std::optional<int64_t> Programs::compute(Value v) {
+  const ir::Type& t = k_.type(v);
+  const Op* op = k_.def(v);
+  const auto known_dtype = [](DType d) { return d == DType::boolean || is_int(d); };
+  if (!op || !t.is_scalar() || !known_dtype(t.dtype)) return {};
+  if (ir::is_grid(op->code)) {
+    int64_t axis = op->attr(ir::Attr::axis);
+    for (size_t a = 0; a < at_.size(); ++a)
+      if (!k_.grid[a].vmapped && axis-- == 0) return op->code == Opcode::program_id ? at_[a] : grid_[a];
+    return {};
+  }
+  if (op->code == Opcode::constant) return number(t.dtype, static_cast<uint64_t>(op->attr(ir::Attr::bits)));
+  if (!ir::is_elementwise(op->code)) return {};
+  std::vector<uint64_t> operands;
+  for (const Value o : op->operands) {
+    const DType d = k_.type(o).dtype;
+    const auto x = known_dtype(d) ? value(o) : std::nullopt;
+    if (!x) return {};
+    operands.push_back(bits_of(d, *x));
+  }
+  const DType of = k_.type(op->operands[op->code == Opcode::select ? 1 : 0]).dtype;
+  return number(t.dtype, reference::eval(op->code, of, t.dtype, operands.data()));
+}
+
+std::optional<std::vector<int64_t>> Programs::map(const ir::BlockMapping& b) {
+  std::vector<int64_t> results;
+  if (b.whole) return results;
+  for (const Value v : k_.terminator(b.index_map).operands) {
+    const auto n = value(v);
+    if (!n) return {};
+    results.push_back(*n);
+  }
+  return results;
+}
+
+Times Programs::times_of(const Op& op, size_t i, Times times) {
+  const Times unknown{0, false};
+  switch (ir::Control(op.code)) {
+    case ir::Control::if_: {
+      const auto c = value(op.operands[0]);
+      if (!c) return unknown;
+      return (*c != 0) == (i == 0) ? times : Times{0, true};
+    }
+    case ir::Control::switch_: {
+      const auto c = value(op.operands[0]);
+      if (!c) return unknown;
+      const auto last = static_cast<int64_t>(op.regions.size()) - 1;
+      return std::clamp<int64_t>(*c, 0, last) == static_cast<int64_t>(i) ? times : Times{0, true};
+    }
+    case ir::Control::for_: {
+      const auto lower = value(op.operands[0]), upper = value(op.operands[1]), step = value(op.operands[2]);
+      if (!lower || !upper || !step || *step <= 0) return unknown;
+      const int64_t n = *upper > *lower ? (*upper - *lower + *step - 1) / *step : 0;
+      const Value counter = k_.region(op.regions[0]).args[0];
+      set(counter, n == 1 ? lower : std::nullopt);
+      if (n > 0 && times.least > std::numeric_limits<int64_t>::max() / n) return {times.least, false};
+      return {times.least * n, times.exact};
+    }
+    case ir::Control::while_: return i == 0 ? Times{times.least, false} : unknown;
+    case ir::Control::run_scoped: return times;
+  }
+  throw InternalError("programs: an op with regions that is no control flow");
+}
+
+}  // namespace tessera::passes
