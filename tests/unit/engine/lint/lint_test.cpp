@@ -184,9 +184,9 @@ TEST_CASE("lints: a product that adds up over the grid") {
 }
 
 TEST_CASE("lints: integers of one width that meet") {
-  const auto add = ts::pallas_call([](Ref x, Ref y, Ref o) { o[all] = ts::cast(x[all] + y[all], ts::i32); },
-                                   {.out_shape = {{{4}, ts::i32}}, .name = "add"});
-  const int line = __LINE__ - 1;
+  const int line = __LINE__ + 1;
+  const auto sum = [](Ref x, Ref y, Ref o) { o[all] = ts::cast(x[all] + y[all], ts::i32); };
+  const auto add = ts::pallas_call(sum, {.out_shape = {{{4}, ts::i32}}, .name = "add"});
   const Texts found = ts::lints(add.trace({{{4}, ts::i32}, {{4}, ts::u32}}), {});
   REQUIRE(found.size() == 1);
   CHECK(found[0] == "add: add: i32 and u32 meet in i64" + at(line) +
