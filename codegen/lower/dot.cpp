@@ -165,7 +165,7 @@ DotEmitter::Staged DotEmitter::staged_operands(const DotShape& d, DotForm form) 
       s.rhs = placement_.reads_registers(d.rhs);
       s.start = d.start && placement_.reads_registers(d.start);
     }
-    if (target_.kind == Target::Kind::cpu && uniform_group() && !s_.general) {
+    if (target_.kind == Target::Kind::cpu && uniform_group()) {
       s.lhs = s.lhs || computed_often(d, d.lhs, d.batch + d.rows, d.cols);
       s.rhs = s.rhs || computed_often(d, d.rhs, d.batch, d.rows);
     }

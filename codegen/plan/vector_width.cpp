@@ -40,8 +40,7 @@ class Widths {
     const ir::Value v = o.code == Opcode::load ? o.results[0] : o.operands[1];
     const ir::AccessDims form = ir::access_dims(k_, o);
     if (form.slice.back() < 0) return;
-    const int axis = axes_.of(v, static_cast<size_t>(form.slice.back()));
-    if (axis == kNoAxis) return;
+    const int axis = axes_.of(v, static_cast<size_t>(form.slice.back()));  // of two elements at least: there is one
     const int64_t wanted = 16 / size_bytes(m.dtype);
     const Residue start =
         ix.is_static() ? Residue::of(ix.start) : divisors_.residue(o.operands[static_cast<size_t>(ix.start_operand)]);
@@ -92,7 +91,6 @@ std::vector<bool> tapped_axes(const ir::Kernel& k, const Axes& axes) {
       const ir::Index& ix = o.index[d];
       if (form.slice[d] < 0 || !ix.is_static() || ix.step != 1 || ix.size < 2) continue;
       const int axis = axes.of(o.results[0], static_cast<size_t>(form.slice[d]));
-      if (axis == kNoAxis) continue;
       const auto [it, added] = first.try_emplace({ref, d, axis}, ix.start, ix.size);
       const int64_t apart = std::abs(it->second.first - ix.start);
       if (!added && apart > 0 && apart < std::min(ix.size, kTapsApart)) tapped[static_cast<size_t>(axis)] = true;

@@ -207,13 +207,19 @@ template <class F> void for_each_program(const std::vector<int64_t>& grid, const
     });
 }
 
-/// The grid axes that an index map looks at, as bits. What it loads are prefetched operands, which nobody stores to.
+/// The grid axes that an index map looks at, as bits: itself, or by the blocks of prefetched operands that it loads
+/// from, which nobody stores to.
 uint32_t axes_of(const ir::Kernel& k, ir::RegionId map) {
   uint32_t axes = 0;
   const auto& args = k.region(map).args;
-  for (size_t a = 0; a < k.grid.size(); ++a)
-    for (const ir::Op& op : k.ops)
-      axes |= std::count(op.operands.begin(), op.operands.end(), args[a]) ? uint32_t{1} << a : 0;
+  for (size_t a = 0; a < args.size(); ++a) {
+    const bool used = std::any_of(k.ops.begin(), k.ops.end(), [&](const ir::Op& op) {
+      return std::count(op.operands.begin(), op.operands.end(), args[a]) > 0;
+    });
+    if (!used) continue;
+    if (a < k.grid.size()) axes |= uint32_t{1} << a;
+    else if (const ir::BlockMapping& b = k.blocks[a - k.grid.size()]; !b.whole) axes |= axes_of(k, b.index_map);
+  }
   return axes;
 }
 }  // namespace

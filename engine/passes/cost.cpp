@@ -109,7 +109,7 @@ class Estimator {
       case ir::Control::for_: {
         const auto lower = ir::constant_int(k_, o.operands[0]), upper = ir::constant_int(k_, o.operands[1]),
                    step = ir::constant_int(k_, o.operands[2]);
-        const bool known = lower && upper && step && *step > 0;
+        const bool known = lower && upper && step;  // the verifier has seen to it that constant steps are positive
         c.add(region(o.regions[0]), known ? cdiv(std::max<int64_t>(*upper - *lower, 0), *step) : 1);
         return c;
       }

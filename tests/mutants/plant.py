@@ -1,10 +1,10 @@
-"""Plants faults in a copy of the compiler's sources: plant.py ROOT TREE --count N --seed S
+"""Plants faults in a copy of the compiler's sources: plant.py ROOT TREE --count N --seed S [--survivors]
 
 ROOT is the repository, TREE the copy, which is made or brought up to date. Every fault lies in the one build and asks
 tessera::mutants::live(n) whether it is the one wanted (mutant.h), so that a fault costs no compilation. TREE/mutants.tsv lists
-number, file, line, kind, the code before and after, the whole line, tab-separated.
+number, file, line, kind, the code before and after, the whole line, "drawn" or "known", tab-separated. Known are those of survivors.tsv, with --survivors: no part of a measure.
 
-Faults are chosen by seed over all files of the lowering, the lane level, the SPIR-V emitter and the passes, from every place where Clang's
+Faults are chosen by seed over all files of the lowering, the lane level, the emitters and the passes, from every place where Clang's
 syntax tree has a comparison, sum or product, a condition, a statement that does something, a small number, or a returned bool. What is
 said to people (errors, explain) and what C++ itself needs (loop headers, constant expressions) is left alone.
 """
@@ -19,7 +19,8 @@ import sys
 from clang import cindex
 from clang.cindex import CursorKind as K, TypeKind
 
-FOLDERS = ["codegen/tile", "codegen/plan", "codegen/lower", "codegen/lane", "codegen/expand", "codegen/nvidia", "codegen/spirv", "engine/passes"]
+FOLDERS = ["codegen/tile", "codegen/plan", "codegen/lower", "codegen/lane", "codegen/expand", "codegen/nvidia", "codegen/spirv", "codegen/tpu", "engine/passes"]
+ALONE = ["codegen/compile.cpp", "codegen/fit_to_driver.cpp", "codegen/make_program.cpp"]
 # Judges of the tests, and text for people.
 NOT = re.compile(r"lane/(interpreter|bytecode)|explain|call_remarks|debug_info|disassemble|lower/print\.cpp")
 OTHER = {"<": "<=", "<=": "<", ">": ">=", ">=": ">", "==": "!=", "!=": "==", "+": "-", "-": "+", "*": "+", "/": "*", "%": "/", "&&": "", "||": ""}
@@ -138,7 +139,7 @@ class Finder:
 def find(root, flags):
     index = cindex.Index.create()
     sites = []
-    files = sorted(f for folder in FOLDERS for f in (root / folder).rglob("*.cpp") if not NOT.search(str(f)))
+    files = sorted([f for folder in FOLDERS for f in (root / folder).rglob("*.cpp") if not NOT.search(str(f))] + [root / f for f in ALONE])
     for f in files:
         unit = index.parse(str(f), args=flags)
         errors = [d for d in unit.diagnostics if d.severity >= cindex.Diagnostic.Error]
@@ -148,8 +149,27 @@ def find(root, flags):
     return sites
 
 
-def choose(sites, count, seed):
-    """Sites, none inside another, one number each: the files take turns by how many sites they have."""
+def known_survivors(root, sites):
+    """The places of survivors.tsv that the sources still have; a file's folder may have changed."""
+    wanted = set()
+    for line in (root / "tests/mutants/survivors.tsv").read_text().split("\n"):
+        if line and not line.startswith("#"):
+            file, *rest = line.split("\t")[:5]
+            wanted.add((pathlib.Path(file).name, *rest))
+    names = {key[0] for key in wanted}
+    lines = {f: f.read_text().split("\n") for f in {s.file for s in sites} if f.name in names}
+    found = {}
+    for s in sites:
+        key = (s.file.name, s.kind, s.before, s.after, lines[s.file][s.line - 1].strip()) if s.file in lines else None
+        if key in wanted and not any(s.file == o.file and s.begin < o.end and o.begin < s.end for o in found.values()):
+            found.setdefault(key, s)
+    for gone in sorted(wanted - set(found)):
+        print("not planted: " + ": ".join(gone))
+    return list(found.values())
+
+
+def choose(sites, count, seed, known=()):
+    """Sites, none inside another or in one that is known, one number each: the files take turns by how many sites they have."""
     order = random.Random(seed)
     order.shuffle(sites)
     # Kinds are taken in turn, so that many conditions do not crowd out few dropped statements.
@@ -157,6 +177,8 @@ def choose(sites, count, seed):
     for s in sites:
         by_kind[s.kind].append(s)
     taken = collections.defaultdict(list)
+    for s in known:
+        taken[s.file].append((s.begin, s.end))
     chosen = []
     while len(chosen) < count and any(by_kind.values()):
         for kind in sorted(by_kind):
@@ -187,6 +209,8 @@ def write(root, tree, numbered):
             for n, s in sorted(by_file[source], key=lambda x: -x[1].begin):
                 text = text[:s.begin] + s.make(n, text[s.begin:s.end].decode()).encode() + text[s.end:]
             text = f'#include "tests/mutants/mutant.h"\n#line 1 "{name}"\n'.encode() + text
+        if name == "CMakeLists.txt":  # a fault may be what a warning is about
+            text += "\n".join(["set_source_files_properties(", *sorted(str(f.relative_to(root)) for f in by_file), "PROPERTIES COMPILE_OPTIONS -Wno-error)\n"]).encode()
         if to.exists() and to.read_bytes() == text:
             continue
         to.parent.mkdir(parents=True, exist_ok=True)
@@ -194,13 +218,17 @@ def write(root, tree, numbered):
         to.chmod(source.stat().st_mode)
 
 
-def refused(tree, root, numbered, flags):
-    """The numbers of the faults that do not compile."""
+def refused(tree, root, numbered, flags, right):
+    """The numbers of the faults that do not compile; right holds those that did, by file."""
     bad = set()
     for f in sorted({s.file for _, s in numbered}):
         name = f.relative_to(root)
+        here = {(s.begin, s.end, s.after) for _, s in numbered if s.file == f}
+        if here <= right[f]:
+            continue
         run = subprocess.run(["g++", *flags, "-w", "-fsyntax-only", "-fmax-errors=0", name], cwd=tree, capture_output=True, text=True)
         if run.returncode == 0:
+            right[f] |= here
             continue
         lines = {int(m[1]) for m in re.finditer(rf"^{re.escape(str(name))}:(\d+):\d+: error", run.stderr, re.M)}
         here = {n for n, s in numbered if s.file == f and s.line in lines} or {n for n, s in numbered if s.file == f}
@@ -214,28 +242,32 @@ def main():
     p.add_argument("tree", type=pathlib.Path)
     p.add_argument("--count", type=int, default=260)
     p.add_argument("--seed", type=int, default=1)
+    p.add_argument("--survivors", action="store_true", help="those of survivors.tsv too")
     p.add_argument("--include", action="append", default=[], help="a folder of generated headers")
     a = p.parse_args()
     root = a.root.resolve()
     flags = ["-std=c++20", "-DTESSERA_SPIRV_TOOLS", *(f"-I{i}" for i in a.include)]
     sites = find(root, ["-x", "c++", f"-I{root}", *flags])
-    spare = choose(sites, a.count * 2, a.seed)
+    known = known_survivors(root, sites) if a.survivors else []
+    spare = choose(sites, a.count * 2, a.seed, known)
     order = random.Random(a.seed + 1)
     order.shuffle(spare)
-    chosen = spare[:a.count]
+    chosen = spare[:a.count] + known
     spare = spare[a.count:]
+    right = collections.defaultdict(set)
     while True:
         numbered = list(enumerate(sorted(chosen, key=lambda s: (str(s.file), s.begin)), 1))
         write(root, a.tree, numbered)
-        bad = refused(a.tree, root, numbered, ["-I.", *flags])
+        bad = refused(a.tree, root, numbered, ["-I.", *flags], right)
         if not bad:
             break
         chosen = [s for n, s in numbered if n not in bad]
-        while spare and len(chosen) < a.count:
+        known = [s for s in known if s in chosen]
+        while spare and len(chosen) < a.count + len(known):
             chosen.append(spare.pop())
     with open(a.tree / "mutants.tsv", "w") as out:
         for n, s in numbered:
-            out.write("\t".join([str(n), str(s.file.relative_to(root)), str(s.line), s.kind, s.before, s.after, s.file.read_text().split("\n")[s.line - 1].strip()]) + "\n")
+            out.write("\t".join([str(n), str(s.file.relative_to(root)), str(s.line), s.kind, s.before, s.after, s.file.read_text().split("\n")[s.line - 1].strip(), "known" if s in known else "drawn"]) + "\n")
     print(f"{len(numbered)} faults of {len(sites)} places in {len({s.file for _, s in numbered})} files")
 
 

@@ -1,6 +1,6 @@
-"""Runs what is likely to notice on each fault that plant.py has planted: try.py TREE BUILD [--jobs N] [--seconds S] [--only N,N,...] [--again]
+"""Runs what is likely to notice on each fault that plant.py has planted: try.py TREE BUILD [--jobs N] [--seconds S] [--only N,N,...] [--again] [--mosaic PYTHON]
 
-An item is one case of test_codegen or of those of test_engine that are about passes, one kernel of tests/tir, or some seeds of the fuzzer: one process. All run once without a fault, which says how long they
+An item is one case of test_codegen or of those of test_engine that are about passes, one kernel of tests/tir, some seeds of the fuzzer, or some kernels as modules for TPUs, which a Python with jaxlib judges: one process. All run once without a fault, which says how long they
 take and which faults' places they pass (kept in TREE/items.json until a program or kernel changes). A fault is tried on the items that pass its place, those first that have
 killed most in a second so far, and is killed when one fails, crashes, takes five times as long (and a second) or needs more than 6 GiB. It survives when all of them,
 or S seconds' worth, have passed. TREE/results.tsv keeps what is known, so that a run goes on where the last one ended; a fault that survived with
@@ -24,9 +24,10 @@ import time
 
 FAILED = re.compile(r"FAILED|ERROR:|terminate called")
 SEEDS, SEEDS_AT_ONCE = 120, 12  # of random kernels
+KERNELS_AT_ONCE = 10  # as modules for TPUs
 
 
-def items(build):
+def items(build, mosaic):
     """Name, command, and the files that it depends on."""
     fuzz, found = f"{build}/tests/fuzz", []
     for suite, cases in (("codegen", []), ("engine", ["--source-file=*engine/passes*_test.cpp"])):
@@ -39,6 +40,10 @@ def items(build):
         found.append((f"files {kernel}", [fuzz, "--shrink", "0", kernel], [fuzz, kernel]))
     for seed in range(1, SEEDS, SEEDS_AT_ONCE):
         found.append((f"random {seed} to {seed + SEEDS_AT_ONCE - 1}", [fuzz, "--shrink", "0", "--seed", str(seed), "--count", str(SEEDS_AT_ONCE)], [fuzz]))
+    names = sorted(pathlib.Path(kernel).stem for kernel in glob.glob("tests/tir/*.tir")) if mosaic else []
+    for i in range(0, len(names), KERNELS_AT_ONCE):
+        some = names[i:i + KERNELS_AT_ONCE]
+        found.append((f"mosaic {some[0]} to {some[-1]}", [mosaic, "tests/mosaic/check.py", f"{build}/tessera", ".", *some], [f"{build}/tessera", *(f"tests/tir/{n}.tir" for n in some)]))
     return found
 
 
@@ -94,7 +99,7 @@ class Item:
         return (self.killed + 1) / (self.tried + 2) / (self.seconds + 0.02)
 
 
-def measure(tree, build, jobs):
+def measure(tree, build, jobs, mosaic):
     """The items with their times and the faults that they pass, measured where that is not known."""
     known_file = tree / "items.json"
     known = json.load(open(known_file)) if known_file.exists() else {}
@@ -115,7 +120,7 @@ def measure(tree, build, jobs):
         return Item(name, command, *known[name][1:])
 
     with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
-        result = list(pool.map(one, items(build)))
+        result = list(pool.map(one, items(build, mosaic)))
     for left_over in tree.glob("reached.*"):
         left_over.unlink()
     for item in result:
@@ -134,6 +139,7 @@ def main():
     p.add_argument("--only", default="")
     p.add_argument("--for", dest="turn", type=float, default=float("inf"), help="begin nothing after so many seconds: a turn on a busy machine")
     p.add_argument("--again", action="store_true", help="the survivors")
+    p.add_argument("--mosaic", default="", help="a Python with jaxlib")
     p.add_argument("--report", action="store_true", help="the table of what is known, without running anything")
     a = p.parse_args()
     a.tree, a.build = a.tree.resolve(), a.build.resolve()
@@ -154,11 +160,11 @@ def main():
                 equivalent["\t".join(parts[:5])] = parts[5]
     todo = a.only.split(",") if a.only else [m[0] for m in mutants if m[0] not in results or results[m[0]][0] == "survived" and key[m[0]] not in equivalent and (a.again or results[m[0]][1] < a.seconds)]
     random.Random(1).shuffle(todo)  # so that what is known early stands for all
-    todo.sort(key=lambda n: n in results)
+    todo.sort(key=lambda n: (n in results, mutants[int(n) - 1][7:] != ["known"]))
     os.chdir(a.tree)  # whose kernels are those that were there when it was built
     if todo and not a.report:
         begin = time.time()
-        all_items = measure(a.tree, a.build, a.jobs)
+        all_items = measure(a.tree, a.build, a.jobs, a.mosaic)
         for item in all_items:
             item.tried = item.killed = sum(why.startswith(item.name + ": ") for _, _, why in results.values())
         print(f"{len(all_items)} items of {sum(i.seconds for i in all_items):.0f} s pass {len(set().union(*(i.reached for i in all_items)))} of {len(mutants)} faults ({time.time() - begin:.0f} s)", flush=True)
@@ -189,7 +195,7 @@ def main():
                     print(f"[{done}/{len(todo)}] {n} survived: {m[1]}:{m[2]}: {m[3]}: {m[4]}  ->  {m[5]}  ({why})", flush=True)
                 elif sys.stdout.isatty():
                     print(f"[{done}/{len(todo)}] {n} killed by {why}", flush=True)
-    kinds = ["unit", "costs", "files", "random"]
+    kinds = ["unit", "costs", "files", "random", "mosaic"]
     table = collections.defaultdict(collections.Counter)
     survivors = []
     for m in mutants:
@@ -198,6 +204,12 @@ def main():
         verdict, _, why = results[m[0]]
         if verdict == "survived" and key[m[0]] in equivalent:
             verdict = "equivalent"
+        if m[7:] == ["known"]:  # no part of the measure
+            if verdict == "survived":
+                survivors.append((m, why))
+            elif verdict == "killed":
+                print(f"no longer survives: {m[1]}: {m[4]}  ->  {m[5]}  ({why})")
+            continue
         folder = str(pathlib.Path(m[1]).parent)
         for row in (folder, "all"):
             table[row]["tried"] += 1

@@ -79,6 +79,8 @@ TEST_CASE("bounds: positions that may be outside") {
   CHECK_FALSE(proved_if("  %i = add %d, %c0\n  %c = lt %d, %c8\n"));
   CHECK_FALSE(proved_if("  %i = add %l, %c0\n  %a = lt %l, %c8\n  %c = not %a\n"));
   CHECK_FALSE(proved_if("  %i = add %l, %c0\n  %a = lt %l, %c8\n  %b = lt %d, %c0\n  %c = or %a, %b\n"));
+  // a difference below -2147483648 is above 0
+  CHECK_FALSE(proved_if("  %i = sub %d, %l\n  %a = lt %d, %c8\n  %b = ge %i, %c0\n  %c = and %a, %b\n"));
   // a sum beyond 2147483647 is below 8
   CHECK_FALSE(proved_if("  %a = max %d, %c0\n  %i = add %a, %l\n  %c = lt %i, %c8\n"));
   CHECK_FALSE(proved("  %c = lt %l, %c8\n  if %c {\n  }\n  %i = add %l, %c0\n"));  // the condition is over
