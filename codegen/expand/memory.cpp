@@ -1,4 +1,5 @@
 // Refs, and which elements an access is of; what the access is, a backend knows.
+#include <array>
 #include <cstdlib>
 
 #include "codegen/expand/walk.h"
@@ -119,6 +120,7 @@ void Walk::emit_vector_load(const ir::Op& op) {
   const Ref& r = ref(op.operands.at(0));
   const auto size = static_cast<size_t>(size_bytes(r.dtype));
   const std::vector<V> words = load_words(op, r, op.results.size() * size / 4);
+  std::array<V, 2> shorts;
   for (size_t i = 0; i < op.results.size(); ++i) {
     if (size == 8) {
       const V high = to_uint(words[2 * i + 1], Reg::u64) << 32, v = to_uint(words[2 * i], Reg::u64) | high;
@@ -126,7 +128,16 @@ void Walk::emit_vector_load(const ir::Op& op) {
       continue;
     }
     V v = words[i * size / 4];
-    if (size < 4) {
+    if (size == 2 && !is_signed_int(r.dtype)) {
+      if (i % 2 == 0) shorts = sink_.shorts(v);
+      const V raw = shorts[i % 2];
+      if (r.dtype == DType::bf16) {
+        set(op.results[i], floating(i % 2 == 0 ? v << 16 : v & 0xffff0000u), raw);
+        continue;
+      }
+      const Register x = narrow_register(raw, r.dtype);
+      set(op.results[i], x.v, x.raw);
+    } else if (size < 4) {
       const V first = sink_.make(Reg::u32, static_cast<uint32_t>(i * size % 4 * 8)),
               count = sink_.make(Reg::u32, static_cast<uint32_t>(8 * size));
       v = sink_.apply(is_signed_int(r.dtype) ? Prim::extract_sint : Prim::extract_uint, Reg::u32, {v, first, count});
@@ -155,6 +166,11 @@ void Walk::emit_vector_store(const ir::Op& op) {
     } else {
       const size_t at = i * size % 4;
       const V wide = stored_bits(value, raw, r.dtype);
+      if (size == 2) {
+        if (at == 0) words.push_back(wide);
+        else words.back() = sink_.word_of_shorts(words.back(), wide);
+        continue;
+      }
       // the last part of a word needs no mask
       const V part = (at + size < 4 ? wide & ((1u << 8 * size) - 1) : wide) << static_cast<uint32_t>(8 * at);
       if (at == 0) words.push_back(part);

@@ -15,6 +15,15 @@ V Sink::make(Reg r, Literal x) {
   return {};
 }
 
+std::array<V, 2> Sink::shorts(V word) {
+  const V high = word >> 16;
+  return {word & 0xffff, high};
+}
+V Sink::word_of_shorts(V low, V high) {
+  const V above = high << 16;
+  return (low & 0xffff) | above;
+}
+
 V operator+(V a, V b) { return a.fn->apply(Prim::add, a.reg, {a, b}); }
 V operator-(V a, V b) { return a.fn->apply(Prim::sub, a.reg, {a, b}); }
 V operator*(V a, V b) { return a.fn->apply(Prim::mul, a.reg, {a, b}); }

@@ -101,6 +101,10 @@ class Sink {
   virtual V narrow_bits(V v, DType t) = 0;  ///< its bits, in u32
   virtual V widened(V raw, DType t) = 0;    ///< from them
 
+  /// The low and the high 16 bits of a word, zero-extended; and the word of two, of which the low 16 bits count.
+  virtual std::array<V, 2> shorts(V word);
+  virtual V word_of_shorts(V low, V high);
+
   /// Both sides give values of the same registers, in order; their results are merged.
   virtual std::vector<V> if_else(V c, const std::function<std::vector<V>()>& then_body,
                                  const std::function<std::vector<V>()>& else_body) = 0;

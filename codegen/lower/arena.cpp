@@ -51,6 +51,12 @@ void Arena::order(const std::vector<MemoryRange>& reads, const std::vector<Memor
   pending_.add(reads, writes);
 }
 
+void Arena::barrier() {
+  if (!uniform_group()) return;
+  b_.barrier();
+  pending_.clear();
+}
+
 // The back edge of a loop: the next iteration reuses what this one touched.
 void Arena::loop_barrier() {
   if (!uniform_group() || pending_.empty()) return;

@@ -20,6 +20,8 @@ class Arena : public Part {
   void copy(const Slot& from, const Slot& to);
 
   void order(const std::vector<MemoryRange>& reads, const std::vector<MemoryRange>& writes);
+  /// Whatever the accesses so far were.
+  void barrier();
   /// The back edge of a loop: the next iteration reuses what this one touched.
   void loop_barrier();
   /// Barriers inside a reduction, product or scan have settled the accesses announced before it, but some of them come

@@ -31,8 +31,10 @@ class StagedDot : public Part {
     rhs_.word = d.packed ? d.rhs_word : d.acc;
   }
   void run() {
-    lhs_.tile = arena_.temporary(lhs_.word, tk_ / per_word_ * (rows_.cover() + kPad));
-    rhs_.tile = arena_.temporary(rhs_.word, tk_ / per_word_ * (cols_.cover() + kPad));
+    for (Operand* o : {&lhs_, &rhs_}) o->words = tk_ / per_word_ * (o->plan->cover() + kPad);
+    const int64_t bytes = lhs_.words * ir::arena_stride(lhs_.word) + rhs_.words * ir::arena_stride(rhs_.word);
+    turns_ = chunks_ > 1 && s_.dot_turns && 2 * bytes <= target_.shared_bytes * 3 / 8;
+    for (Operand* o : {&lhs_, &rhs_}) o->tile = arena_.temporary(o->word, (turns_ ? 2 : 1) * o->words);
     // Which dim of an operand is the fastest in memory decides how invocations are dealt to its tile.
     const auto k_fastest = [&](const std::vector<size_t>& dims) { return !dims.empty() && dims.back() >= rank_; };
     deal(lhs_, k_fastest(d_.lhs_dims));
@@ -55,7 +57,8 @@ class StagedDot : public Part {
     const AxisPlan* plan = nullptr;
     const std::function<Value(const Coords&)>* element = nullptr;
     Prefetch::Load* early = nullptr;  // its first chunk is loaded a step of the grid before
-    Slot tile = {};                   // k by free elements
+    Slot tile = {};                   // k by free elements; where turns_, two of them
+    int64_t words = 0;                // of one tile
     bool by_k = false;                // a contracted dim is the fastest in memory
     int64_t width = 1;
     bool turned = false;              // packed along the free dim as they are loaded, and turned on the way to the tile
@@ -299,10 +302,11 @@ class StagedDot : public Part {
   }
   // Puts the chunk that the loop carries into the tiles, for all to read.
   void put(const Values& in, size_t points, Value chunk) {
-    arena_.order({}, {lhs_.tile.range, rhs_.tile.range});
+    if (!turns_) arena_.order({}, {lhs_.tile.range, rhs_.tile.range});
     size_t at_value = points;
     for (const Operand* o : {&lhs_, &rhs_})
-      for (const Fetched& x : o->share) {
+      for (Fetched x : o->share) {
+        x.index = in_tile(*o, x.index, chunk);
         if (d_.packed) {
           const auto from = in.begin() + static_cast<std::ptrdiff_t>(at_value);
           Values words(from, from + static_cast<std::ptrdiff_t>(words_of_block(*o)));
@@ -318,7 +322,15 @@ class StagedDot : public Part {
         const Value v = to_clear(*o) ? cleared(x, chunk, o->by_k ? x.behind : 0, carried) : carried;
         b_.when(x.valid, [&] { b_.store(o->tile.ref, x.index, v); });
       }
-    arena_.order({lhs_.tile.range, rhs_.tile.range}, {});
+    if (turns_) arena_.barrier();
+    else arena_.order({lhs_.tile.range, rhs_.tile.range}, {});
+  }
+  // Chunks take turns with two tiles, where there is room. Then a chunk needs one barrier, between its stores and its
+  // reads: who stores the next but one to the same tile has passed the next one's barrier, and so have all who read.
+  Value in_tile(const Operand& o, Value index, Value chunk) {
+    if (!turns_) return index;
+    const Value turn = b_.rem(chunk, 2), tile = b_.mul(turn, b_.i32(o.words));
+    return b_.add(index, tile);
   }
   void multiply(Values& acc, Value row_start, Value col_start) {
     const auto row = [&](const Operand& o, Value start, int64_t k) {
@@ -355,17 +367,21 @@ class StagedDot : public Part {
     append_first(carried, lhs_);
     append_first(carried, rhs_);
     const Value row_start = nests_.invocation_start(rows_), col_start = nests_.invocation_start(cols_);
+    const std::vector<MemoryRange> tiles{lhs_.tile.range, rhs_.tile.range};
+    if (turns_) arena_.order({}, tiles);
     carried = nests_.counted(chunks_, carried, [&](Value chunk, const Values& in) {
       Values acc(in.begin(), in.begin() + static_cast<std::ptrdiff_t>(points));
       put(in, points, chunk);
       const Value last = b_.eq(chunk, b_.i32(chunks_ - 1));
       const Values next_lhs = next(lhs_, chunk, last, in, points),
                    next_rhs = next(rhs_, chunk, last, in, points + held_by(lhs_));
-      multiply(acc, row_start, col_start);
+      const Value row = in_tile(lhs_, row_start, chunk), col = in_tile(rhs_, col_start, chunk);
+      multiply(acc, row, col);
       acc.insert(acc.end(), next_lhs.begin(), next_lhs.end());
       acc.insert(acc.end(), next_rhs.begin(), next_rhs.end());
       return acc;
     });
+    if (turns_) arena_.pending().add(tiles, {});
     const auto behind = carried.begin() + static_cast<std::ptrdiff_t>(points),
                middle = behind + static_cast<std::ptrdiff_t>(held_by(lhs_));
     if (lhs_.early) lhs_.early->regs.assign(behind, middle);
@@ -383,6 +399,7 @@ class StagedDot : public Part {
   const AxisPlan &rows_, &cols_;
   const int64_t per_word_ = DotEmitter::per_word(d_), tk_ = dots_.chunk(d_), chunks_ = cdiv(d_.depth, tk_);
   Operand lhs_, rhs_;
+  bool turns_ = false;
   std::vector<Value> strip_;
 };
 }  // namespace

@@ -41,6 +41,10 @@ ir::Kernel lower(const ir::Kernel& source, const Target& target, bool general, i
   std::vector<std::string>& lines = plan.schedule.remarks;
   Remarks remarks;
   ir::Kernel out = emit_lanes(k, target, plan, remarks);
+  if (out.lane.shared_bytes > target.shared_bytes && plan.schedule.wide_dot == lowering::DotForm::staged) {
+    plan.schedule.dot_turns = false;
+    out = emit_lanes(k, target, plan, remarks);
+  }
   // What does not fit shared memory lives in a global arena instead, all of it: one budget, one decision.
   if (out.lane.shared_bytes > target.shared_bytes) {
     plan.schedule.scratch_arena = true;

@@ -68,23 +68,24 @@ bool LoopNests::fits(const std::vector<int>& dims) const {
 
 Coord LoopNests::axis_coord(int axis, int64_t n, Value strip, int r, Value& valid) {
   if (axis == kNoAxis) return {b_.i32(0)};
-  return axis_coord(plan(axis), axis, n, strip, r, valid);
+  return axis_coord(plan(axis), axis, n, strip, r, {}, valid);
 }
 
-Coord LoopNests::axis_coord(const AxisPlan& p, int axis, int64_t n, Value strip, int r, Value& valid) {
+Coord LoopNests::axis_coord(const AxisPlan& p, int axis, int64_t n, Value strip, int r, Value within, Value& valid) {
   Value e = tile_base(axis);
   if (strip) e = b_.add(e, b_.mul(strip, b_.i32(p.cover())));
   e = b_.add(e, invocation_start(p));
-  e = b_.add(e, b_.i32(p.local(r)));
+  e = within ? b_.add(e, within) : b_.add(e, b_.i32(p.local(r)));
   const int64_t parts = p.split ? cdiv(n, p.tile) : 1;
   const bool overhangs = parts * p.strips() * p.cover() != n;
   if (!overhangs || (p.split && whole_.count(axis))) return {e, axis, r};
   // Known positions need no test.
-  if (!p.split && !strip && p.local(r) + int64_t{p.invocations - 1} * p.vec < n) return {e, axis, r};
+  const int last = within ? p.vec - 1 : r;
+  if (!p.split && !strip && p.local(last) + int64_t{p.invocations - 1} * p.vec < n) return {e, axis, r};
   const int64_t divisor = std::gcd(n, int64_t{16});
   const Value end = b_.i32(n);
-  valid = b_.both(valid, b_.lt(divisor % p.vec == 0 ? b_.add(e, b_.i32(-(r % p.vec))) : e, end));
-  return {clamp_along(e, end, divisor, p.vec == 1 ? kNoAxis : axis, r), axis, r};
+  valid = b_.both(valid, b_.lt(divisor % p.vec == 0 && !within ? b_.add(e, b_.i32(-(r % p.vec))) : e, end));
+  return {clamp_along(e, end, divisor, p.vec == 1 || within ? kNoAxis : axis, r), axis, r};
 }
 
 Value LoopNests::whole_tiles(const std::vector<int>& dims) {
@@ -175,16 +176,17 @@ void LoopNests::each(const Shape& s, const std::vector<int>& dims, bool needs_la
 
 void LoopNests::by_layout(const Shape& s, const std::vector<int>& dims, bool effects,
                           const std::function<void(const NestPoint&)>& body, bool rolled) {
-  // Rolled: a loop goes over the registers, vector by vector, so coordinates name no registers. Each element still
-  // belongs to the same invocation as in the nest that is not rolled: a program may store it by the one nest and the
-  // next program by the other, without a barrier between them.
+  // Rolled: loops go over the registers, for CPUs vector by vector, else element by element. So coordinates name no
+  // registers. Each element still belongs to the same invocation as in the nest that is not rolled: a program may store
+  // it by the one nest and the next program by the other, without a barrier between them.
+  const bool by_elements = rolled && !s_.rolled;
   const auto plan_of = [&](size_t d) {
     AxisPlan p = dims[d] == kNoAxis ? AxisPlan{} : plan(dims[d]);
     if (rolled) p.reg = p.vec;
     return p;
   };
   const Value first = effects ? first_invocation(invocation_bits(dims)) : Value{};
-  std::vector<Value> strip(dims.size());
+  std::vector<Value> strip(dims.size()), within(dims.size());
   std::function<void(size_t)> loops, registers;
   NestPoint point;
   point.c.resize(dims.size());
@@ -194,13 +196,13 @@ void LoopNests::by_layout(const Shape& s, const std::vector<int>& dims, bool eff
       point.valid = first;
       for (size_t i = 0; i < dims.size(); ++i) {
         if (dims[i] == kNoAxis) point.c[i] = at(0);
-        else point.c[i] = axis_coord(plan_of(i), dims[i], s[i], strip[i], point.regs[i], point.valid);
+        else point.c[i] = axis_coord(plan_of(i), dims[i], s[i], strip[i], point.regs[i], within[i], point.valid);
         if (rolled) point.c[i] = {point.c[i].v};
       }
       body(point);
       return;
     }
-    const int n = plan_of(d).reg;
+    const int n = by_elements ? 1 : plan_of(d).reg;
     for (int r = 0; r < n; ++r) {
       point.regs[d] = r;
       registers(d + 1);
@@ -208,11 +210,19 @@ void LoopNests::by_layout(const Shape& s, const std::vector<int>& dims, bool eff
   };
   loops = [&](size_t d) {
     if (d == dims.size()) return registers(0);
-    const int64_t n = plan_of(d).strips();
-    if (n == 1) return loops(d + 1);
-    counted(n, [&](Value i) {
+    const AxisPlan p = plan_of(d);
+    const auto elements = [&] {
+      if (!by_elements || p.vec == 1) return loops(d + 1);
+      counted(p.vec, [&](Value i) {
+        within[d] = i;
+        loops(d + 1);
+      });
+      within[d] = {};
+    };
+    if (p.strips() == 1) return elements();
+    counted(p.strips(), [&](Value i) {
       strip[d] = i;
-      loops(d + 1);
+      elements();
     });
     strip[d] = {};
   };

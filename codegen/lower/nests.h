@@ -50,7 +50,8 @@ class LoopNests : public Part {
   Value clamp_along(Value e, Value n, int64_t divisor, int axis, int reg);
 
  private:
-  Coord axis_coord(const AxisPlan& p, int axis, int64_t n, Value strip, int r, Value& valid);
+  /// The same with a plan of its own. `within`, if it is there, counts the elements of a vector, and r is 0.
+  Coord axis_coord(const AxisPlan& p, int axis, int64_t n, Value strip, int r, Value within, Value& valid);
   Value invocation_coord(const AxisPlan& p);
 
   std::map<std::pair<int, int>, Value> coords_;

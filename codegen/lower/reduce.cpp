@@ -210,6 +210,37 @@ void ReduceEmitter::by_shuffles(std::vector<Values>& points, int bits, const Acc
   }
 }
 
+// Many points: the members of a run share them out, each adds up the parts of its own, and everyone reads all sums.
+// That is a barrier more, and as many reads fewer as there are points, but one, times members.
+void ReduceEmitter::by_shares(Values& points, int stride, int count, const Accumulator& acc) {
+  const auto n = static_cast<int>(points.size());
+  const int runs = s_.group / count;
+  const DType t = b_.dtype(points[0]);
+  Slot parts = arena_.temporary(t, int64_t{s_.group} * n), sums = arena_.temporary(t, int64_t{runs} * n);
+  arena_.order({}, {parts.range});
+  for (int i = 0; i < n; ++i) b_.store(parts.ref, b_.add(invocation_, b_.i32(i * s_.group)), points[size_t(i)]);
+  arena_.order({parts.range}, {sums.range});
+  const Value member = b_.rem(b_.div(invocation_, stride), count), lane = b_.rem(invocation_, stride);
+  const Value above = b_.div(invocation_, int64_t{stride} * count);
+  const Value first = b_.add(b_.mul(above, b_.i32(stride * count)), lane);
+  const Value number = b_.add(b_.mul(above, b_.i32(stride)), lane), run = b_.mul(number, b_.i32(n));
+  for (int i = 0; i < n; i += count) {
+    const Value mine = b_.add(member, b_.i32(i));
+    const Value there = n - i < count ? b_.lt(mine, b_.i32(n)) : Value{};
+    b_.when(there, [&] {
+      const Value from = b_.add(b_.mul(mine, b_.i32(s_.group)), first);
+      const auto part = [&](int j) { return b_.load(parts.ref, b_.add(from, b_.i32(j * stride))); };
+      Values sum{part(0)};
+      for (int j = 1; j < count; ++j) sum = acc.merge(sum, {part(j)});
+      b_.store(sums.ref, b_.add(run, mine), sum[0]);
+    });
+  }
+  arena_.order({sums.range}, {});
+  for (int i = 0; i < n; ++i) points[size_t(i)] = b_.load(sums.ref, b_.add(run, b_.i32(i)));
+  arena_.free(parts);
+  arena_.free(sums);
+}
+
 // One contiguous run of bits of the invocation's number: everyone writes, everyone reads the run's members in order.
 void ReduceEmitter::by_exchange(std::vector<Values>& points, int stride, int count, const Accumulator& acc) {
   std::vector<std::vector<Slot>> slots(points.size());
@@ -280,7 +311,14 @@ void ReduceEmitter::across_invocations(std::vector<Values>& points, int bits, co
       const size_t end = std::min(i + most, points.size());
       const auto from = points.begin() + static_cast<std::ptrdiff_t>(i);
       std::vector<Values> some(from, points.begin() + static_cast<std::ptrdiff_t>(end));
-      by_exchange(some, stride, count, acc);
+      if (points[0].size() == 1 && some.size() >= 4 && count >= 4 && count <= 8) {
+        Values of_all;
+        for (const Values& v : some) of_all.push_back(v[0]);
+        by_shares(of_all, stride, count, acc);
+        for (size_t p = 0; p < some.size(); ++p) some[p] = {of_all[p]};
+      } else {
+        by_exchange(some, stride, count, acc);
+      }
       std::copy(some.begin(), some.end(), from);
     }
   }

@@ -32,6 +32,7 @@ class ReduceEmitter : public Part {
 
  private:
   void by_shuffles(std::vector<Values>& points, int bits, const Accumulator& acc);
+  void by_shares(Values& points, int stride, int count, const Accumulator& acc);
   void by_exchange(std::vector<Values>& points, int stride, int count, const Accumulator& acc);
 };
 

@@ -48,6 +48,7 @@ struct Schedule {
   std::vector<int> split_axes;         // axes with split plans
   bool scratch_arena = false;          // the arena lies in global memory
   int64_t dot_chunk = 8;               // k values staged at once
+  bool dot_turns = true;               // in two tiles in turn, where those take little of the shared memory
   DotForm wide_dot = DotForm::reduce;  // for dots with both free dims wide
   std::vector<Kept> kept;              // per value
   std::vector<std::string> remarks;    // for explain

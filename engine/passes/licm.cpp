@@ -1,6 +1,8 @@
 // Loops inside out: an op whose operands are all defined outside the loop moves in front of it. Every pure op is total,
 // so it may run although the loop would not. Tile-level loads may move too where the loop stores nothing to their
-// memory: they are safe at any index. At lane level loads stay, since an index may be good only inside the loop.
+// memory: they are safe at any index. At lane level loads stay, since an index may be good only inside the loop; and so
+// does the sum of a value and a constant that only says where accesses go: they take the constant as their offset,
+// while in front of the loop each sum would hold a register.
 #include <algorithm>
 
 #include "engine/passes/memory.h"
@@ -12,7 +14,9 @@ using ir::Effect, ir::Op, ir::OpId, ir::Opcode, ir::RegionId, ir::Value;
 
 class Licm {
  public:
-  explicit Licm(ir::Kernel& k) : k_(k), memory_(k), depth_(k.values.size()) {}
+  explicit Licm(ir::Kernel& k) : k_(k), memory_(k), depth_(k.values.size()) {
+    if (k.level == ir::Level::lane) find_offsets();
+  }
   bool run() {
     region(k_.body, 0);
     return changed_;
@@ -22,6 +26,7 @@ class Licm {
   ir::Kernel& k_;
   MemoryClasses memory_;
   std::vector<uint32_t> depth_;  // of the region that each value is defined in
+  std::vector<bool> offset_;     // at lane level, per value: a sum with a constant, and a place of accesses alone
   bool changed_ = false;
 
   void region(RegionId r, uint32_t depth) {
@@ -56,7 +61,22 @@ class Licm {
     k_.region(from).ops = std::move(kept);
   }
 
+  void find_offsets() {
+    offset_.assign(k_.values.size(), false);
+    for (const Op& op : k_.ops)
+      if (op.code == Opcode::add && op.results.size() == 1)
+        offset_[op.results[0].index] = ir::constant_int(k_, op.operands[0]) || ir::constant_int(k_, op.operands[1]);
+    for (const Op& op : k_.ops)
+      for (size_t i = 0; i < op.operands.size(); ++i) {
+        const bool place = ir::accesses_ref(op.code) &&
+                           std::any_of(op.index.begin(), op.index.end(),
+                                       [&](const auto& ix) { return ix.start_operand == static_cast<int32_t>(i); });
+        if (!place) offset_[op.operands[i].index] = false;
+      }
+  }
+
   bool may_move(const Op& op, const Op& loop) const {
+    if (!offset_.empty() && op.results.size() == 1 && offset_[op.results[0].index]) return false;
     const Effect e = info(op.code).effect;
     if (e == Effect::pure) return true;
     if (e != Effect::reads || k_.level == ir::Level::lane) return false;

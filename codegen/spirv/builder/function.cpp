@@ -361,14 +361,40 @@ V Function::rounded(V v, DType) {
 
 V Function::narrow_bits(V v, DType) {
   const Id u16 = type_u16(), from = half(v);
-  const Id raw = module.op(spv::OpBitcast, u16, {from});
-  return {this, module.op(spv::OpUConvert, type(Reg::u32), {raw}), Reg::u32};
+  return from_short(module.op(spv::OpBitcast, u16, {from}));
 }
 
 V Function::widened(V raw, DType) {
-  const Id narrow = module.op(spv::OpUConvert, type_u16(), {raw.id});
+  const Id narrow = short_of(raw);
   const Id h = module.op(spv::OpBitcast, type_f16(), {narrow});
   return from_half(h);
+}
+
+V Function::from_short(Id s) {
+  const V v{this, module.op(spv::OpUConvert, type(Reg::u32), {s}), Reg::u32};
+  short_of_[v.id] = s;
+  return v;
+}
+
+Id Function::short_of(V word) {
+  const auto known = short_of_.find(word.id);
+  return known != short_of_.end() ? known->second : module.op(spv::OpUConvert, type_u16(), {word.id});
+}
+
+// GPUs have instructions on either half of a register; compilers find them behind vectors of 16-bit integers, not
+// behind shifts and masks.
+std::array<V, 2> Function::shorts(V word) {
+  if (!target.int16) return Sink::shorts(word);
+  const Id u16 = type_u16(), both = module.op(spv::OpBitcast, module.type_vector(u16, 2), {word.id});
+  const V high = from_short(module.op(spv::OpCompositeExtract, u16, {both, 1}));
+  return {from_short(module.op(spv::OpCompositeExtract, u16, {both, 0})), high};
+}
+
+V Function::word_of_shorts(V low, V high) {
+  const auto a = short_of_.find(low.id), b = short_of_.find(high.id);
+  if (a == short_of_.end() || b == short_of_.end()) return Sink::word_of_shorts(low, high);
+  const Id both = module.op(spv::OpCompositeConstruct, module.type_vector(type_u16(), 2), {a->second, b->second});
+  return {this, module.op(spv::OpBitcast, type(Reg::u32), {both}), Reg::u32};
 }
 
 V instruction(spv::Op code, Reg result, const std::vector<V>& a) {

@@ -35,6 +35,8 @@ class Function final : public Sink {
   V rounded(V v, DType t) override;
   V narrow_bits(V v, DType t) override;
   V widened(V raw, DType t) override;
+  std::array<V, 2> shorts(V word) override;
+  V word_of_shorts(V low, V high) override;
   V emit(spv::Op code, Reg r, const std::vector<V>& operands);
   V exact(spv::Op code, Reg r, const std::vector<V>& operands);  ///< with NoContraction
   V glsl(GLSLstd450 code, Reg r, const std::vector<V>& operands);
@@ -68,10 +70,13 @@ class Function final : public Sink {
  private:
   Id declare(Reg r);
   Id type_u16();
+  V from_short(Id s);
+  Id short_of(V word);
   std::array<Id, 5> types_{};
   std::map<Id, std::array<V, 2>> halves_;  // of pairs made from words: whatever sees the pair sees those
   std::map<Id, uint32_t> words_;           // constants
   std::map<Id, Id> half_of_;               // f32 values that were made of a 16-bit float: that
+  std::map<Id, Id> short_of_;              // words that were made of a 16-bit integer: that
   std::map<Id, bool> zeros_;               // float constants that are 0: whether negative
 };
 
