@@ -35,7 +35,10 @@ namespace {
 class Compilation {
  public:
   Compilation(const ir::Kernel& source, const Target& target, const CompileOptions& options)
-      : source_(source), target_(target), options_(options), k_(source) {}
+      : source_(source), target_(target), options_(options), k_(source) {
+    // How a device sums the products of floats in a matrix is its own affair.
+    if (options.strict) std::erase_if(target_.matrices, [](const MatrixShape& s) { return is_float(s.sum); });
+  }
 
   Program run() {
     ir::verify(k_, "input");
@@ -186,7 +189,7 @@ class Compilation {
   }
 
   const ir::Kernel& source_;
-  const Target& target_;
+  Target target_;
   const CompileOptions& options_;
   ir::Kernel k_;  // the tile level, as far as it has come
   lowering::PrefetchedCopies prefetch_{gpu() && !options_.general ? kMostPrefetched : 0};

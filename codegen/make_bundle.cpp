@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <exception>
+#include <map>
 #include <set>
 #include <spirv/unified1/spirv.hpp>
 
@@ -36,6 +37,13 @@ const char* feature_of(uint32_t capability, const std::string& kernel) {
     case spv::CapabilityGroupNonUniformArithmetic: return "subgroup_arithmetic";
     case spv::CapabilityGroupNonUniformBallot: return "subgroup_ballot";
     case spv::CapabilityGroupNonUniformShuffle: return "subgroup_shuffle";
+    // CooperativeMatrixKHR, BFloat16TypeKHR, BFloat16CooperativeMatrixKHR, Float8EXT, Float8CooperativeMatrixEXT:
+    // shapes say which
+    case 6022:
+    case 5116:
+    case 5118:
+    case 4212:
+    case 4213: return nullptr;
     case spv::CapabilityVulkanMemoryModelDeviceScope: return "vulkan_memory_model_device_scope";
     default:
       throw InternalError(kernel + ": its code declares the capability " + std::to_string(capability) +
@@ -45,10 +53,49 @@ const char* feature_of(uint32_t capability, const std::string& kernel) {
 
 }  // namespace
 
+namespace {
+
+// The shapes of the products of matrices in a module (SPV_KHR_cooperative_matrix), as Target has them.
+class UsedMatrices {
+ public:
+  void instruction(const uint32_t* w) {
+    const uint32_t op = w[0] & 0xffff, length = w[0] >> 16;
+    constexpr uint32_t kType = 4456, kLoad = 4457, kMultiplyAdd = 4459, kE4m3 = 4214;
+    if (op == spv::OpTypeFloat)
+      scalars_[w[1]] = w[2] == 32                    ? DType::f32
+                       : w[2] == 16                  ? length > 3 ? DType::bf16 : DType::f16
+                       : length > 3 && w[3] == kE4m3 ? DType::f8e4m3fn
+                                                     : DType::f8e5m2;
+    else if (op == spv::OpTypeInt)
+      scalars_[w[1]] = w[2] == 8 ? w[3] ? DType::i8 : DType::u8 : w[3] ? DType::i32 : DType::u32;
+    else if (op == spv::OpConstant) constants_[w[2]] = w[3];
+    else if (op == kType) types_[w[1]] = {scalars_[w[2]], constants_[w[4]], constants_[w[5]]};
+    else if (op == kLoad) of_[w[2]] = types_[w[1]];
+    else if (op == kMultiplyAdd) {
+      const Matrix &a = of_[w[3]], &b = of_[w[4]], &c = types_[w[1]];
+      const auto size = [](uint32_t n) { return static_cast<int32_t>(n); };
+      names.insert("matrix " + to_string(MatrixShape{size(a.rows), size(b.cols), size(a.cols), a.of, b.of, c.of}));
+    }
+  }
+  std::set<std::string> names;
+
+ private:
+  struct Matrix {
+    DType of = DType::f32;
+    uint32_t rows = 0, cols = 0;
+  };
+  std::map<uint32_t, DType> scalars_;
+  std::map<uint32_t, uint32_t> constants_;
+  std::map<uint32_t, Matrix> types_, of_;
+};
+
+}  // namespace
+
 Needs needs_of(const Program& p, const Target& target) {
   Needs n;
   std::set<std::string> features;
   bool subgroups = false, loops = false;
+  UsedMatrices matrices;
   for (size_t at = 5; at < p.spirv.size(); at += p.spirv[at] >> 16) {
     const uint32_t op = p.spirv[at] & 0xffff;
     if (op == spv::OpCapability) {
@@ -60,8 +107,10 @@ Needs needs_of(const Program& p, const Target& target) {
       features.insert("preserve" + std::to_string(p.spirv[at + 3]));
     }
     loops = loops || op == spv::OpLoopMerge;
+    matrices.instruction(&p.spirv[at]);
   }
   if (target.skips_branches) features.insert("skips_branches");
+  features.merge(matrices.names);
   n.features = {features.begin(), features.end()};
   n.workgroup_size = p.workgroup_size;
   n.push_constant_bytes = p.indirect_table ? 8 : static_cast<int32_t>(p.push_bytes());

@@ -144,7 +144,7 @@ void Walk::emit_vector_load(const ir::Op& op) {
       const Register x = narrow_register(v, r.dtype);
       set(op.results[i], x.v, x.raw);
       registers_[op.results[i].index].word = words[i * size / 4];
-      registers_[op.results[i].index].byte = static_cast<uint32_t>(i * size % 4);
+      registers_[op.results[i].index].part = static_cast<uint32_t>(i * size % 4 / size);
     } else {
       set(op.results[i], is_float(r.dtype) ? floating(v) : v);
     }
@@ -178,6 +178,29 @@ void Walk::emit_vector_store(const ir::Op& op) {
     }
   }
   store_words(op, r, words);
+}
+
+// A word that a vector access has loaded is taken as it is.
+void Walk::emit_pack(const ir::Op& op) {
+  const DType t = k_.type(op.operands.at(0)).dtype;
+  const auto width = static_cast<uint32_t>(8 * size_bytes(t));
+  const V loaded = registers_[op.operands[0].index].word;
+  bool whole = loaded.id != 0;
+  for (uint32_t i = 0; i < op.operands.size(); ++i) {
+    const Register& r = registers_[op.operands[i].index];
+    whole = whole && r.word.id == loaded.id && r.part == i;
+  }
+  if (whole) return set(op.results.at(0), loaded);
+  V word;
+  for (uint32_t i = 0; i < op.operands.size(); ++i) {
+    const Register& r = registers_[op.operands[i].index];
+    const V all = stored_bits(get(op.operands[i]), r.raw, t);
+    // the last part needs no mask
+    const V low = i + 1 < op.operands.size() ? all & ((1u << width) - 1) : all;
+    const V part = i ? low << (width * i) : low;
+    word = word.id ? word | part : part;
+  }
+  set(op.results.at(0), word);
 }
 
 void Walk::emit_load(const ir::Op& op) {

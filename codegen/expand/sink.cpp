@@ -11,6 +11,7 @@ V Sink::make(Reg r, Literal x) {
     case Reg::u64: return make_bits(r, x.integer);
     case Reg::f32: return make_bits(r, std::bit_cast<uint32_t>(static_cast<float>(x.number)));
     case Reg::f64: return make_bits(r, std::bit_cast<uint64_t>(x.number));
+    case Reg::opaque: break;
   }
   return {};
 }

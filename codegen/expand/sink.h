@@ -15,8 +15,9 @@
 namespace tessera::expand {
 
 /// What a register holds. Narrow integers live sign- or zero-extended in u32, floats narrower than f32 as an f32 of
-/// exactly that value; u64 may be two words where the device has no 64-bit integers.
-enum class Reg : uint8_t { boolean, u32, u64, f32, f64 };
+/// exactly that value; u64 may be two words where the device has no 64-bit integers. opaque and above: types of a
+/// backend's own, for its own instructions.
+enum class Reg : uint8_t { boolean, u32, u64, f32, f64, opaque };
 constexpr bool is_float(Reg r) { return r == Reg::f32 || r == Reg::f64; }
 constexpr uint32_t width(Reg r) { return r == Reg::u64 || r == Reg::f64 ? 64 : 32; }
 constexpr Reg float_of(Reg r) { return width(r) == 64 ? Reg::f64 : Reg::f32; }

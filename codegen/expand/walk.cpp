@@ -220,6 +220,7 @@ void Walk::emit(const ir::Op& op) {
       }
       break;
     case Family::packed: return emit_packed(op);
+    case Family::matrix: return op.code == Opcode::pack ? emit_pack(op) : emit_matrix(op);
     case Family::report: return op.code == Opcode::report ? emit_report(op) : result(loops_cut());
     case Family::move:
     case Family::contract:
@@ -257,7 +258,7 @@ void Walk::emit_packed(const ir::Op& op) {
       bool together = first.word.id != 0;
       for (uint32_t i = 0; i < 4; ++i) {
         const Register& r = registers_[op.operands.at(i).index];
-        together = together && r.word.id == first.word.id && r.byte == i;
+        together = together && r.word.id == first.word.id && r.part == i;
       }
       if (together) return set(op.results.at(0), first.word);
       V word = get(op.operands[0]) & 0xff;

@@ -28,9 +28,9 @@ class Walk {
     // In relaxed code: a narrow float before it is rounded; of a product its factors, for a sum to come.
     V wide = {};
     std::array<V, 2> factors = {};
-    // Of an integer of 8 bits that was loaded with its neighbours: their word, and which of its bytes it is.
+    // Of an element of 8 or 16 bits that a vector access has loaded: the word that it is part of, and which.
     V word = {};
-    uint32_t byte = 0;
+    uint32_t part = 0;
   };
   struct Ref {
     ir::MemorySpace space = ir::MemorySpace::global;
@@ -72,6 +72,7 @@ class Walk {
   virtual void emit_switch(const ir::Op& op) = 0;
   virtual void emit_barrier() = 0;
   virtual void emit_reduce(const ir::Op& op) = 0;
+  virtual void emit_matrix(const ir::Op& op) { fail(op, "there are no matrices"); }
   virtual V shuffle(const ir::Op& op, V v, V lane) = 0;
   virtual V shuffle_xor(const ir::Op& op, V v, uint32_t mask) = 0;
 
@@ -105,6 +106,7 @@ class Walk {
   void emit_store(const ir::Op& op);
   void emit_vector_load(const ir::Op& op);
   void emit_vector_store(const ir::Op& op);
+  void emit_pack(const ir::Op& op);
   static Register narrow_register(V wide, DType t);
   static V stored_bits(V value, V raw, DType t);
   virtual V byte_offset(V index, const Bounds& known, int64_t size);

@@ -1,6 +1,7 @@
 #include "codegen/lane/bytecode.h"
 
 #include <algorithm>
+#include <bit>
 
 #include "codegen/lane/uniformity.h"
 #include "codegen/lane/verify.h"
@@ -74,9 +75,17 @@ class Flattener {
     out_.registers.push_back(initial);
     return static_cast<uint32_t>(out_.registers.size() - 1);
   }
+  // One register; of a matrix, as many as each invocation's part of it takes.
+  uint32_t count(Value v) const {
+    const ir::Type& t = k_.type(v);
+    if (t.is_ref || t.shape.size() != 2) return 1;
+    return static_cast<uint32_t>(cdiv(num_elements(t.shape), std::max<int64_t>(k_.lane.subgroup_size, 1)));
+  }
   uint32_t def(Value v) {
     if (v.index >= regs_.size()) throw InternalError(k_.name + ": a value that does not exist", k_.loc);
-    if (regs_[v.index] == kNone) regs_[v.index] = fresh();
+    if (regs_[v.index] != kNone) return regs_[v.index];
+    regs_[v.index] = fresh();
+    for (uint32_t i = 1; i < count(v); ++i) fresh();
     return regs_[v.index];
   }
   uint32_t use(const Op& op, size_t position) {
@@ -126,14 +135,18 @@ class Flattener {
   }
   std::vector<uint32_t> defs(const std::vector<Value>& values, size_t skip = 0) {
     std::vector<uint32_t> r;
-    for (size_t i = skip; i < values.size(); ++i) r.push_back(def(values[i]));
+    for (size_t i = skip; i < values.size(); ++i) {
+      const uint32_t first = def(values[i]);
+      for (uint32_t j = 0; j < count(values[i]); ++j) r.push_back(first + j);
+    }
     return r;
   }
   std::vector<uint32_t> uses(const Op& op, const std::vector<Value>& values, size_t skip = 0) {
     std::vector<uint32_t> r;
     for (size_t i = skip; i < values.size(); ++i) {
       if (values[i].index < k_.values.size() && k_.type(values[i]).is_ref) malformed(op, "carries a Ref");
-      r.push_back(use(op, values[i]));
+      const uint32_t first = use(op, values[i]);
+      for (uint32_t j = 0; j < count(values[i]); ++j) r.push_back(first + j);
     }
     return r;
   }
@@ -165,6 +178,7 @@ class Flattener {
     }
     if (ir::is_group(o.code)) return subgroup(o, source);
     if (ir::is_packed(o.code)) return packed(o, source);
+    if (ir::is_matrix(o.code) || o.code == Opcode::pack) return matrix(o, source);
     if (o.code == Opcode::report) {
       emit({.code = Code::report,
             .a = use(o, 0),
@@ -292,7 +306,7 @@ class Flattener {
     if (o.operands.size() != (packs ? 4 : 3) || o.results.size() != 1) malformed(o, "wrong number of operands");
     for (const Value v : o.operands)
       if (k_.type(v).is_ref || !k_.type(v).shape.empty()) malformed(o, "operates on a Ref or an array");
-    Instr i{.code = packs ? Code::pack4 : Code::dot4, .source = source};
+    Instr i{.code = packs ? Code::pack : Code::dot4, .source = source};
     i.operand = k_.type(o.operands[0]).dtype;
     i.result = k_.type(o.operands[1]).dtype;
     i.a = use(o, 0);
@@ -391,6 +405,51 @@ class Flattener {
     emit(i);
   }
 
+  void matrix(const Op& o, uint32_t source) {
+    Instr i{.source = source};
+    if (o.code == Opcode::pack) {
+      i.code = Code::pack;
+      i.operand = k_.type(o.operands.at(0)).dtype;
+      uint32_t* const places[] = {&i.a, &i.b, &i.c, &i.d};
+      if (o.operands.size() > 4) malformed(o, "has too many operands");
+      for (size_t n = 0; n < o.operands.size(); ++n) *places[n] = use(o, n);
+      i.dst = def(o.results.at(0));
+      emit(i);
+      return;
+    }
+    if (k_.lane.subgroup_size <= 0) malformed(o, "needs a required subgroup_size");
+    out_.subgroup_ops = true;
+    const Value of = o.code == Opcode::matrix_store ? o.operands.at(1) : o.results.at(0);
+    const ir::Type& t = k_.type(of);
+    if (t.shape.size() != 2) malformed(o, "makes no matrix");
+    MatrixOp m{.rows = t.shape[0], .cols = t.shape[1], .registers = count(of), .dtype = t.dtype};
+    if (o.code == Opcode::matrix_fill) {
+      i.code = Code::matrix_fill;
+      i.a = use(o, 0);
+    } else if (o.code == Opcode::matrix_multiply_add) {
+      i.code = Code::multiply_add;
+      const ir::Type &a = k_.type(o.operands.at(0)), &b = k_.type(o.operands.at(1));
+      if (a.shape.size() != 2 || b.shape.size() != 2) malformed(o, "multiplies no matrices");
+      m.depth = a.shape[1], m.a = a.dtype, m.b = b.dtype;
+      i.a = use(o, 0), i.b = use(o, 1), i.c = use(o, 2);
+    } else {
+      const bool store = o.code == Opcode::matrix_store;
+      i.code = store ? Code::matrix_store : Code::matrix_load;
+      i.a = use(o, 0);
+      i.b = use(o, store ? 2 : 1);
+      if (store) i.c = use(o, 1);
+      m.place = places_[o.operands[0].index];
+      if (m.place == kNone || out_.places[m.place].kind != Place::Kind::shared) malformed(o, "takes no shared memory");
+      m.stride = o.attr(ir::Attr::stride);
+      m.by_columns = o.attr_or(ir::Attr::reverse, 0) != 0;
+    }
+    if (!o.results.empty()) i.dst = def(o.results[0]);
+    i.d = static_cast<uint32_t>(out_.matrices.size());
+    out_.matrices.push_back(m);
+    i.aux = sync();
+    emit(i);
+  }
+
   void for_loop(const Op& o, uint32_t source) {
     if (o.operands.size() < 3 || o.regions.size() != 1) malformed(o, "wants bounds, a step and one region");
     const std::vector<Value> args = k_.region(o.regions[0]).args;
@@ -439,6 +498,14 @@ class Flattener {
   std::vector<uint32_t> regs_, places_, counters_;
 };
 }  // namespace
+
+uint64_t MatrixOp::add_product(uint64_t sum, uint64_t x, uint64_t y) const {
+  const DType wide = is_float(dtype) ? DType::f32 : DType::i64;
+  const uint64_t p = reference::eval(Opcode::convert, a, wide, &x), q = reference::eval(Opcode::convert, b, wide, &y);
+  if (wide == DType::i64) return static_cast<uint32_t>(sum + p * q);
+  const auto number = [](uint64_t bits) { return std::bit_cast<float>(static_cast<uint32_t>(bits)); };
+  return std::bit_cast<uint32_t>(static_cast<float>(static_cast<double>(number(p)) * number(q) + number(sum)));
+}
 
 Bytecode flatten(const Kernel& k, const std::vector<Bounds>& ranges) { return Flattener(k, ranges).run(); }
 

@@ -25,8 +25,11 @@ enum class Code : uint8_t {
   for_begin, for_head, for_next, round,                   // round: counts one round of a while
   report,                                                 // aux: the bits
   within,                                                 // RunOptions::ranges; aux: an entry of Bytecode::claims
-  pack4, dot4,                                            // dot4: operand and result are the dtypes of a and b
-  barrier, reduce, shuffle, shuffle_xor, end
+  dot4,                                                   // operand and result are the dtypes of a and b
+  barrier, reduce, shuffle, shuffle_xor,
+  pack,                                                   // n operands, in a, b, c, d
+  matrix_fill, matrix_load, matrix_store, multiply_add,   // d: an entry of Bytecode::matrices; aux: a sync
+  end
 };
 // clang-format on
 
@@ -59,6 +62,18 @@ struct Claim {
   bool is_signed = false;
 };
 
+/// A matrix op. Of a matrix, lane l of the subgroup holds elements l, l + size of the subgroup, ... of its rows, in
+/// registers that lie behind each other.
+struct MatrixOp {
+  int64_t rows = 0, cols = 0, depth = 0;  // of the matrix, or of a product's result and what is contracted
+  uint32_t registers = 1;
+  DType a = DType::f32, b = DType::f32, dtype = DType::f32;  // factors; elements, or the accumulator's
+  int64_t stride = 0;                                        // words
+  bool by_columns = false;
+  uint32_t place = 0;
+  uint64_t add_product(uint64_t sum, uint64_t x, uint64_t y) const;  ///< x of dtype a, y of b
+};
+
 /// Which rounds of the enclosing loops an invocation is in when it reaches a barrier or subgroup op.
 struct Sync {
   std::vector<uint32_t> counters;  // registers
@@ -71,6 +86,7 @@ struct Bytecode {
   std::vector<uint32_t> targets;
   std::vector<Sync> syncs;
   std::vector<Claim> claims;
+  std::vector<MatrixOp> matrices;
   std::vector<Instr> once;                           // within, of constants
   std::vector<reference::ScalarFunction> functions;  // aux of eval1 to eval3
   std::vector<uint64_t> registers;                   // their initial contents; constants are never written

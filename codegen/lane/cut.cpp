@@ -31,7 +31,7 @@ class Cutter {
     const Extent& total = steps_.total;
     if (steps_.open || total.value().value_or(int64_t{INT32_MAX} + 1) > INT32_MAX) step_ = DType::i64;
     info_ = analyze_uniformity(k_);
-    for (const Op& o : k_.ops) synchronises_ = synchronises_ || ir::family(o.code) == ir::Family::group;
+    for (const Op& o : k_.ops) synchronises_ = synchronises_ || ir::is_group(o.code) || ir::is_matrix(o.code);
     bytes_ = k_.lane.scratch_bytes;
     prologue_ = b_.new_region({});
     k_.lane.steps_extent = static_cast<int32_t>(k_.lane.extents.size());

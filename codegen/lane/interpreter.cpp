@@ -237,6 +237,7 @@ class Machine {
     std::vector<Register> in(n), out(n);
     for (size_t i = 0; i < n; ++i) in[i] = invocations_[first + i].regs[op.a];
     const uint32_t at = static_cast<uint32_t>(&op - code_.code.data());
+    if (op.code >= Code::matrix_fill && op.code <= Code::multiply_add) return matrix_op(first, n, op, at);
     const auto shuffled = [&](uint64_t lane) { return lane < n ? in[lane] : Register{garbage(op.result), at + 1}; };
     if (op.code == Code::reduce) {
       // The device may combine in any order; so does this.
@@ -259,6 +260,60 @@ class Machine {
       }
     }
     for (size_t i = 0; i < n; ++i) invocations_[first + i].regs[op.dst] = out[i];
+  }
+
+  // -- matrices: element e is lane e % n's, in its register e / n behind the first
+
+  Register& element(size_t first, size_t n, uint32_t base, int64_t e) {
+    const auto i = static_cast<size_t>(e);
+    return invocations_[first + i % n].regs[base + static_cast<uint32_t>(i / n)];
+  }
+  void matrix_op(size_t first, size_t n, const Instr& op, uint32_t at) {
+    const MatrixOp& m = code_.matrices[op.d];
+    if (op.code == Code::multiply_add) return multiply_add(first, n, op, m);
+    if (op.code == Code::matrix_fill) {
+      const Register x = invocations_[first].regs[op.a];
+      for (int64_t e = 0; e < m.rows * m.cols; ++e) element(first, n, op.dst, e) = x;
+      return;
+    }
+    Instr access = op;
+    access.aux = m.place;
+    const int64_t size = size_bytes(m.dtype);
+    const int64_t word = index_of(access, at, static_cast<uint32_t>(first), invocations_[first].regs);
+    for (int64_t e = 0; e < m.rows * m.cols; ++e) {
+      const int64_t row = e / m.cols, col = e % m.cols, byte = (m.by_columns ? row : col) * size;
+      const int64_t index = word + (m.by_columns ? col : row) * m.stride + byte / 4;
+      const auto who = static_cast<uint32_t>(first + static_cast<size_t>(e) % n);
+      uint8_t* poison = nullptr;
+      if (op.code == Code::matrix_load) {
+        const std::byte* from = reach<kRead>(access, at, who, index, &poison);
+        bool bad = false;
+        for (int64_t b = 0; from && b < size; ++b) bad |= poison[byte % 4 + b] != 0;
+        element(first, n, op.dst, e) =
+            from ? Register{read(from + byte % 4, m.dtype), bad ? at + 1 : 0} : Register{garbage(m.dtype), 0};
+      } else if (std::byte* to = reach<kWrite>(access, at, who, index, &poison)) {
+        const Register x = element(first, n, op.c, e);
+        write(to + byte % 4, m.dtype, x.bits);
+        std::memset(poison + byte % 4, x.poison ? 1 : 0, static_cast<size_t>(size));
+      }
+    }
+  }
+  // Sums as the device may make them: beginning anywhere.
+  void multiply_add(size_t first, size_t n, const Instr& op, const MatrixOp& m) {
+    const auto start = static_cast<int64_t>(random_.below(static_cast<uint32_t>(m.depth)));
+    std::vector<Register> out;
+    for (int64_t e = 0; e < m.rows * m.cols; ++e) {
+      const int64_t row = e / m.cols, col = e % m.cols;
+      Register sum = element(first, n, op.c, e);
+      for (int64_t i = 0; i < m.depth; ++i) {
+        const int64_t k = (start + i) % m.depth;
+        const Register &a = element(first, n, op.a, row * m.depth + k), &b = element(first, n, op.b, k * m.cols + col);
+        sum.bits = m.add_product(sum.bits, a.bits, b.bits);
+        if (!sum.poison) sum.poison = a.poison ? a.poison : b.poison;
+      }
+      out.push_back(sum);
+    }
+    for (int64_t e = 0; e < m.rows * m.cols; ++e) element(first, n, op.dst, e) = out[static_cast<size_t>(e)];
   }
 
   // All wait at one barrier: lets them go on. Otherwise no invocation can go on: reports it and gives the workgroup up.
@@ -566,13 +621,6 @@ class Machine {
           if (!r[i.dst].poison) r[i.dst].poison = poison;
           break;
         }
-        case Code::pack4: {
-          const uint64_t in[4] = {r[i.a].bits, r[i.b].bits, r[i.c].bits, r[i.d].bits};
-          uint32_t poison = 0;
-          for (const uint32_t reg : {i.a, i.b, i.c, i.d}) poison = poison ? poison : r[reg].poison;
-          r[i.dst] = {reference::pack4(in), poison};
-          break;
-        }
         case Code::dot4: {
           const uint32_t poison = r[i.c].poison;
           set(reference::dot4(u32_of(i.a), is_signed_int(i.operand), u32_of(i.b), is_signed_int(i.result),
@@ -683,10 +731,25 @@ class Machine {
           if (r[i.a].bits) report_.at(0) |= i.aux;
           break;
         case Code::within: within(i, r[i.a], id); break;
+        case Code::pack: {
+          Register word;
+          const int width = bits(i.operand);
+          const uint32_t from[] = {i.a, i.b, i.c, i.d};
+          for (int p = 0; p < 32 / width; ++p) {
+            word.bits |= (r[from[p]].bits & ((uint64_t{1} << width) - 1)) << (p * width);
+            if (!word.poison) word.poison = r[from[p]].poison;
+          }
+          r[i.dst] = word;
+          break;
+        }
         case Code::barrier:
         case Code::reduce:
         case Code::shuffle:
         case Code::shuffle_xor:
+        case Code::matrix_fill:
+        case Code::matrix_load:
+        case Code::matrix_store:
+        case Code::multiply_add:
           me.pc = pc;
           me.state = State::waiting;
           return;

@@ -186,6 +186,15 @@ Value LaneBuilder::view(Value ref, Value offset) {
   if (known(offset) == 0) return ref;
   return b_.one({.code = Opcode::view, .operands = {ref, convert(offset, DType::i64)}});
 }
+Value LaneBuilder::pack(std::vector<Value> elements) {
+  std::vector<uint32_t> key{UINT32_MAX, static_cast<uint32_t>(Opcode::pack) << 8};
+  for (Value v : elements) key.push_back(v.index);
+  if (const Value* known = recall(key)) return *known;
+  const Value v = b_.one({.code = Opcode::pack, .operands = std::move(elements)});
+  remember(std::move(key), v);
+  return v;
+}
+
 Value LaneBuilder::alloc(Opcode c, DType t, int64_t elements, int64_t offset) {
   const ir::RegionId at = b_.region();
   b_.set_region(prologue_);

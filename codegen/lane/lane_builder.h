@@ -57,6 +57,7 @@ class LaneBuilder {
   Value pack4(const std::vector<Value>& elements) { return b_.one({.code = ir::Opcode::pack4, .operands = elements}); }
   Value dot4(Value a, Value b, Value c) { return b_.one({.code = ir::Opcode::dot4, .operands = {a, b, c}}); }
   Value shuffle_xor(Value v, int64_t mask);
+  Value pack(std::vector<Value> elements);  ///< a word of elements of 8 or 16 bits
   Value load(Value ref, Value index);
   void store(Value ref, Value index, Value v);
   /// What the element was. `kind` is an atomic_rmw's, or atomic_cas with what the element is compared with.

@@ -17,7 +17,12 @@
 //   alone asks for that).
 //  10. extent reads an entry of LaneInfo::extents in its width; the arrays of LaneInfo have one length. Those of
 //  steps_extent have one width.
+//  11. A matrix (a value of rank 2) belongs to a full subgroup of a size that the kernel requires: it is made, carried
+//  and used under subgroup-uniform control. Only accumulators are carried. Its loads and stores take words of shared
+//  memory from a place that is the same for the subgroup.
 #include "codegen/lane/verify.h"
+
+#include <algorithm>
 
 #include "codegen/lane/prover.h"
 #include "codegen/lane/uniformity.h"
@@ -108,7 +113,9 @@ class Verifier {
   void type(Value v, const Op* op) {
     const Type& t = k_.type(v);
     std::string what;
-    if (!t.is_ref && !t.shape.empty()) what = "has type " + to_string(t) + ", but lane-level values are scalars";
+    const bool matrix = !t.is_ref && t.shape.size() == 2 && t.shape[0] > 0 && t.shape[1] > 0;
+    if (!t.is_ref && !t.shape.empty() && !matrix)
+      what = "has type " + to_string(t) + ", but lane-level values are scalars";
     else if (t.is_ref && t.shape.size() != 1) what = "has type " + to_string(t) + ", but lane-level Refs have rank 1";
     else if (t.is_ref && t.space != ir::MemorySpace::global && t.space != ir::MemorySpace::shared)
       what = "has type " + to_string(t) + ", but lane-level Refs are global or shared";
@@ -130,7 +137,8 @@ class Verifier {
     for (const Value v : o.results) type(v, &o);
     for (const Value v : o.operands) {
       if (!k_.type(v).is_ref) continue;
-      const bool takes_ref = ir::accesses_ref(o.code) || o.code == Opcode::view;
+      const bool takes_ref = ir::accesses_ref(o.code) || o.code == Opcode::view || o.code == Opcode::matrix_load ||
+                             o.code == Opcode::matrix_store;
       if (!takes_ref)
         problem(o, "operand %" + std::to_string(v.index) + " is a Ref: only memory ops and view take one");
       else if (!root_of(k_, v))
@@ -155,6 +163,7 @@ class Verifier {
     if (ir::makes_ref(o.code)) ref(o);
     if (ir::family(o.code) == ir::Family::report) report(o);
     if (ir::is_group(o.code)) group(o);
+    matrices(o, r);
     for (const RegionId inner : o.regions) {
       for (const Value v : k_.region(inner).args) type(v, &o);
       region(inner);
@@ -243,6 +252,53 @@ class Verifier {
         if (o.operands.size() != 2 || !is_int_scalar(k_.type(o.operands[1]), DType::i32))
           problem(o, "wants a value and an i32 lane");
     }
+  }
+
+  bool is_matrix(Value v) const { return !k_.type(v).is_ref && k_.type(v).shape.size() == 2; }
+  // What it is in a product: fills, sums and what is carried are accumulators.
+  ir::MatrixUse use(Value v) const {
+    const Op* o = k_.def(v);
+    return o && o->code == Opcode::matrix_load ? static_cast<ir::MatrixUse>(o->attr_or(ir::Attr::kind, 2))
+                                               : ir::MatrixUse::accumulator;
+  }
+  static bool is_sum(DType t) { return t == DType::f32 || t == DType::i32 || t == DType::u32; }
+
+  void matrices(const Op& o, RegionId r) {
+    const auto any = [&](const std::vector<Value>& values) {
+      return std::any_of(values.begin(), values.end(), [&](Value v) { return is_matrix(v); });
+    };
+    if (!ir::is_matrix(o.code)) {
+      const bool carries = ir::is_control(o.code) || o.code == Opcode::yield;
+      if (!any(o.operands) && !any(o.results)) return;
+      if (!carries) return problem(o, "takes or makes a matrix, which only matrix ops, loops and branches do");
+    } else if (k_.lane.subgroup_size <= 0) {
+      problem(o, "needs a required subgroup_size");
+    }
+    if (uniformity_.control[r.index] == U::varying) problem(o, "has a matrix under varying control");
+    for (const Value v : o.operands) {
+      if (!is_matrix(v)) continue;
+      if (uniformity_.values[v.index] == U::varying)
+        problem(o, "%" + std::to_string(v.index) + " is not one matrix for the subgroup");
+      const size_t at = static_cast<size_t>(std::find(o.operands.begin(), o.operands.end(), v) - o.operands.begin());
+      const ir::MatrixUse wanted =
+          o.code == Opcode::matrix_multiply_add && at < 2 ? static_cast<ir::MatrixUse>(at) : ir::MatrixUse::accumulator;
+      if (use(v) != wanted) problem(o, "operand " + std::to_string(at) + " was not made for this place");
+      if (wanted == ir::MatrixUse::accumulator && !is_sum(k_.type(v).dtype))
+        problem(o, "an accumulator is " + to_string(k_.type(v)) + ", but f32, i32 or u32 is wanted");
+    }
+    if (o.code == Opcode::matrix_load || o.code == Opcode::matrix_store) {
+      const Value at = o.operands.back();
+      const Value root = root_of(k_, o.operands.at(0));
+      if (!root || !k_.def(root) || k_.def(root)->code != Opcode::alloc_shared)
+        problem(o, "operand 0 is no shared memory");
+      if (uniformity_.values[at.index] == U::varying || uniformity_.values[o.operands[0].index] == U::varying)
+        problem(o, "the place is not the same for the subgroup");
+    }
+    if (o.code == Opcode::matrix_fill && uniformity_.values[o.operands.at(0).index] == U::varying)
+      problem(o, "the element is not the same for the subgroup");
+    if (o.code == Opcode::matrix_load && use(o.results.at(0)) == ir::MatrixUse::accumulator &&
+        !is_sum(k_.type(o.results[0]).dtype))
+      problem(o, "an accumulator of f32, i32 or u32 is wanted");
   }
 
   void arena(const Op& o, int64_t bytes, bool shared) {

@@ -84,7 +84,8 @@ void ControlEmitter::op(ir::OpId id) {
     case Family::launch:
     case Family::ref:
     case Family::group:
-    case Family::packed: throw InternalError(k_.name + ": " + std::string(name(o.code)) + " has no lowering", o.loc);
+    case Family::packed:
+    case Family::matrix: throw InternalError(k_.name + ": " + std::string(name(o.code)) + " has no lowering", o.loc);
   }
   b_.raw().set_loc(outer);
 }

@@ -1,8 +1,8 @@
-// Products. Three forms: *reduce* treats the contraction as a reduction (narrow results: matrix times vector, dots
+// Products. Four forms: *reduce* treats the contraction as a reduction (narrow results: matrix times vector, dots
 // within tiny programs); *shuffle* keeps columns on lanes, holds a chunk of k values of each row in the lanes and hands
 // them round (lavapipe: a shuffle costs a fifth of a load); *staged* puts chunks of both operands into shared memory,
-// prefetching the next chunk into registers (GPUs). Floats accumulate in at least f32, integers modulo the result's
-// dtype.
+// prefetching the next chunk into registers (GPUs); *matrix* does the same for the subgroups' matrices. Floats
+// accumulate in at least f32, integers modulo the result's dtype.
 #include <algorithm>
 
 #include "codegen/lower/emission.h"
@@ -107,7 +107,7 @@ bool DotEmitter::is_wide(const DotShape& d) const {
   // further free dims.
   for (size_t r = 0; r < d.result_axes.size(); ++r) {
     const int a = d.result_axes[r];
-    if ((r < d.batch || (s_.wide_dot == DotForm::staged && a != i && a != j)) && a != kNoAxis && plan(a).reg != 1)
+    if ((r < d.batch || (s_.wide_dot != DotForm::shuffle && a != i && a != j)) && a != kNoAxis && plan(a).reg != 1)
       return false;
   }
   if (s_.wide_dot == DotForm::shuffle)
@@ -117,6 +117,11 @@ bool DotEmitter::is_wide(const DotShape& d) const {
   return pi.laid_out && pj.laid_out &&
          (pi.invocations - 1) * pi.invocation_stride + (pj.invocations - 1) * pj.invocation_stride == s_.group - 1 &&
          bits == s_.group - 1;
+}
+
+DotForm DotEmitter::form_of(const DotShape& d) const {
+  if (!is_wide(d)) return DotForm::reduce;
+  return s_.wide_dot == DotForm::matrix && !matrices_of(d) ? DotForm::staged : s_.wide_dot;
 }
 
 bool DotEmitter::reads_in_place(const ir::Op& dot) const {
@@ -146,7 +151,7 @@ bool DotEmitter::computed_often(const DotShape& d, Value x, size_t from, size_t 
 
 DotEmitter::Staged DotEmitter::staged_operands(const DotShape& d, DotForm form) const {
   Staged s;
-  if (form == DotForm::staged) {
+  if (form == DotForm::staged || form == DotForm::matrix) {
     s.lhs = placement_.reads_registers(d.lhs);
     s.rhs = placement_.reads_registers(d.rhs);
   } else if (form == DotForm::shuffle) {
@@ -187,7 +192,7 @@ void DotEmitter::emit(ir::OpId id) {
     staged.emplace_back(x, h);
     return staged.size() - 1;
   };
-  const DotForm form = is_wide(d) ? s_.wide_dot : DotForm::reduce;
+  const DotForm form = form_of(d);
   const Staged staged_of = staged_operands(d, form);
   const size_t l_index = staged_of.lhs ? to_arena(d.lhs) : 0, r_index = staged_of.rhs ? to_arena(d.rhs) : 0;
   const size_t start_index = staged_of.start ? to_arena(d.start) : 0;
@@ -205,8 +210,11 @@ void DotEmitter::emit(ir::OpId id) {
       return b_.convert(from_arena ? arena_.load(staged[index].second.slot, in) : elements_.of(x, in), as);
     };
   };
-  d.lhs_at = reader(d.lhs, d.lhs_dims, staged_of.lhs, l_index, d.packed ? d.lhs_element : d.acc);
-  d.rhs_at = reader(d.rhs, d.rhs_dims, staged_of.rhs, r_index, d.packed ? d.rhs_element : d.acc);
+  const auto read_as = [&](Value x, DType packed) {
+    return form == DotForm::matrix ? k_.type(x).dtype : d.packed ? packed : d.acc;
+  };
+  d.lhs_at = reader(d.lhs, d.lhs_dims, staged_of.lhs, l_index, read_as(d.lhs, d.lhs_element));
+  d.rhs_at = reader(d.rhs, d.rhs_dims, staged_of.rhs, r_index, read_as(d.rhs, d.rhs_element));
   std::vector<MemoryRange> reads =
       placement_.arena_reads(d.start ? std::vector{d.lhs, d.rhs, d.start} : std::vector{d.lhs, d.rhs});
   for (auto& [x, h] : staged) reads.push_back(h.slot.range);
@@ -214,6 +222,7 @@ void DotEmitter::emit(ir::OpId id) {
     const Sink sink = [&](const NestPoint& p, Value x) { put(p, b_.convert(x, t)); };
     if (form == DotForm::shuffle) by_shuffle(d, sink);
     else if (form == DotForm::staged) by_stages(id, d, sink);
+    else if (form == DotForm::matrix) by_matrices(d, *matrices_of(d), sink);
     else by_reduction(d, placement_.kind(v) == Kind::registers, sink);
   });
   for (auto& [x, h] : staged) arena_.free(h.slot);

@@ -28,7 +28,8 @@ class DotEmitter : public Part {
   using Part::Part;
   void emit(ir::OpId id);
   DotShape shape_of(const ir::Op& o) const;
-  bool is_wide(const DotShape& d) const;         ///< it has the form that the schedule planned for wide ones
+  bool is_wide(const DotShape& d) const;  ///< it has the form that the schedule planned for wide ones
+  DotForm form_of(const DotShape& d) const;
   bool reads_in_place(const ir::Op& dot) const;  ///< its operands, wherever their layout puts them
   /// Elements along the contracted dims that a word of a staged tile holds; those of a chunk.
   static int64_t per_word(const DotShape& d) { return d.packed ? 4 : 1; }
@@ -50,6 +51,8 @@ class DotEmitter : public Part {
   bool computed_often(const DotShape& d, Value x, size_t from, size_t dims) const;
   void by_shuffle(const DotShape& d, const Sink& sink);
   void by_stages(ir::OpId id, const DotShape& d, const Sink& sink);
+  std::optional<MatrixShape> matrices_of(const DotShape& d) const;
+  void by_matrices(const DotShape& d, const MatrixShape& matrix, const Sink& sink);
   void by_reduction(const DotShape& d, bool to_registers, const Sink& sink);
 };
 

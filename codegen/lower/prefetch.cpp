@@ -84,8 +84,9 @@ void Prefetch::choose() {
 void Prefetch::choose_staged(ir::OpId id) {
   const DotShape d = dots_.shape_of(k_.op(id));
   std::string why;
-  if (!dots_.is_wide(d) || s_.wide_dot != DotForm::staged)
-    why = "not prefetched: the product is too narrow to stage it";
+  const DotForm form = dots_.form_of(d);
+  if (form == DotForm::matrix) why = "not prefetched: the product is made of matrices";
+  else if (form != DotForm::staged) why = "not prefetched: the product is too narrow to stage it";
   for (int a : d.result_axes)
     if (a != kNoAxis && plan(a).strips() > 1) why = "not prefetched: the product is done in strips";
   for (int operand = 0; operand < 2; ++operand) {

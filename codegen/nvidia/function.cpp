@@ -8,7 +8,7 @@
 namespace tessera::nvidia {
 namespace {
 
-// By Reg: boolean, u32, u64, f32, f64.
+// By Reg: boolean, u32, u64, f32, f64; nothing here is opaque.
 constexpr std::array<const char*, 5> kPrefix = {"%p", "%r", "%d", "%f", "%g"};
 constexpr std::array<const char*, 5> kBits = {"pred", "b32", "b64", "f32", "f64"};
 // There are no literals of predicates.
@@ -18,7 +18,8 @@ const char* of(const std::array<const char*, 5>& t, Reg r) { return t[static_cas
 std::string number(Reg r, uint64_t bits) {
   char s[24];
   switch (r) {
-    case Reg::boolean: break;
+    case Reg::boolean:
+    case Reg::opaque: break;
     case Reg::u32: return std::to_string(static_cast<int32_t>(bits));
     case Reg::u64: return std::to_string(static_cast<int64_t>(bits));
     case Reg::f32: std::snprintf(s, sizeof s, "0f%08X", static_cast<uint32_t>(bits)); return s;

@@ -198,6 +198,7 @@ void Axes::visit(const ir::Op& op) {
     case Family::ref:
     case Family::group:
     case Family::packed:
+    case Family::matrix:
     case Family::report: return;
   }
 }

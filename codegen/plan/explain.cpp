@@ -215,7 +215,11 @@ int64_t live_registers(const ir::Kernel& k) {
     const ir::Type& t = k.values[v].type;
     const ir::Op* def = k.def({static_cast<uint32_t>(v)});
     if ((def && def->code == ir::Opcode::constant) || (t.is_ref && !(def && def->code == ir::Opcode::view))) continue;
-    const int64_t weight = t.is_ref || size_bytes(t.dtype) == 8 ? 2 : 1;
+    const bool matrix = !t.is_ref && t.shape.size() == 2;  // of which each invocation has a part
+    const int64_t weight =
+        matrix ? cdiv(num_elements(t.shape) * size_bytes(t.dtype), 4 * std::max<int64_t>(k.lane.subgroup_size, 1))
+        : t.is_ref || size_bytes(t.dtype) == 8 ? 2
+                                               : 1;
     change[static_cast<size_t>(live[v].begin)] += weight;
     change[static_cast<size_t>(live[v].end)] -= weight;
   }

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "codegen/plan/residency.h"
+
 namespace tessera::lowering {
 namespace {
 

@@ -2,12 +2,13 @@
 
 #include <algorithm>
 #include <bit>
-#include <functional>
 #include <numeric>
 #include <set>
 
 #include "codegen/plan/call_remarks.h"
 #include "codegen/plan/indexed.h"
+#include "codegen/plan/matrices.h"
+#include "codegen/plan/residency.h"
 #include "codegen/plan/sharing.h"
 #include "codegen/plan/vector_width.h"
 #include "engine/ir/walk.h"
@@ -44,7 +45,7 @@ class Scheduler {
     for (size_t a = 0; a < axes_.size(); ++a) s_.plans[a].tile = axes_.axes[a].extent;
     for (size_t a = 0; a < k_.grid.size(); ++a)
       (parallel_.is_parallel(a) ? s_.parallel : s_.sequential).push_back(static_cast<int>(a));
-    scopes();
+    s_.scope = scopes(k_, s_.sequential);
     find_accesses();
     const int subgroup = static_cast<int>(std::bit_floor(static_cast<unsigned>(target_.subgroup_size)));
     s_.subgroup = subgroup;
@@ -70,34 +71,6 @@ class Scheduler {
 
  private:
   bool cpu() const { return target_.kind == Target::Kind::cpu; }
-
-  // How many of the sequential loops (outermost first) a block's index map depends on.
-  void scopes() {
-    const size_t args = k_.region(k_.body).args.size();
-    s_.scope.assign(args, 0);
-    for (size_t i = args - static_cast<size_t>(k_.num_private_scratch); i < args; ++i)
-      s_.scope[i] = static_cast<int>(s_.sequential.size());
-    for (size_t i = 0; i < k_.blocks.size(); ++i) {
-      if (k_.blocks[i].whole) continue;
-      const ir::Region& map = k_.region(k_.blocks[i].index_map);
-      std::set<uint32_t> used;
-      std::function<void(Value)> visit = [&](Value v) {
-        if (!used.insert(v.index).second) return;
-        if (const ir::Op* op = k_.def(v))
-          for (Value o : op->operands) visit(o);
-      };
-      for (Value v : k_.terminator(k_.blocks[i].index_map).operands) visit(v);
-      for (size_t j = 0; j < s_.sequential.size(); ++j)
-        if (used.count(map.args[static_cast<size_t>(s_.sequential[j])].index)) s_.scope[i] = static_cast<int>(j) + 1;
-      for (size_t p = 0; p < static_cast<size_t>(k_.num_prefetch) && p < i; ++p)  // what it loads from must be there
-        if (k_.grid.size() + p < map.args.size() && used.count(map.args[k_.grid.size() + p].index))
-          s_.scope[i] = std::max(s_.scope[i], s_.scope[p]);
-    }
-    // What a program leaves in an output's block, the next one finds through the input that is aliased to it.
-    for (int i = 0; i < k_.num_inputs; ++i)
-      if (const int o = k_.aliased_output(i); o >= 0)
-        s_.scope[static_cast<size_t>(o)] = s_.scope[static_cast<size_t>(i)] = static_cast<int>(s_.sequential.size());
-  }
 
   void residencies() {
     const size_t args = k_.region(k_.body).args.size();
@@ -434,8 +407,46 @@ class Scheduler {
         group = std::max(group, static_cast<int>(sharing_.group_for_rows(n, group, std::min(limit, kLargestGroup))));
     }
     s_.group = s_.workgroup = hinted_workgroup(k_, target_).value_or(std::min(group, limit));
+    choose_matrix(limit);
     s_.shuffles = target_.subgroup_shuffle && target_.can_require_subgroup_size && s_.subgroup > 1 &&
                   s_.subgroup == target_.subgroup_size && s_.group % s_.subgroup == 0;
+  }
+
+  // The rows and columns of a dot's result that have layouts, or nothing.
+  std::optional<std::pair<int, int>> wide_axes(const Nest& n) const {
+    const ir::DotDims dims = ir::dot_dims(k_, *n.dot);
+    const auto free_axes = [&](Value v, const std::vector<int64_t>& free) {
+      std::vector<int> r;
+      for (int64_t d : free) r.push_back(axes_.of(v, static_cast<size_t>(d)));
+      return drop_none(r);
+    };
+    const std::vector<int> rows = free_axes(n.dot->operands[0], dims.lhs_free);
+    const std::vector<int> cols = free_axes(n.dot->operands[1], dims.rhs_free);
+    if (rows.empty() || cols.empty() || n.reduced.empty()) return std::nullopt;
+    for (int a : n.kept)
+      if (axis(a).mixed || axis(a).extent == 0) return std::nullopt;
+    const int i = rows.back(), j = cols.back();
+    if (i == j || axis(j).extent < s_.subgroup || axis(i).extent < 2) return std::nullopt;
+    return std::pair{i, j};
+  }
+
+  // Matrices, where the device has them for the dtypes of the largest dot, and it fills some.
+  void choose_matrix(int limit) {
+    const auto largest = std::find_if(nests_.begin(), nests_.end(), [](const Nest& n) { return n.dot; });
+    if (cpu() || target_.matrices.empty() || largest == nests_.end()) return;
+    const auto ij = wide_axes(*largest);
+    MatrixProduct p = matrix_product(k_, *largest->dot);
+    if (ij) p.rows = axis(ij->first).extent, p.cols = axis(ij->second).extent, p.depth = 1;
+    for (int r : largest->reduced) p.depth *= axis(r).extent;
+    std::string why;
+    const auto shape = matrices_for(target_, s_.subgroup, p, why);
+    if (!shape) return s_.remarks.push_back("dots: not by matrices: " + why);
+    int waves = hinted_workgroup(k_, target_) ? s_.group / s_.subgroup : 4;
+    while (waves > 1 && (waves * s_.subgroup > limit || int64_t{waves} * shape->m >= 2 * axis(ij->first).extent))
+      waves /= 2;
+    if (waves < 1) return;  // the caller's hint: less than a subgroup
+    s_.matrix = shape;
+    s_.group = s_.workgroup = waves * s_.subgroup;
   }
 
   int used_bits(const std::vector<int>& dims) const {
@@ -527,24 +538,13 @@ class Scheduler {
   }
 
   void plan_dot(const Nest& n) {
-    const ir::Op& op = *n.dot;
-    const ir::DotDims dims = ir::dot_dims(k_, op);
-    const auto free_axes = [&](Value v, const std::vector<int64_t>& free) {
-      std::vector<int> r;
-      for (int64_t d : free) r.push_back(axes_.of(v, static_cast<size_t>(d)));
-      return drop_none(r);
-    };
-    const std::vector<int> rows = free_axes(op.operands[0], dims.lhs_free);
-    const std::vector<int> cols = free_axes(op.operands[1], dims.rhs_free);
-    if (rows.empty() || cols.empty() || n.reduced.empty()) return;
-    for (int a : n.kept)
-      if (axis(a).mixed || axis(a).extent == 0) return;
-    const int i = rows.back(), j = cols.back();
-    if (i == j || axis(j).extent < s_.subgroup || axis(i).extent < 2) return;
+    const auto ij = wide_axes(n);
+    if (!ij) return;
+    const auto [i, j] = *ij;
     if (plan(i).laid_out || plan(j).laid_out) return;  // a larger dot has decided
     if (!cpu() && few_rows(n, i)) return;
     if (s_.shuffles && cpu()) plan_shuffled_dot(i, j);
-    else plan_staged_dot(n, i, j);
+    else if (!s_.matrix || !plan_matrix_dot(n, i, j)) plan_staged_dot(n, i, j);
     plan(i).laid_out = plan(j).laid_out = true;
     fixed_.insert(i);
     fixed_.insert(j);
@@ -583,6 +583,16 @@ class Scheduler {
     s_.wide_dot = DotForm::shuffle;
   }
 
+  // Workgroups that a nest gets where each takes so many rows and columns of a product.
+  double tiles(const Nest& n, int i, int64_t rows, int j, int64_t cols) const {
+    double u = 1;
+    for (int a : n.kept)
+      if (axis(a).splittable)
+        u *= static_cast<double>(cdiv(axis(a).extent, a == i ? rows : a == j ? cols : int64_t{1}));
+    for (int g : s_.parallel) u *= static_cast<double>(k_.grid[static_cast<size_t>(g)].size.value().value_or(64));
+    return u;
+  }
+
   // Square tiles of the group's invocations, each of which holds a square tile of registers: that grows while enough
   // workgroups remain. But an axis that is reduced or contracted afterwards stays whole where it can, so that those
   // find it in registers.
@@ -602,14 +612,7 @@ class Scheduler {
     };
     if (whole(i, ti)) ri = static_cast<int>(cdiv(axis(i).extent, int64_t{ti}));
     if (whole(j, tj)) rj = static_cast<int>(cdiv(axis(j).extent, int64_t{tj}));
-    const auto units = [&] {
-      double u = 1;
-      for (int a : n.kept)
-        if (axis(a).splittable)
-          u *= static_cast<double>(cdiv(axis(a).extent, a == i ? int64_t{ri} * ti : a == j ? int64_t{rj} * tj : 1));
-      for (int g : s_.parallel) u *= static_cast<double>(k_.grid[static_cast<size_t>(g)].size.value().value_or(64));
-      return u;
-    };
+    const auto units = [&] { return tiles(n, i, int64_t{ri} * ti, j, int64_t{rj} * tj); };
     const auto halve = [&](int a, int& r, int invocations) {
       if (whole(a, invocations) || r == 1) return false;
       r /= 2;
@@ -632,6 +635,40 @@ class Scheduler {
     pi.vec = std::gcd(ri, 4);
     pj.vec = std::gcd(rj, 4);
     s_.wide_dot = DotForm::staged;
+  }
+
+  // Subgroups under each other, each with whole rows of the workgroup's tile. The rows of its matrices lie on its lanes
+  // (codegen/lower/dot_matrix.cpp); tiles shrink as plan_staged_dot's do.
+  bool plan_matrix_dot(const Nest& n, int i, int j) {
+    const MatrixProduct p = matrix_product(k_, *n.dot);
+    const auto shape = matrix_shape(target_, p.a, p.b, p.sum);
+    if (!shape || !(*shape == *s_.matrix)) return false;
+    const MatrixLanes lanes = *matrix_lanes(*shape, s_.subgroup);
+    AxisPlan &pi = plan(i), &pj = plan(j);
+    pj.invocation_stride = 1;
+    pj.invocations = lanes.across;
+    pi.invocation_stride = lanes.across;
+    pi.invocations = s_.group / lanes.across;
+    const auto whole = [&](int a) {
+      return (axis(a).reduced || axis(a).contracted || axis(a).scanned) && !axis(a).splittable;
+    };
+    const auto units = [&](const MatrixTile& t) { return tiles(n, i, t.rows * pi.invocations, j, t.cols); };
+    const auto [rows, cols] = matrix_tile(*shape, lanes,
+                                          {.rows = axis(i).extent,
+                                           .cols = axis(j).extent,
+                                           .down = pi.invocations,
+                                           .all_rows = whole(i),
+                                           .all_cols = whole(j),
+                                           .smaller = smaller_,
+                                           .compute_units = target_.compute_units,
+                                           .units = units});
+    pi.reg = static_cast<int>(rows);
+    pi.vec = 1;
+    pj.reg = static_cast<int>(cols / lanes.across);
+    pj.vec = std::gcd(pj.reg, 8);
+    s_.wide_dot = DotForm::matrix;
+    s_.remarks.push_back(describe(*shape, {rows, cols}));
+    return true;
   }
 
   // Whether any element-wise op has values over both axes.
@@ -732,27 +769,6 @@ int64_t Schedule::registers(const std::vector<int>& dims) const {
   for (int a : dims)
     if (a != kNoAxis) n *= plans[static_cast<size_t>(a)].reg;
   return n;
-}
-
-std::vector<bool> resident_candidates(const ir::Kernel& k) {
-  const auto& args = k.region(k.body).args;
-  std::vector<bool> whole(args.size(), true), read(args.size(), false);
-  ir::each_op(k, k.body, [&](ir::OpId id) {
-    const ir::Op& op = k.op(id);
-    if (!ir::accesses_ref(op.code)) return;
-    const auto r = static_cast<size_t>(ref_position(k, op.operands[0]));
-    if (!is_whole_access(k, op) || ir::is_atomic(op.code)) whole[r] = false;
-    if (ir::reads_ref(op.code)) read[r] = true;
-  });
-  const std::vector<bool> stored = stored_memory(k);
-  std::vector<bool> candidates(args.size(), false);
-  for (size_t i = 0; i < args.size(); ++i) {
-    const bool scratch = i >= k.blocks.size();
-    const bool block = !scratch && !k.blocks[i].whole && k.aliased_output(static_cast<int>(i)) < 0 &&
-                       !k.shares_at_once(k.blocks[i].alias);
-    candidates[i] = whole[i] && (scratch || (block && read[i] && stored[i]));
-  }
-  return candidates;
 }
 
 Schedule make_schedule(const ir::Kernel& k, Axes& axes, const std::vector<bool>& resident, const ParallelPlan& parallel,

@@ -2,6 +2,7 @@
 // is split over workgroups, what lives in registers. The analyses prove every choice legal (parallel.h, axes.h); a
 // small cost model over the Target chooses among them. The general form is the schedule that makes no choices.
 #pragma once
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -27,7 +28,7 @@ struct AxisPlan {
 };
 
 enum class Residency : uint8_t { memory, registers, arena };
-enum class DotForm : uint8_t { reduce, shuffle, staged };
+enum class DotForm : uint8_t { reduce, shuffle, staged, matrix };
 
 struct Schedule {
   bool general = false;
@@ -50,6 +51,7 @@ struct Schedule {
   int64_t dot_chunk = 8;               // k values staged at once
   bool dot_turns = true;               // in two tiles in turn, where those take little of the shared memory
   DotForm wide_dot = DotForm::reduce;  // for dots with both free dims wide
+  std::optional<MatrixShape> matrix;   // what the layout of wide dots is made for
   std::vector<Kept> kept;              // per value
   std::vector<std::string> remarks;    // for explain
   std::vector<std::string> prefetch_remarks;  // the same, per block: from the lowering
@@ -63,9 +65,5 @@ struct Schedule {
 Schedule make_schedule(const ir::Kernel& k, Axes& axes, const std::vector<bool>& resident, const ParallelPlan& parallel,
                        ScalarAnalysis& scalars, const Target& target, bool general, int smaller,
                        const std::vector<Kept>& kept);
-
-/// Body arguments that could live in registers: scratch, and outputs that the kernel reads, touched by whole accesses
-/// only.
-std::vector<bool> resident_candidates(const ir::Kernel& k);
 
 }  // namespace tessera::lowering

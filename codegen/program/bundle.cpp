@@ -78,6 +78,7 @@ std::vector<std::string> missing(const Needs& n, const Target& device) {
   for (const std::string& feature : n.features) {
     bool has = false;
     for (const Feature& f : kFeatures) has = has || (feature == f.name && device.*f.member);
+    for (const MatrixShape& s : device.matrices) has = has || feature == "matrix " + to_string(s);
     if (!has) lacks.push_back(feature);
   }
   const auto least = [&](int64_t need, int64_t limit, const std::string& of_what) {

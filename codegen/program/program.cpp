@@ -107,6 +107,12 @@ Target Target::tpu(const std::string& chip) {
   t.tpu_chip = chip;
   return t;
 }
+
+std::string to_string(const MatrixShape& s) {
+  return std::to_string(s.m) + "x" + std::to_string(s.n) + "x" + std::to_string(s.k) + " " + std::string(name(s.a)) +
+         " " + std::string(name(s.b)) + " " + std::string(name(s.sum));
+}
+
 Target lavapipe_target() {
   Target t;
   t.name = "llvmpipe";
@@ -128,6 +134,7 @@ Target lavapipe_target() {
   t.preserve16 = t.preserve32 = t.preserve64 = t.forgets_zeros = true;
   return t;
 }
+
 namespace {
 
 struct Chip {
@@ -166,11 +173,21 @@ Target Target::named(const std::string& name) {
   if (name == "minimum") return minimum_target();
   if (name == "lavapipe") return lavapipe_target();
   if (name == "gpu") return gpu_target();
+  if (name == "gpu-matrix") return gpu_matrix_target();
   if (name.starts_with("nvidia:")) return nvidia(name.substr(7));
   if (name.starts_with("tpu:")) return tpu(name.substr(4));
-  throw CompileError(
-      "target " + name + ": no such target", {},
-      "the targets are gpu, lavapipe, minimum, nvidia:CHIP as in nvidia:sm_90a, and tpu:CHIP as in tpu:v5e");
+  throw CompileError("target " + name + ": no such target", {},
+                     "the targets are gpu, gpu-matrix, lavapipe, minimum, nvidia:CHIP as in nvidia:sm_90a, and "
+                     "tpu:CHIP as in tpu:v5e");
+}
+
+Target gpu_matrix_target() {
+  Target t = gpu_target();
+  t.name = "gpu-matrix";
+  for (const auto& [factor, sum] :
+       {std::pair{DType::f16, DType::f32}, {DType::bf16, DType::f32}, {DType::i8, DType::i32}, {DType::u8, DType::u32}})
+    t.matrices.push_back({16, 16, 16, factor, factor, sum});
+  return t;
 }
 
 Target gpu_target() {

@@ -4,8 +4,20 @@
 #pragma once
 #include <cstdint>
 #include <string>
+#include <vector>
+
+#include "engine/base/dtype.h"
 
 namespace tessera {
+
+/// A product that the invocations of a subgroup make together: [m, k] of dtype a times [k, n] of b, added to [m, n] of
+/// `sum` (VK_KHR_cooperative_matrix, of subgroup scope; accumulator and result have one dtype, and integers wrap).
+struct MatrixShape {
+  int32_t m = 0, n = 0, k = 0;
+  DType a = DType::f16, b = DType::f16, sum = DType::f32;
+  bool operator==(const MatrixShape&) const = default;
+};
+std::string to_string(const MatrixShape& s);  ///< "16x16x16 f16 f16 f32"
 
 struct Target {
   std::string name = "minimum";
@@ -51,6 +63,7 @@ struct Target {
   /// Dot products of four elements of 8 bits packed in a word (shaderIntegerDotProduct); and whether the device has
   /// instructions for them: of signed elements, of unsigned ones, of both.
   bool integer_dot = false, dot4_signed = false, dot4_unsigned = false, dot4_mixed = false;
+  std::vector<MatrixShape> matrices;  // in the device's order; empty: products are made by each invocation
   /// The driver jumps over a branch that no invocation takes. Lavapipe from Mesa 25 on runs it, and loads there from
   /// addresses that are the same for all invocations (seen on 26.1).
   bool skips_branches = false;
@@ -77,5 +90,7 @@ Target lavapipe_target();
 /// What a desktop GPU of the middle class reports, with 32 invocations to a subgroup: wide workgroups, all features. To
 /// see what is chosen for one without having one.
 Target gpu_target();
+/// The same with matrices of 16x16x16: f16, bf16, i8, u8.
+Target gpu_matrix_target();
 
 }  // namespace tessera

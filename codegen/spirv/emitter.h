@@ -84,6 +84,12 @@ class Emitter final : private Code, public Walk {
   V atomic_update(const ir::Op& op, V address);
   AtomicWord atomic_word(V address, Reg r, bool used) override;
 
+  // matrix.cpp
+  void emit_matrix(const ir::Op& op) override;
+  Id component_type(DType t);
+  Reg matrix_type(const ir::Type& t, ir::MatrixUse use);
+  Id matrix_pointer(const ir::Op& op, V index);
+
   // subgroup.cpp
   void emit_reduce(const ir::Op& op) override;
   void emit_barrier() override;

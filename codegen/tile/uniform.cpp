@@ -133,6 +133,7 @@ class Analysis {
       case Family::ref:
       case Family::group:
       case Family::packed:
+      case Family::matrix:
       case Family::report:
         for (Value x : o.results) clear(x);
     }

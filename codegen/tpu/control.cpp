@@ -63,6 +63,7 @@ void Emitter::op(const ir::Op& o) {
     case ir::Family::launch:
     case ir::Family::ref:
     case ir::Family::packed:
+    case ir::Family::matrix:
     case ir::Family::group: throw InternalError(k_.name + ": an op of the lane level in a tile-level kernel");
   }
   if (o.results.size() == 1 && !k_.type(o.results[0]).is_ref && !ir::is_control(o.code))

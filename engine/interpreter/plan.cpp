@@ -321,6 +321,7 @@ class Planner {
       case Family::ref:
       case Family::group:
       case Family::packed:
+      case Family::matrix:
       case Family::report: break;
     }
     throw InternalError("the interpreter meets " + std::string(ir::name(op.code)) + " in a tile-level kernel", op.loc);

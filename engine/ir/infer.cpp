@@ -468,6 +468,60 @@ std::vector<Type> Inference::packed() const {
   return {Type::array(t == DType::i8 ? DType::i32 : DType::u32)};
 }
 
+std::vector<Type> Inference::matrix() const {
+  const auto is_matrix = [](const Type& t) { return !t.is_ref && t.shape.size() == 2; };
+  const auto operand = [&](size_t i) {
+    const Type& t = array(i);
+    if (!is_matrix(t)) fail("operand " + std::to_string(i) + " must be a matrix but is " + to_string(t));
+    return t;
+  };
+  const auto made = [&] {
+    if (!is_matrix(requested_)) fail("the result must be a matrix but is " + to_string(requested_));
+    return std::vector<Type>{requested_};
+  };
+  const auto words = [&] {
+    if (!type(0).is_ref || type(0).dtype != DType::u32 || type(0).space != MemorySpace::shared)
+      fail("operand 0 must be a Ref to u32 in shared memory but is " + to_string(type(0)));
+    if (attr(Attr::stride) <= 0) fail("the stride " + std::to_string(attr(Attr::stride)) + " is not positive");
+  };
+  switch (Matrix(op_.code)) {
+    case Matrix::pack: {
+      if (op_.operands.size() < 2) fail("takes two or four elements");
+      const Type t = array(0);
+      if (!t.is_scalar() || t.dtype == DType::boolean || is_int4(t.dtype) ||
+          size_bytes(t.dtype) * static_cast<int64_t>(op_.operands.size()) != 4)
+        fail("takes as many elements of 8 or 16 bits as fill a word, but operand 0 is " + to_string(t));
+      for (size_t i = 1; i < op_.operands.size(); ++i) scalar(i, t.dtype, "an element");
+      return {Type::array(DType::u32)};
+    }
+    case Matrix::matrix_fill:
+      count(1);
+      scalar(0, made()[0].dtype, "the element");
+      return made();
+    case Matrix::matrix_load:
+      count(2);
+      words();
+      scalar(1, DType::i32, "the first word");
+      if (attr(Attr::kind) < 0 || attr(Attr::kind) > 2)
+        fail("kind " + std::to_string(attr(Attr::kind)) + " is no use of a matrix");
+      return made();
+    case Matrix::matrix_store:
+      count(3);
+      words();
+      operand(1);
+      scalar(2, DType::i32, "the first word");
+      return {};
+    case Matrix::matrix_multiply_add: {
+      count(3);
+      const Type a = operand(0), b = operand(1), c = operand(2);
+      if (a.shape[1] != b.shape[0] || c.shape != Shape{a.shape[0], b.shape[1]})
+        fail(to_string(a) + " times " + to_string(b) + " does not give " + to_string(c));
+      return {c};
+    }
+  }
+  return {};
+}
+
 std::vector<Type> Inference::structured() const {
   switch (op_.code) {
     case Opcode::constant: return constant();
@@ -546,6 +600,11 @@ std::vector<Type> Inference::structured() const {
     case Opcode::barrier: count(0); return {};
     case Opcode::pack4:
     case Opcode::dot4: return packed();
+    case Opcode::pack:
+    case Opcode::matrix_fill:
+    case Opcode::matrix_load:
+    case Opcode::matrix_store:
+    case Opcode::matrix_multiply_add: return matrix();
     case Opcode::loops_cut: count(0); return {Type::array(DType::boolean)};
     case Opcode::report:
       if (op_.operands.empty()) fail("takes a condition but got no operands");

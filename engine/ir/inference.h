@@ -110,6 +110,7 @@ class Inference {
   std::vector<Type> alloc(MemorySpace space) const;
   std::vector<Type> subgroup(size_t operands) const;
   std::vector<Type> packed() const;
+  std::vector<Type> matrix() const;
 
   std::vector<Type> structured() const;
 };

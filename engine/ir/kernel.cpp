@@ -92,7 +92,7 @@ Opcode combining_op(Opcode op) {
 std::string_view name(Family f) {
   constexpr std::string_view kNames[] = {"elementwise", "source", "move",   "contract", "reduce",  "argreduce", "scan",
                                          "rearrange",   "grid",   "memory", "print",    "control", "async",     "end",
-                                         "launch",      "ref",    "group",  "packed",   "report"};
+                                         "launch",      "ref",    "group",  "packed",   "matrix",  "report"};
   static_assert(std::size(kNames) == kNumFamilies);
   return kNames[static_cast<int>(f)];
 }

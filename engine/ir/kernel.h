@@ -227,6 +227,9 @@ struct LaneInfo {
   bool exact = false;    // no more are launched; else the body handles workgroup_index >= num_units
 };
 
+/// What a matrix is in a product (attr kind of matrix_load). The numbers are SPIR-V's.
+enum class MatrixUse : uint8_t { left, right, accumulator };
+
 /// Bytes between elements in the shared arena: 4 for every dtype up to 32 bits, else 8.
 constexpr int64_t arena_stride(DType t) { return size_bytes(t) == 8 ? 8 : 4; }
 

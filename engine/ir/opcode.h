@@ -27,10 +27,11 @@ inline constexpr int kNumOpcodes = 0
 /// argreduce (along axes, to one element or its index), scan (to as many), rearrange (where data says); grid (this
 /// program's place in it), memory (a Ref and an index), print (for people), control (regions), async (semaphores and
 /// copies), end (of a region); at lane level launch (what is known when the kernel begins), ref (makes one), group
-/// (invocations together), packed (elements of 8 bits in words), report (to the host).
+/// (invocations together), packed (elements of 8 bits in words), matrix (products that subgroups make),
+/// report (to the host).
 // clang-format off
 enum class Family : uint8_t { elementwise, source, move, contract, reduce, argreduce, scan, rearrange, grid, memory,
-  print, control, async, end, launch, ref, group, packed, report };
+  print, control, async, end, launch, ref, group, packed, matrix, report };
 // clang-format on
 inline constexpr int kNumFamilies = static_cast<int>(Family::report) + 1;
 std::string_view name(Family f);
@@ -78,6 +79,10 @@ enum class Packed : uint8_t {
 };
 enum class Group : uint8_t {
 #define TESSERA_GROUP(name, ...) TESSERA_MEMBER(name),
+#include "engine/ir/ops.def"
+};
+enum class Matrix : uint8_t {
+#define TESSERA_MATRIX(name, ...) TESSERA_MEMBER(name),
 #include "engine/ir/ops.def"
 };
 #undef TESSERA_MEMBER
@@ -149,7 +154,9 @@ constexpr bool is_launch(Opcode op) { return family(op) == Family::launch; }
 constexpr bool is_group(Opcode op) { return family(op) == Family::group; }
 /// Words that hold four elements of 8 bits.
 constexpr bool is_packed(Opcode op) { return family(op) == Family::packed; }
-constexpr bool is_subgroup_op(Opcode op) { return is_group(op) && op != Opcode::barrier; }
+/// On matrices; pack, which makes what their tiles in memory consist of, belongs to each invocation.
+constexpr bool is_matrix(Opcode op) { return family(op) == Family::matrix && op != Opcode::pack; }
+constexpr bool is_subgroup_op(Opcode op) { return (is_group(op) && op != Opcode::barrier) || is_matrix(op); }
 
 // -- how elements become one
 /// What changes no element: its bits are reference::identity's.

@@ -523,12 +523,6 @@ void eval_array(Opcode op, DType operand, DType result, const void* const* opera
   f(operands, out, n);
 }
 
-uint32_t pack4(const uint64_t* elements) {
-  uint32_t word = 0;
-  for (int i = 0; i < 4; ++i) word |= static_cast<uint32_t>(elements[i] & 0xff) << (8 * i);
-  return word;
-}
-
 uint32_t dot4(uint32_t a, bool a_signed, uint32_t b, bool b_signed, uint32_t c) {
   const auto element = [](uint32_t word, int i, bool is_signed) {
     const auto byte = static_cast<uint8_t>(word >> (8 * i));

@@ -27,8 +27,6 @@ using ArrayFunction = void (*)(const void* const* operands, void* out, int64_t n
 ScalarFunction scalar_function(ir::Opcode op, DType operand, DType result);
 ArrayFunction array_function(ir::Opcode op, DType operand, DType result);
 
-/// The lane level's pack4: four elements of 8 bits in a word.
-uint32_t pack4(const uint64_t* elements);
 /// The lane level's dot4: c + the products of the four elements in a and in b, modulo 2^32.
 uint32_t dot4(uint32_t a, bool a_signed, uint32_t b, bool b_signed, uint32_t c);
 

@@ -153,8 +153,8 @@ class Verifier {
         return add(place(), value(v) + ": " + to_string(t) + " has a negative size", loc);
     if (lane && t.is_ref && t.shape.size() != 1)
       add(place(), value(v) + ": lane-level refs have rank 1, not " + to_string(t), loc);
-    if (lane && !t.is_ref && !t.shape.empty())
-      add(place(), value(v) + ": lane-level values are scalars, not " + to_string(t), loc);
+    if (lane && !t.is_ref && !t.shape.empty() && t.shape.size() != 2)
+      add(place(), value(v) + ": lane-level values are scalars and matrices, not " + to_string(t), loc);
     if (t.is_ref) {
       const bool global = t.space == MemorySpace::global || t.space == MemorySpace::shared;
       if (global != lane) add(place(), value(v) + ": " + to_string(t) + " belongs to the other level", loc);

@@ -98,6 +98,7 @@ class Estimator {
       case ir::Family::ref:
       case ir::Family::group:
       case ir::Family::packed:
+      case ir::Family::matrix:
       case ir::Family::report: break;
     }
     return c;

@@ -107,6 +107,7 @@ Bounds bounds_of_result(const ir::Kernel& k, const Op& op, const ir::Type& t, co
     case Family::ref:
     case Family::group:
     case Family::packed:
+    case Family::matrix:
     case Family::report: break;
   }
   return all;

@@ -78,11 +78,11 @@ void add_kernel(CLI::App* command, CompileArguments& c) {
   command->add_option("FILE", c.file, "tile-level kernel (.tir)")->required();
   command
       ->add_option("--target", c.target,
-                   "device (the best, or TESSERA_DEVICE), gpu (one of the middle class), minimum, lavapipe, "
-                   "nvidia:CHIP as in nvidia:sm_90a, or tpu:CHIP as in tpu:v5e")
+                   "device (the best, or TESSERA_DEVICE), gpu (one of the middle class), gpu-matrix (with matrices), "
+                   "minimum, lavapipe, nvidia:CHIP as in nvidia:sm_90a, or tpu:CHIP as in tpu:v5e")
       ->check([](const std::string& name) -> std::string {
         if (name.starts_with("nvidia:") || name.starts_with("tpu:")) return {};
-        return CLI::IsMember({"device", "gpu", "minimum", "lavapipe", "nvidia:CHIP", "tpu:CHIP"})(name);
+        return CLI::IsMember({"device", "gpu", "gpu-matrix", "minimum", "lavapipe", "nvidia:CHIP", "tpu:CHIP"})(name);
       });
   command->add_option("--codegen", c.codegen, "fast or general")->check(CLI::IsMember({"fast", "general"}));
   command->add_option("--dim", c.dims, "a run-time size, for a TPU, whose modules have none, and for lints: --dim n=5");

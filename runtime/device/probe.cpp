@@ -285,7 +285,12 @@ Probe probe(const Instance& instance, VkPhysicalDevice device, int index, const 
   describe_compiler(t, properties);
   t.compute_units = compute_units(t, properties);
   describe_types(t, properties, has);
+  p.matrices = std::make_unique<Matrices>();
+  if (properties.modern)
+    p.matrices->probe(instance, device, extensions, imported != nullptr, imported ? imported->features : nullptr);
+  t.matrices = p.matrices->shapes;
   choose_extensions(p, properties, extensions);
+  p.extensions.insert(p.extensions.end(), p.matrices->extensions().begin(), p.matrices->extensions().end());
   return p;
 }
 

@@ -9,6 +9,7 @@
 #include "runtime/device.h"
 #include "runtime/device/features.h"
 #include "runtime/device/instance.h"
+#include "runtime/device/matrices.h"
 
 namespace tessera::vulkan {
 
@@ -22,6 +23,7 @@ struct DriverId {
 struct Probe {
   DeviceInfo info;
   std::unique_ptr<Features> enable;  // of an imported device: what its host has enabled
+  std::unique_ptr<Matrices> matrices;
   std::vector<const char*> extensions;
   uint32_t queue_family = UINT32_MAX;
   bool unified = false;             // arrays live in memory that the host maps and reads at full speed

@@ -37,6 +37,14 @@ inline Target random_target(uint64_t seed) {
   t.skips_branches = maybe();
   t.rte16 = maybe(), t.rte32 = maybe(), t.rte64 = maybe(), t.preserve16 = maybe(), t.preserve32 = maybe(),
   t.preserve64 = maybe(), t.forgets_zeros = maybe();
+  // Any of these, on subgroups of any size: code that cannot use them does without.
+  if (t.kind == Target::Kind::gpu && maybe()) {
+    const int32_t m = one_of({4, 8, 16}), n = one_of({8, 16}), k = one_of({8, 16, 32});
+    t.matrices = {{m, n, k, DType::f16, DType::f16, DType::f32},
+                  {m, n, k, DType::bf16, DType::bf16, DType::f32},
+                  {m, n, k, DType::i8, DType::i8, DType::i32},
+                  {n, m, k, DType::u8, DType::u8, DType::u32}};
+  }
   const auto say = [&](const char* what, int64_t v) { t.name += std::string(" ") + what + " " + std::to_string(v); };
   t.name = t.kind == Target::Kind::gpu ? "gpu" : "cpu";
   say("workgroup", t.max_workgroup_size), say("count", t.max_workgroup_count), say("shared", t.shared_bytes),
@@ -50,6 +58,7 @@ inline Target random_target(uint64_t seed) {
   say("preserve16", t.preserve16), say("preserve32", t.preserve32), say("preserve64", t.preserve64),
       say("skips", t.skips_branches);
   say("dots", t.dot4_signed), say("unsigned", t.dot4_unsigned), say("mixed", t.dot4_mixed);
+  for (const MatrixShape& s : t.matrices) t.name += " matrix " + to_string(s);
   return t;
 }
 

@@ -1,5 +1,6 @@
 #include "codegen/spirv/builder/function.h"
 
+#include <algorithm>
 #include <bit>
 #include <string>
 
@@ -17,8 +18,16 @@ Id Function::declare(Reg r) {
     case Reg::u64: return id = pairs() ? module.type_vector(type(Reg::u32), 2) : module.type_uint(64);
     case Reg::f32: return id = module.type_float(32);
     case Reg::f64: return id = module.type_float(64);
+    case Reg::opaque: break;
   }
   return id;
+}
+
+Reg Function::opaque(Id of) {
+  const auto known = std::find(opaque_.begin(), opaque_.end(), of);
+  const auto at = static_cast<size_t>(known - opaque_.begin());
+  if (known == opaque_.end()) opaque_.push_back(of);
+  return static_cast<Reg>(static_cast<size_t>(Reg::opaque) + at);
 }
 
 V Function::make_bits(Reg r, uint64_t b) {

@@ -25,7 +25,11 @@ class Function final : public Sink {
   Function(Module& m, const Target& t, bool is_relaxed) : Sink(t, is_relaxed), module(m) {}
   Module& module;
 
-  Id type(Reg r) { return types_[static_cast<size_t>(r)] ? types_[static_cast<size_t>(r)] : declare(r); }
+  Id type(Reg r) {
+    if (r >= Reg::opaque) return opaque_[static_cast<size_t>(r) - static_cast<size_t>(Reg::opaque)];
+    return types_[static_cast<size_t>(r)] ? types_[static_cast<size_t>(r)] : declare(r);
+  }
+  Reg opaque(Id of);  ///< what stands for that type
   V make_bits(Reg r, uint64_t bits) override;
   V boolean(bool v) override { return {this, module.constant_bool(v), Reg::boolean}; }
   V apply(Prim p, Reg result, const std::vector<V>& a) override;
@@ -73,6 +77,7 @@ class Function final : public Sink {
   V from_short(Id s);
   Id short_of(V word);
   std::array<Id, 5> types_{};
+  std::vector<Id> opaque_;
   std::map<Id, std::array<V, 2>> halves_;  // of pairs made from words: whatever sees the pair sees those
   std::map<Id, uint32_t> words_;           // constants
   std::map<Id, Id> half_of_;               // f32 values that were made of a 16-bit float: that

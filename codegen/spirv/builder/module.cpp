@@ -154,6 +154,11 @@ Words Module::words() const {
   // Magic, version 1.6, generator 0 (unregistered), id bound, schema.
   Words out{spv::MagicNumber, 0x00010600, 0, next_, 0};
   for (spv::Capability c : capabilities_) put(out, spv::OpCapability, {static_cast<uint32_t>(c)});
+  for (const std::string& name : extensions_) {
+    Words text;
+    put_string(text, name);
+    put(out, spv::OpExtension, text);
+  }
   out.insert(out.end(), imports_.begin(), imports_.end());
   put(out, spv::OpMemoryModel,
       {static_cast<uint32_t>(spv::AddressingModelPhysicalStorageBuffer64),

@@ -23,6 +23,7 @@ class Module {
   Id fresh() { return next_++; }
 
   void capability(spv::Capability c) { capabilities_.insert(c); }
+  void extension(std::string_view name) { extensions_.emplace(name); }
   void execution_mode(spv::ExecutionMode mode, std::initializer_list<uint32_t> literals);
   void entry_point(Id function, std::string_view name);  ///< GLCompute; the interface is every global variable made
   void name(Id id, std::string_view text);
@@ -36,6 +37,9 @@ class Module {
 
   Id type_void() { return declare(spv::OpTypeVoid, {}); }
   Id type_bool() { return declare(spv::OpTypeBool, {}); }
+  Id type_sint(uint32_t width) { return declare(spv::OpTypeInt, {width, 1}); }
+  /// A type that SPIR-V's headers may not know yet.
+  Id type_of(uint32_t code, const Words& operands) { return declare(static_cast<spv::Op>(code), operands); }
   Id type_uint(uint32_t width) { return declare(spv::OpTypeInt, {width, 0}); }
   Id type_float(uint32_t width) { return declare(spv::OpTypeFloat, {width}); }
   Id type_vector(Id element, uint32_t n) { return declare(spv::OpTypeVector, {element, n}); }
@@ -74,6 +78,7 @@ class Module {
 
   Id next_ = 1;
   std::set<spv::Capability> capabilities_;
+  std::set<std::string> extensions_;
   Words imports_, entry_, modes_, strings_, names_, decorations_, declarations_, code_;
   std::vector<Id> globals_;
   Id entry_function_ = 0;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <spirv/unified1/spirv.hpp>
 #include <utility>
 
 #include "engine/base/error.h"
@@ -40,7 +41,9 @@ Result run(const Program& p, const std::vector<Array>& arrays, const DimValues& 
     throw SpecError(
         p.name + ": " + std::to_string(arrays.size()) + " arrays for " + std::to_string(p.args.size()) + " arguments",
         p.loc);
-  const Module m = decode(p.spirv);
+  const auto subgroup_size = static_cast<uint32_t>(p.required_subgroup_size > 0 ? p.required_subgroup_size
+                                                                                : std::max(1, options.subgroup_size));
+  const Module m = decode(p.spirv, subgroup_size);
   Reports reports(m, p.name, options.max_reports);
   Memory memory(reports);
   Random random{Random{options.seed}.next()};
@@ -63,8 +66,7 @@ Result run(const Program& p, const std::vector<Array>& arrays, const DimValues& 
   Dispatch d;
   d.inexact = options.inexact;
   d.max_steps = options.max_steps;
-  d.subgroup_size = static_cast<uint32_t>(p.required_subgroup_size > 0 ? p.required_subgroup_size
-                                                                       : std::max(1, options.subgroup_size));
+  d.subgroup_size = subgroup_size;
   const int64_t units = p.num_units.eval(dims);
   const uint32_t workgroups = launched(p, units, options);
   fold(d, p, workgroups, options, random);
@@ -227,8 +229,16 @@ Result run(const Program& p, const std::vector<Array>& arrays, const DimValues& 
   return result;
 }
 
+bool has_matrices(const std::vector<uint32_t>& spirv) {
+  constexpr uint32_t kCooperativeMatrix = 6022;
+  for (size_t at = 5; at + 1 < spirv.size() && (spirv[at] & 0xffff) == spv::OpCapability; at += spirv[at] >> 16)
+    if (spirv[at + 1] == kCooperativeMatrix) return true;
+  return false;
+}
+
 std::optional<std::vector<uint32_t>> optimised(const std::vector<uint32_t>& spirv) {
 #ifdef TESSERA_SPIRV_OPT
+  if (has_matrices(spirv)) return std::nullopt;  // some systems' SPIRV-Tools do not know them
   spvtools::Optimizer optimizer(SPV_ENV_VULKAN_1_3);
   std::string log;
   optimizer.SetMessageConsumer([&](spv_message_level_t, const char*, const spv_position_t&, const char* message) {

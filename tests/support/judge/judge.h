@@ -46,6 +46,8 @@ struct Result {
 Result run(const Program& program, const std::vector<Array>& arrays, const DimValues& dims,
            const Options& options = {});
 
+/// It declares cooperative matrices, which SPIRV-Tools of some systems do not know.
+bool has_matrices(const std::vector<uint32_t>& spirv);
 /// The module after SPIRV-Tools' `-O`, or nothing where the library is missing. Throws InternalError if the optimiser
 /// fails.
 std::optional<std::vector<uint32_t>> optimised(const std::vector<uint32_t>& spirv);

@@ -162,6 +162,7 @@ bool Machine::release_subgroups(Group& g) {
 void Machine::subgroup_op(Group& g, size_t first, size_t n, uint32_t at) {
   const Instr& i = m_.code[at];
   const uint64_t mask = mask_of(i.width);
+  if (i.aux >= kMatrixLoad && (i.aux <= kMatrixMultiplyAdd || i.aux == kMatrixFill)) return matrix_op(g, first, n, at);
   std::vector<Slot> in(n), out(n);
   for (size_t l = 0; l < n; ++l)
     if (i.a != kNone) in[l] = g.invocations[first + l].slots[i.a];

@@ -62,6 +62,7 @@ class Machine {
   }
   bool release_subgroups(Group& g);
   void subgroup_op(Group& g, size_t first, size_t n, uint32_t at);
+  void matrix_op(Group& g, size_t first, size_t n, uint32_t at);
   bool release_barrier(Group& g);
 
   void load(Group& g, Invocation& v, uint32_t at);

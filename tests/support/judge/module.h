@@ -59,6 +59,17 @@ struct Choice {
   uint32_t otherwise = 0;  // edges
   std::vector<std::pair<uint32_t, uint32_t>> cases;
 };
+/// An operation on matrices of a subgroup, lane l of which holds elements l, l + its size, ... of the rows.
+struct MatrixOp {
+  struct Part {
+    uint32_t slot = kNone, rows = 0, cols = 0, width = 32;
+    bool is_float = false, is_signed = false, is_bfloat = false;
+  };
+  Part a, b, c, result;
+  uint32_t pointer = kNone, stride = kNone;  // slots
+  uint32_t unit = 4;                         // bytes of what the pointer points to
+  bool by_columns = false;
+};
 struct Line {
   uint32_t code = 0;  // from this instruction on
   std::string file;
@@ -73,6 +84,7 @@ struct Module {
   std::vector<Loop> loops;
   std::vector<Choice> choices;
   std::vector<std::vector<uint32_t>> loops_around;  // by Instr::aux of barrier and b of subgroup
+  std::vector<MatrixOp> matrices;                   // by Instr::c of subgroup
   std::vector<Slot> slots;                          // what each holds at first
   std::vector<Line> lines;
   std::vector<std::string> problems;  // seen without running
@@ -86,7 +98,11 @@ struct Module {
   std::string text(uint32_t at) const;  // of the instruction, with its line
 };
 
-Module decode(const std::vector<uint32_t>& spirv);
+/// `subgroup_size`: among how many lanes a matrix is dealt.
+Module decode(const std::vector<uint32_t>& spirv, uint32_t subgroup_size);
+/// SPV_KHR_cooperative_matrix, which some systems' headers do not have.
+constexpr uint32_t kTypeMatrix = 4456, kMatrixLoad = 4457, kMatrixStore = 4458, kMatrixMultiplyAdd = 4459,
+                   kMatrixFill = 0x10000;  // a CompositeConstruct
 /// One instruction, disassembled if SPIRV-Tools are there.
 std::string instruction_text(const std::vector<uint32_t>& words, size_t at);
 

@@ -89,8 +89,8 @@ TEST_CASE("nvidia: unknown targets and chips") {
         "sm_100a, "
         "sm_103, sm_120, sm_121");
   CHECK(refused("amd") ==
-        "target amd: no such target\n  note: the targets are gpu, lavapipe, minimum, nvidia:CHIP as in "
-        "nvidia:sm_90a, and tpu:CHIP as in tpu:v5e");
+        "target amd: no such target\n  note: the targets are gpu, gpu-matrix, lavapipe, minimum, nvidia:CHIP as "
+        "in nvidia:sm_90a, and tpu:CHIP as in tpu:v5e");
   CHECK(Target::named("nvidia:sm_90a") == Target::nvidia("sm_90a"));
 }
 

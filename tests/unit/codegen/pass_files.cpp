@@ -21,6 +21,7 @@
 #include "codegen/plan/indexed.h"
 #include "codegen/plan/keep.h"
 #include "codegen/plan/parallel.h"
+#include "codegen/plan/residency.h"
 #include "codegen/plan/schedule.h"
 #include "codegen/plan/vector_width.h"
 #include "codegen/tile/accumulate.h"

@@ -1,0 +1,75 @@
+#include "codegen/plan/matrices.h"
+
+#include <algorithm>
+#include <bit>
+
+#include "engine/base/extent.h"
+
+namespace tessera::lowering {
+
+std::optional<MatrixShape> matrix_shape(const Target& target, DType a, DType b, DType sum) {
+  const auto word = [](DType t) { return t == DType::i32 || t == DType::u32; };
+  std::optional<MatrixShape> best;
+  const auto size = [](const MatrixShape& s) { return int64_t{s.m} * s.n * s.k; };
+  for (const MatrixShape& s : target.matrices) {
+    if (s.a != a || s.b != b || !(s.sum == sum || (word(s.sum) && word(sum)))) continue;
+    if ((a == DType::f16 && !target.float16) || (is_int(a) && !target.int8)) continue;
+    const auto power = [](int32_t x) { return x > 0 && std::has_single_bit(static_cast<uint32_t>(x)); };
+    if (!power(s.m) || !power(s.n) || !power(s.k) || size_bytes(a) != size_bytes(b) || size_bytes(a) > 2) continue;
+    // The largest; of those, one that sums in that dtype.
+    if (!best || size(s) > size(*best) || (size(s) == size(*best) && best->sum != sum && s.sum == sum)) best = s;
+  }
+  return best;
+}
+
+std::optional<MatrixLanes> matrix_lanes(const MatrixShape& s, int subgroup) {
+  if (s.m > subgroup || subgroup % s.m != 0 || s.n % (subgroup / s.m) != 0) return std::nullopt;
+  return MatrixLanes{s.m, subgroup / s.m};
+}
+
+MatrixProduct matrix_product(const ir::Kernel& k, const ir::Op& dot) {
+  const DType t = k.type(dot.results[0]).dtype;
+  return {k.type(dot.operands[0]).dtype, k.type(dot.operands[1]).dtype, is_narrow_float(t) ? DType::f32 : t};
+}
+
+std::string describe(const MatrixShape& s, const MatrixTile& t) {
+  return "dots of " + std::string(name(s.a)) + ": matrices of " + to_string(s) + ", " + std::to_string(t.rows) + " x " +
+         std::to_string(t.cols / s.n) + " of them in each subgroup; chunks of " + std::to_string(matrix_chunk(s)) +
+         " packed in shared memory, the next one prefetched into registers";
+}
+
+std::optional<MatrixShape> matrices_for(const Target& target, int subgroup, const MatrixProduct& p, std::string& why) {
+  const auto no = [&](std::string reason) {
+    why = std::move(reason);
+    return std::optional<MatrixShape>();
+  };
+  const auto shape = matrix_shape(target, p.a, p.b, p.sum);
+  if (!shape)
+    return no("the device has none of " + std::string(name(p.a)) + " and " + std::string(name(p.b)) + " with sums of " +
+              std::string(name(p.sum)));
+  if (!target.subgroup_shuffle || !target.can_require_subgroup_size || subgroup != target.subgroup_size ||
+      target.max_loop_iterations != 0)
+    return no("subgroups of one size cannot be relied on");
+  if (!matrix_lanes(*shape, subgroup)) return no("the lanes of a subgroup do not hold the rows of one");
+  if (p.rows <= 8 || p.cols < shape->n || p.depth < shape->k)
+    return no("the largest product does not fill one of " + to_string(*shape));
+  return shape;
+}
+
+MatrixTile matrix_tile(const MatrixShape& s, MatrixLanes lanes, const MatrixTileWish& wish) {
+  const int64_t least = std::max<int64_t>(s.n, lanes.across);
+  MatrixTile t;
+  t.rows = std::max<int64_t>(t.rows >> wish.smaller, 1);
+  t.cols = std::max<int64_t>(t.cols >> wish.smaller, least);
+  const bool all_rows = wish.all_rows && wish.rows <= int64_t{2} * wish.down;
+  if (all_rows) t.rows = cdiv(wish.rows, int64_t{wish.down});
+  while (t.cols > least && t.cols / 2 >= wish.cols) t.cols /= 2;
+  while (!all_rows && t.rows > 1 && (t.rows / 2) * wish.down >= wish.rows) t.rows /= 2;
+  while (!all_rows && t.rows > 1 && wish.units(t) < wish.compute_units) t.rows /= 2;
+  while (!wish.all_cols && t.cols > std::max<int64_t>(32, least) && wish.units(t) < wish.compute_units) t.cols /= 2;
+  return t;
+}
+
+int64_t matrix_chunk(const MatrixShape& s) { return std::max<int64_t>(64 / size_bytes(s.a), s.k); }
+
+}  // namespace tessera::lowering

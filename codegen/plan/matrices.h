@@ -1,0 +1,53 @@
+// Which products a target's matrix instructions can make (Target::matrices), and how large a part of them a workgroup
+// takes at once.
+#pragma once
+#include <functional>
+#include <optional>
+#include <string>
+
+#include "codegen/program/target.h"
+#include "engine/ir/kernel.h"
+
+namespace tessera::lowering {
+
+/// The target's largest shape for factors of dtypes a and b whose products are summed in `sum`. Integers of 32 bits
+/// wrap alike whatever their sign. Nothing found: there is none.
+std::optional<MatrixShape> matrix_shape(const Target& target, DType a, DType b, DType sum);
+
+/// How the invocations of a subgroup hold the rows of a matrix of sums: `down` invocations under each other, `across`
+/// beside each other; none where the rows are more than the subgroup.
+struct MatrixLanes {
+  int down = 1, across = 1;
+};
+std::optional<MatrixLanes> matrix_lanes(const MatrixShape& s, int subgroup);
+
+/// A product of `rows` by `cols` by `depth` elements, of dtypes a and b summed in `sum`.
+struct MatrixProduct {
+  DType a, b, sum;
+  int64_t rows = 0, cols = 0, depth = 0;
+};
+MatrixProduct matrix_product(const ir::Kernel& k, const ir::Op& dot);  // without sizes
+/// The shape to plan for, or nothing and the reason in `why`.
+std::optional<MatrixShape> matrices_for(const Target& target, int subgroup, const MatrixProduct& p, std::string& why);
+
+/// What a workgroup makes at once: `rows` matrices under each other in each of its subgroups, and `cols` columns.
+struct MatrixTile {
+  int64_t rows = 2, cols = 128;
+};
+struct MatrixTileWish {
+  int64_t rows = 0, cols = 0;               // of the product
+  int down = 1;                             // rows that one matrix of each subgroup has together
+  bool all_rows = false, all_cols = false;  // are held at once, if that is possible
+  int smaller = 0;                          // halved so often
+  int compute_units = 1;
+  std::function<double(const MatrixTile&)> units;  // workgroups that tiles make
+};
+/// As large as leaves each compute unit a workgroup.
+MatrixTile matrix_tile(const MatrixShape& s, MatrixLanes lanes, const MatrixTileWish& wish);
+
+std::string describe(const MatrixShape& s, const MatrixTile& t);  ///< for explain
+
+/// Elements of a row (of k) that pass through shared memory at once: 64 bytes, and at least one matrix.
+int64_t matrix_chunk(const MatrixShape& s);
+
+}  // namespace tessera::lowering
