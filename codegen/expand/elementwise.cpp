@@ -53,13 +53,35 @@ V shift(Opcode op, DType t, V a, V b, const Bounds& rb) {
   return in_range ? r : select(ok, r, 0);
 }
 
-/// The same with either of two zeros: the device's own for numbers, since what it makes of NaN is its own affair.
+/// The same with either of two zeros: the device's own for numbers, since what it makes of NaN is its own affair. Of
+/// several in a row each takes the number of the one before; NaN is looked for in two elements at a time, by one
+/// comparison, and what is selected in between nobody asks for.
 V relaxed_extreme(bool larger, V a, V b) {
-  const bool preserve = a.reg == Reg::f64 ? a.fn->target.preserve64 : a.fn->target.preserve32;
-  const V nan_a = preserve ? ne(a, a) : is_nan(a), nan_b = preserve ? ne(b, b) : is_nan(b);
-  const V number = a.fn->apply(larger ? Prim::max_number : Prim::min_number, a.reg, {a, b});
-  const V undefined = nan(a);
-  return select(nan_a | nan_b, undefined, number);
+  Sink& f = *a.fn;
+  const bool preserve = a.reg == Reg::f64 ? f.target.preserve64 : f.target.preserve32;
+  const auto test = [&](V x) { return preserve ? ne(x, x) : is_nan(x); };
+  const auto either = [](V x, V y) { return !x.fn ? y : !y.fn ? x : x | y; };
+  Sink::Extreme r{.larger = larger};
+  std::vector<V> numbers, untested;
+  for (const V& x : {a, b}) {
+    const auto known = f.extremes.find({x.reg, x.id});
+    const bool same = known != f.extremes.end() && known->second.larger == larger;
+    numbers.push_back(same ? known->second.number : x);
+    if (same) r.undefined = either(r.undefined, known->second.undefined);
+    const V rest = same ? known->second.untested : x;
+    if (rest.fn) untested.push_back(rest);
+  }
+  if (untested.size() == 2) {
+    const V first = test(untested[0]), second = test(untested[1]), any = first | second;
+    r.undefined = either(r.undefined, any);
+  } else if (untested.size() == 1) {
+    r.untested = untested[0];
+  }
+  r.number = f.apply(larger ? Prim::max_number : Prim::min_number, a.reg, numbers);
+  const V undefined = r.untested.fn ? either(r.undefined, test(r.untested)) : r.undefined;
+  const V is = nan(a), v = select(undefined, is, r.number);
+  f.extremes[{v.reg, v.id}] = r;
+  return v;
 }
 
 /// The larger or the smaller; a NaN operand makes a NaN, and of two zeros the larger is +0.

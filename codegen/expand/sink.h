@@ -6,6 +6,8 @@
 #include <array>
 #include <cstdint>
 #include <functional>
+#include <map>
+#include <utility>
 #include <vector>
 
 #include "codegen/program/target.h"
@@ -85,6 +87,13 @@ class Sink {
   const Target& target;
   uint32_t block = 0;  ///< the basic block that instructions go to
   const bool relaxed;  ///< codegen/spirv/README.md, "Precision"
+  /// What relaxed maxima and minima are made of: of what they are, apart from NaN; where that may have been NaN; and an
+  /// element that has not been looked at.
+  struct Extreme {
+    bool larger = false;
+    V number = {}, undefined = {}, untested = {};
+  };
+  std::map<std::pair<Reg, uint32_t>, Extreme> extremes;
 
   V make(Reg r, Literal x);                       ///< a constant
   virtual V make_bits(Reg r, uint64_t bits) = 0;  ///< a constant given by its bits
