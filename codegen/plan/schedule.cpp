@@ -89,9 +89,9 @@ class Scheduler {
       for (Value v : k_.terminator(k_.blocks[i].index_map).operands) visit(v);
       for (size_t j = 0; j < s_.sequential.size(); ++j)
         if (used.count(map.args[static_cast<size_t>(s_.sequential[j])].index)) s_.scope[i] = static_cast<int>(j) + 1;
-      for (size_t p = 0; p < static_cast<size_t>(k_.num_prefetch) && p < i; ++p)  // what it loads from must be there
-        if (k_.grid.size() + p < map.args.size() && used.count(map.args[k_.grid.size() + p].index))
-          s_.scope[i] = std::max(s_.scope[i], s_.scope[p]);
+      if (i < static_cast<size_t>(k_.num_prefetch)) continue;
+      for (size_t p = 0; p < static_cast<size_t>(k_.num_prefetch); ++p)  // what it loads from must be there
+        if (used.count(map.args[k_.grid.size() + p].index)) s_.scope[i] = std::max(s_.scope[i], s_.scope[p]);
     }
     // What a program leaves in an output's block, the next one finds through the input that is aliased to it.
     for (int i = 0; i < k_.num_inputs; ++i)
