@@ -283,10 +283,10 @@ TEST_CASE("explain: on GPUs tiles shrink until the arena fits shared memory") {
   CAPTURE(whole.explain);
   CHECK(whole.scratch_bytes == 0);
   CHECK(whole.explain.find("as wide as elsewhere") == std::string::npos);
-  gpu.shared_bytes = whole.shared_bytes - 64;  // products' chunks take turns with two tiles no more
-  const Program one = compile(k, gpu);
-  CHECK(one.explain.find("as wide as elsewhere") == std::string::npos);
-  gpu.shared_bytes = one.shared_bytes - 64;
+  gpu.shared_bytes = whole.shared_bytes - 64;
+  const Program in_place = compile(k, gpu);  // chunks do not take turns with two tiles
+  CHECK(in_place.explain.find("as wide as elsewhere") == std::string::npos);
+  gpu.shared_bytes = in_place.shared_bytes - 64;
   const Program half = compile(k, gpu);
   CAPTURE(half.explain);
   // half is what the rows have anyway
