@@ -345,7 +345,7 @@ class Checker {
       (k.level == ir::Level::lane ? lane : tile) = k;
       if (k.level != ir::Level::lane)
         for (tile_ops = 0; const ir::Op& op : k.ops)
-          tile_ops += op.code == ir::Opcode::dot ? 32 : ir::is_scan(op.code) ? 8 : 1;
+          tile_ops += op.code == ir::Opcode::dot ? 32 : ir::is_scan(op.code) ? 8 : ir::accesses_ref(op.code) ? 2 : 1;
       if (step == "lower") lane_ops = std::max(lane_ops, k.ops.size());
     };
     Program program;
@@ -363,7 +363,8 @@ class Checker {
     if (!hold_to_claims(name, tile, &t)) return false;
     const bool is_new = is_new_code(program, lane, t);
     // Code is linear in the kernel's ops: each is emitted for so many elements of an invocation, at so many positions,
-    // with so much around it; a product is many, and so is a running sum.
+    // with so much around it; a product is many, and so is a running sum; an access is
+    // its address, too.
     begin(name + ": size");
     const size_t most = 500 + (t.kind == Target::Kind::cpu && !general ? 192 : 64) * tile_ops;
     if (lane_ops > most)

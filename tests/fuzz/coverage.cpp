@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <sstream>
+#include <string_view>
 
+#include "codegen/compile.h"
 #include "engine/passes/passes.h"
 
 namespace tessera::fuzz {
@@ -98,6 +100,20 @@ void Coverage::see_op(const ir::Kernel& k, const Op& op, int depth) {
 
 void Coverage::see_region(const ir::Kernel& k, ir::RegionId r, int depth) {
   for (const ir::OpId id : k.region(r).ops) see_op(k, k.op(id), depth), ++ops_seen_;
+}
+
+void Coverage::add_steps(const Case& c) {
+  std::set<std::string> steps;
+  CompileOptions options;
+  options.dump = [&](std::string_view step, const ir::Kernel&, bool changed) {
+    if (changed) steps.insert("step " + std::string(step));
+  };
+  try {
+    compile(c.kernel, gpu_target(), options);
+  } catch (const CompileError&) {
+    steps.insert("refused for a GPU");
+  }
+  for (const std::string& step : steps) ++features_[step];
 }
 
 void Coverage::add(const Case& c) {

@@ -14,6 +14,8 @@ namespace tessera::fuzz {
 class Coverage {
  public:
   void add(const Case& c);
+  /// Which steps of the compiler change it, for a GPU.
+  void add_steps(const Case& c);
   /// Cases per feature, then ops and dtypes that no case has.
   std::string text() const;
   /// Names of tile-level ops that no case has.

@@ -15,16 +15,17 @@
 #include <cmath>
 #include <deque>
 
-#include "tests/fuzz/accesses.h"
 #include "tests/fuzz/integers.h"
+#include "tests/fuzz/patterns.h"
 
 namespace tessera::fuzz {
 namespace {
-class Generator : Accesses {
+class Generator : Patterns {
  public:
-  explicit Generator(uint64_t seed) : Accesses(seed) {}
+  Generator(uint64_t seed, Pattern pattern) : Patterns(seed), pattern_(pattern) {}
 
   Case run() {
+    if (pattern_ != Pattern::none) return patterned();
     ir::Kernel& k = out_.kernel;
     grid();
     arrays();
@@ -62,6 +63,18 @@ class Generator : Accesses {
   }
 
  private:
+  // A kernel of a pattern, with a few random statements at times.
+  Case patterned() {
+    make(pattern_);
+    if (random_.chance(0.3)) statement(0);
+    for (size_t i = 0; i < refs_.size(); ++i)
+      if (refs_[i].block >= out_.kernel.num_inputs && !stored_[i]) final_store(refs_[i]);
+    values_.b.yield({});
+    for (const RefInfo& r : refs_)
+      if (r.block >= out_.kernel.num_inputs) out_.tolerance.push_back(4 * r.fact.err);
+    return std::move(out_);
+  }
+
   // -- control flow; what a region makes stays in it
 
   // Blocks of inputs as most kernels read them: whole, and outside of control flow; some multiplied there and then.
@@ -645,6 +658,7 @@ class Generator : Accesses {
     pool.push_back(values_.elementwise(some()));
   }
 
+  const Pattern pattern_;
   std::deque<RefInfo> scoped_;  // the tiles of the run_scoped around, which stay where they are as others are added
 };
 }  // namespace
@@ -664,8 +678,8 @@ void say_something(ir::CallInfo& call, Random random) {
   if (random.chance(0.1)) call.cost_estimate = CostEstimate{.flops = random.in(0, 100), .bytes_accessed = dim("n") * 4};
 }
 
-Case generate(uint64_t seed) {
-  Case c = Generator(seed).run();
+Case generate(uint64_t seed, Pattern pattern) {
+  Case c = Generator(seed, pattern).run();
   say_something(c.kernel.call, Random(~seed));
   keep_used_dims(c);
   return c;

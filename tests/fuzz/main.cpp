@@ -1,6 +1,7 @@
 // The fuzzer's driver: makes cases by seed, checks them (check.h), shrinks and prints what fails. Without arguments: a
 // short run for the test suite, over the kernels in tests/tir and tests/data/pallas too. The seed alone repeats a
 // failure.
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <cstdio>
@@ -39,7 +40,8 @@ constexpr const char* kUsage =
     "fuzz [--seed N] [--count N] [--seconds S] [--codegen general|fast|both] [--target "
     "minimum|lavapipe|gpu|cut|random|all|none] [--orders N]\n"
     "     [--device vulkan|minimum|gpu|none] [--no-passes] [--targets N] [--judge N] [--steps N] [--optimised] "
-    "[--delete-barriers] [--shrink SECONDS] [--out DIR] [--print] [--coverage] [--verbose] [FILE.tir ...]\n"
+    "[--delete-barriers] [--shrink SECONDS] [--out DIR] [--print] [--coverage] [--verbose] [--pattern NAME] [FILE.tir "
+    "...]\n"
     "  --seed, --count   the cases N, N + 1, ...      --seconds   stop after so long\n"
     "  --targets N       random targets of another kind for each kernel\n"
     "  --judge N         orders of the SPIR-V judge per form and target (1); 0: leave it out\n"
@@ -51,6 +53,7 @@ constexpr const char* kUsage =
     "a GPU\n"
     "  --print           print the kernels' text instead of checking them\n"
     "  --coverage        run on the interpreter only, and tell which ops, dtypes and shapes the kernels have\n"
+    "  --pattern NAME    only kernels of this form (tests/fuzz/generator.h); none: only those without one\n"
     "  FILE.tir          check these kernels, on the inputs of their comments (tests/README.md) or random ones, "
     "instead of generated ones\n";
 
@@ -60,6 +63,7 @@ struct Arguments {
   double seconds = 1e9, shrink_seconds = 40;
   bool device = false, minimum_device = false, gpu_device = false, print = false, coverage = false, verbose = false;
   std::string out;
+  std::optional<Pattern> pattern;
   std::vector<std::string> files;
   bool suite = false;  // no arguments: tests/tir too
   CheckOptions check;
@@ -116,7 +120,12 @@ Arguments parse_arguments(int argc, char** argv) {
     else if (s == "--delete-barriers") a.check.delete_barriers = true;
     else if (s == "--shrink") a.shrink_seconds = std::strtod(next().c_str(), nullptr);
     else if (s == "--out") a.out = next();
-    else if (s == "--print") a.print = true;
+    else if (s == "--pattern") {
+      const std::string v = next();
+      const auto at = std::find(std::begin(kPatternNames), std::end(kPatternNames), v);
+      if (at == std::end(kPatternNames)) usage("--pattern " + v + ": there is none of this name");
+      a.pattern = static_cast<Pattern>(at - std::begin(kPatternNames));
+    } else if (s == "--print") a.print = true;
     else if (s == "--coverage") a.coverage = true, a.check.general = a.check.fast = a.check.passes = false;
     else if (s == "--verbose") a.verbose = true;
     else if (s == "--help") {
@@ -302,6 +311,7 @@ int main(int argc, char** argv) {
   Coverage coverage;
   const auto one = [&](const Case& c, const std::string& name) {
     coverage.add(c);
+    if (a.coverage) coverage.add_steps(c);
     if (a.print) {
       std::cout << "// " << name << "\n" << ir::print(c.kernel);
       return;
@@ -352,7 +362,7 @@ int main(int argc, char** argv) {
         a.check.random = every || seed % 2 == 0;
         a.check.optimised = seed % (every ? 2 : 12) == 0;
       }
-      one(generate(seed), "seed " + std::to_string(seed));
+      one(generate(seed, a.pattern.value_or(pattern_of(seed))), "seed " + std::to_string(seed));
       if (platform::prints_to_terminal() && i % 10 == 0) std::cerr << "\r" << i << " " << std::flush;
     }
   }

@@ -246,6 +246,12 @@ void Spec::arrays() {
     k.scratch.push_back(Type::ref(i == num_scratch ? DType::f32 : values_.some_dtype(), shape,
                                   random_.chance(0.15) && shape.empty() ? MemorySpace::smem : MemorySpace::vmem));
   }
+  refs();
+}
+
+// The body's Refs, one for each block and scratch.
+void Spec::refs() {
+  ir::Kernel& k = out_.kernel;
   std::vector<Type> args;
   for (size_t i = 0; i < k.blocks.size(); ++i) args.push_back(k.block_ref_type(static_cast<int>(i)));
   args.insert(args.end(), k.scratch.begin(), k.scratch.end());

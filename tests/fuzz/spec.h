@@ -56,6 +56,7 @@ class Spec {
   std::vector<ir::Type> map_types() const;
   void prefetch();
   void arrays();
+  void refs();
   void array(int i, bool output);
   bool aliased_array(int i);
   void other_block(ir::BlockDim& block, DimMap& map, DimMap& size);
