@@ -120,8 +120,11 @@ class Unfolding {
     const auto m = merged(k_.type(whole).shape, k_.type(v).shape);
     if (!m || !all_inside(before) || !of_product(whole)) return;
     for (auto op = behind.rbegin(); op != behind.rend(); ++op) {
-      const Opcode code = k_.op(*op).code;
-      whole = b_.elementwise(code, {whole}, k_.type(k_.op(*op).results[0]).dtype);
+      Op before_it = k_.op(*op);
+      const ir::Type type = ir::Type::array(k_.type(before_it.results[0]).dtype, k_.type(whole).shape);
+      before_it.operands = {whole};
+      before_it.results.clear();
+      whole = b_.one(std::move(before_it), type);
     }
     Op o = before;
     o.operands[1] = whole;

@@ -345,7 +345,10 @@ class Checker {
       (k.level == ir::Level::lane ? lane : tile) = k;
       if (k.level != ir::Level::lane)
         for (tile_ops = 0; const ir::Op& op : k.ops)
-          tile_ops += op.code == ir::Opcode::dot ? 32 : ir::is_scan(op.code) ? 8 : ir::accesses_ref(op.code) ? 2 : 1;
+          tile_ops += op.code == ir::Opcode::dot  ? (is_float(k.type(op.results[0]).dtype) ? 32 : 48)
+                      : ir::is_scan(op.code)      ? 8
+                      : ir::accesses_ref(op.code) ? 2
+                                                  : 1;
       if (step == "lower") lane_ops = std::max(lane_ops, k.ops.size());
     };
     Program program;

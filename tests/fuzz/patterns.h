@@ -67,6 +67,7 @@ class Patterns : protected Accesses {
   Shape in_parts(Shape s);
   Value sign_changed(Value v);
   void reshapes();
+  Indices whole(const Dims& dims) const;
   void bytes();
   void columns();
   Value down(Value v);

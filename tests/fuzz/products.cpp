@@ -260,22 +260,32 @@ void Patterns::reshapes() {
   store_at(out, to_view.index, d, end);
 }
 
-// -- products of bytes
+// -- products in chunks, mostly of bytes
+
+Patterns::Indices Patterns::whole(const Dims& dims) const {
+  Indices at;
+  for (const Dim& d : dims) at.push_back(Index::all(d.block.size));
+  return at;
+}
 
 void Patterns::bytes() {
   const int64_t chunks = random_.chance(0.4) ? random_.in(2, 3) : 1;  // along the contracted dim, a program each
   const bool stepped = chunks > 1 && random_.chance(0.7);
   if (stepped) axes({chunks});
   else if (random_.chance(0.3)) axes({random_.in(1, 3)});
+  const bool vectors = random_.chance(0.3);  // the free dims last, in whole vectors
   const auto size = [&] {
-    return random_.chance(0.4) ? random_.pick(std::vector<int64_t>{8, 16, 32, 64}) : random_.in(1, 72);
+    return random_.chance(vectors ? 0.95 : 0.4) ? random_.pick(std::vector<int64_t>{8, 16, 32, 64}) : random_.in(1, 72);
   };
-  const int64_t m = size(), n = size(), k = random_.chance(0.6) ? 4 * random_.in(1, 17) : random_.in(1, 70);
+  const int64_t m = size(), n = size(),
+                k = random_.chance(0.6) ? 4 * random_.in(vectors ? 4 : 1, 17) : random_.in(vectors ? 16 : 1, 70);
   const int64_t batch = random_.chance(0.25) ? random_.in(1, 3) : 0;
-  const DType l = random_.chance(0.5) ? DType::i8 : DType::u8, r = random_.chance(0.6) ? l
-                                                                   : l == DType::i8    ? DType::u8
-                                                                                       : DType::i8;
-  const bool turned_l = random_.chance(0.5), turned_r = random_.chance(0.5);
+  static const std::vector<DType> kOthers{DType::f32, DType::f32, DType::f16, DType::bf16, DType::i16, DType::i32},
+      kBytes{DType::i8, DType::u8};
+  const bool of_bytes = random_.chance(0.75);
+  const DType l = random_.pick(of_bytes ? kBytes : kOthers), other = l == DType::i8 ? DType::u8 : DType::i8,
+              r = of_bytes && random_.chance(0.4) ? other : l;
+  const bool turned_l = vectors || random_.chance(0.5), turned_r = vectors || random_.chance(0.5);
   struct Side {
     Dims dims;
     int64_t batch, contracted;
@@ -290,31 +300,28 @@ void Patterns::bytes() {
     return Side{dims, at, contracted};
   };
   const Side left = side(m, turned_l), right = side(n, turned_r);
-  const size_t x = array_of(l, left.dims, false, 127), y = array_of(r, right.dims, false, 127);
+  const size_t x = array_of(l, left.dims, false, of_bytes ? 127 : 2),
+               y = array_of(r, right.dims, false, of_bytes ? 127 : 2);
   const DType same = l == r ? l : DType::i32;
   const DType to = same == DType::u8   ? random_.pick(std::vector{DType::u32, DType::i32, DType::u8})
                    : same == DType::i8 ? random_.pick(std::vector{DType::i32, DType::i32, DType::i16, DType::i8})
-                                       : DType::i32;
+                   : of_bytes          ? DType::i32
+                                       : wider(l);
   Dims result;
   if (batch) result.push_back(all_of(batch));
   result.push_back(all_of(m)), result.push_back(all_of(n));
   const size_t out = array_of(to, stepped ? result : around(result, true), true);
   open();
   RefInfo& o = refs_[out];
-  o.fact = {std::max(exact_limit(to), 1.0), 0, true, false};
+  o.fact = {is_float(to) ? 1000 : std::max(exact_limit(to), 1.0), 0, true, false};
   o.stateful = stepped;
-  const auto whole = [&](const Dims& dims) {
-    Indices at;
-    for (const Dim& d : dims) at.push_back(Index::all(d.block.size));
-    return at;
-  };
   const Indices all = whole(result);
   const auto product = [&](int64_t first) {
     Indices at = whole(left.dims), bt = whole(right.dims);
     at[static_cast<size_t>(left.contracted)] = {Index::Kind::slice, first, -1, k, 1};
     bt[static_cast<size_t>(right.contracted)] = {Index::Kind::slice, first, -1, k, 1};
     Value a = load_at(x, at), c = load_at(y, bt);
-    if (l != r || random_.chance(0.15)) {
+    if (l != r || (of_bytes && random_.chance(0.15))) {
       const DType wide = l != r || random_.chance(0.5) ? (to == DType::u32 ? DType::u32 : DType::i32) : same;
       if (bits(wide) <= bits(to)) a = into(a, wide), c = into(c, wide);
     }
@@ -328,7 +335,7 @@ void Patterns::bytes() {
     values_.b.when(first, [&] { store_at(out, all, zero); });
     o.readable = true;
     const Value d = product(0), before = load_at(out, all);
-    sum = *values_.apply(Opcode::add, {before, d});
+    sum = values_.note(*values_.apply(Opcode::add, {before, d}), o.fact);  // of three steps at most
   } else {
     for (int64_t c = 0; c < chunks; ++c) {
       const Value d = product(c * k);
