@@ -347,7 +347,7 @@ class Checker {
         for (tile_ops = 0; const ir::Op& op : k.ops)
           tile_ops += op.code == ir::Opcode::dot  ? (is_float(k.type(op.results[0]).dtype) ? 32 : 48)
                       : ir::is_scan(op.code)      ? 8
-                      : ir::accesses_ref(op.code) ? 2
+                      : ir::accesses_ref(op.code) ? 4
                                                   : 1;
       if (step == "lower") lane_ops = std::max(lane_ops, k.ops.size());
     };
@@ -367,7 +367,7 @@ class Checker {
     const bool is_new = is_new_code(program, lane, t);
     // Code is linear in the kernel's ops: each is emitted for so many elements of an invocation, at so many positions,
     // with so much around it; a product is many, and so is a running sum; an access is
-    // its address, too.
+    // an address, a test and a branch around it.
     begin(name + ": size");
     const size_t most = 500 + (t.kind == Target::Kind::cpu && !general ? 192 : 64) * tile_ops;
     if (lane_ops > most)

@@ -225,7 +225,17 @@ void Patterns::revisits() {
       middle.block.kind = BlockDim::Kind::squeezed;
       dims.insert(dims.begin(), middle);
     }
-    outs.push_back(array_of(random_.chance(0.7) ? t : values_.some_dtype(), dims, true));
+    const DType stored = random_.chance(0.7) ? t : values_.some_dtype();
+    if (n == 0 && outs.empty() && random_.chance(0.2)) {  // begins with what an input holds
+      const size_t from = array_of(stored, dims, false);
+      outs.push_back(array_of(stored, dims, true));
+      std::vector<BlockMapping>& blocks = out_.kernel.blocks;
+      blocks.back().alias = static_cast<int>(from);
+      blocks.back().array_shape = blocks[from].array_shape;
+      blocks.back().space = blocks[from].space;
+    } else {
+      outs.push_back(array_of(stored, dims, true));
+    }
   }
   open();
   Indices place{Index::all(rows), Index::all(columns)}, of_inputs = place;
@@ -238,6 +248,29 @@ void Patterns::revisits() {
     place[1].start = random_.chance(0.6) ? 0 : random_.in(0, wider - place[1].size);
     revisit(out, in, place, of_inputs);
   }
+}
+
+// As it is, with a mask, as kernels without padding have, or added.
+void Patterns::store_somehow(size_t out, const Indices& at, Value v) {
+  RefInfo& r = refs_[out];
+  const DType t = r.dtype;
+  const bool adds = t != DType::boolean && !(is_float(t) && bits(t) < 32) && values_.fact(v).whole &&
+                    values_.fact(v).bound < 1000 && !r.stateful && random_.chance(0.15);
+  if (!adds && !random_.chance(0.15)) return store_at(out, at, v);
+  Op op{.code = adds ? Opcode::addupdate : Opcode::store, .operands = {r.ref, fit(r, v)}, .index = at};
+  if (!adds) {
+    Op iota{.code = Opcode::iota};
+    iota.set(Attr::axis, 1);
+    const Shape shape = values_.type(v).shape;
+    const Value line = values_.note(values_.b.one(std::move(iota), Type::array(DType::i32, shape)),
+                                    {static_cast<double>(shape[1]), 0, true, false});
+    const Value end = values_.coerce(values_.scalar_int(0, shape[1]), shape);
+    op.operands.push_back(*values_.apply(Opcode::lt, {line, end}));
+    op.set(Attr::mask, 1);
+  }
+  values_.b.append(std::move(op));
+  r.fact.dirty |= values_.fact(v).dirty;
+  stored_[out] = true;
 }
 
 void Patterns::revisit(size_t out, const std::vector<size_t>& in, const Indices& place, const Indices& of_inputs) {
@@ -253,36 +286,21 @@ void Patterns::revisit(size_t out, const std::vector<size_t>& in, const Indices&
   }
   v = into(mixed(v, random_.in(0, 2)), r.dtype);
   const bool reads = wants_to_read && !values_.fact(v).dirty;
-  r.stateful = reads;
+  const bool aliased = out_.kernel.blocks[out].alias >= 0;
+  r.stateful = reads || aliased;
   if (reads) {
-    r.fact = {is_float(r.dtype) ? 100.0 : std::max(exact_limit(r.dtype), 1.0), 0, true, false};
+    if (!aliased) r.fact = {is_float(r.dtype) ? 100.0 : std::max(exact_limit(r.dtype), 1.0), 0, true, false};
     Indices all;
     for (const int64_t n : r.shape) all.push_back(Index::all(n));
     const Value zero = values_.leaf(r.dtype, r.shape);
-    if (random_.chance(0.8)) {
+    if (random_.chance(aliased ? 0.3 : 0.8)) {
       const Value first = is_id(last, 0);
       values_.b.when(first, [&] { store_at(out, all, zero); });
       r.readable = true;
     }
     v = joined(load_at(out, place), v);
   }
-  const auto store = [&](const Indices& at) {
-    if (!reads && random_.chance(0.15)) {  // with a mask, as kernels without padding have
-      Op op{.code = Opcode::store, .operands = {r.ref, fit(r, v)}, .index = at};
-      Op iota{.code = Opcode::iota};
-      iota.set(Attr::axis, 1);
-      const Shape shape = values_.type(v).shape;
-      const Value line = values_.note(values_.b.one(std::move(iota), Type::array(DType::i32, shape)),
-                                      {static_cast<double>(shape[1]), 0, true, false});
-      const Value end = values_.coerce(values_.scalar_int(0, shape[1]), shape);
-      op.operands.push_back(*values_.apply(Opcode::lt, {line, end}));
-      op.set(Attr::mask, 1);
-      values_.b.append(std::move(op));
-      stored_[out] = true;
-      return;
-    }
-    store_at(out, at, v);
-  };
+  const auto store = [&](const Indices& at) { reads ? store_at(out, at, v) : store_somehow(out, at, v); };
   const double way = static_cast<double>(random_.below(100)) / 100;
   if (way < 0.2) {  // in some programs only, or here and there
     const Value some = is_id(random_.below(grid_.size()), 0);

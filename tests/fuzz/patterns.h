@@ -45,6 +45,7 @@ class Patterns : protected Accesses {
   Value start_within(int64_t most, int64_t unit);
 
   void revisits();
+  void store_somehow(size_t out, const Indices& at, Value v);
   void revisit(size_t out, const std::vector<size_t>& in, const Indices& place, const Indices& of_inputs);
   void sums();
   struct Source {

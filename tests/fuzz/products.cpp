@@ -250,8 +250,11 @@ void Patterns::reshapes() {
   Value d = left ? values_.product(v, y, {of_x, of_y, {}, {}}, to) : values_.product(y, v, {of_y, of_x, {}, {}}, to);
   if (random_.chance(0.1)) d = values_.coerce(v, result), d = into(d, to);
   if (second) {
-    const Value folded = result.size() > 1 ? values_.coerce(d, {result.back()}) : d;
-    store_at(second, {Index::all(result.back())}, folded);
+    Value other = d;
+    if (random_.chance(0.4)) other = values_.reduction(d).value_or(d);
+    else if (random_.chance(0.4)) other = values_.movement(d);
+    if (num_elements(values_.type(other).shape) > 8000) other = d;
+    store_at(second, {Index::all(result.back())}, values_.coerce(other, {result.back()}));
   }
   d = sign_changed(d);
   if (random_.chance(0.3)) d = mixed(d, 1);
