@@ -52,12 +52,13 @@ class Patterns : protected Accesses {
     size_t ref = 0;
     int form = 0;  // how the terms' operands lie in the array
     int64_t rows = 1, columns = 1, by = 1, inner = 1, height = 1, constant = 0;
-    bool turned = false;
+    bool turned = false, rounds = false;  // rounds: a dim in front, at the loop's counter
     int operation = 0;
   };
-  Source source(int64_t rows, int64_t columns, int64_t terms, DType t);
+  Source source(int64_t rows, int64_t columns, int64_t terms, DType t, int64_t rounds);
   Value operand(const Source& s, int64_t term);
   Value term(const Source& a, const Source& b, int64_t left, int64_t right, DType to);
+  Value sum_of(const Source& a, const Source& b, int64_t terms, DType to, Value start);
   struct View {
     Indices index;
     Dims dims;
@@ -74,7 +75,8 @@ class Patterns : protected Accesses {
   Value down(Value v);
   void residues();
 
-  std::map<std::pair<size_t, std::vector<int64_t>>, Value> loaded_;
+  std::map<std::pair<size_t, int64_t>, Value> loaded_;  // by array and term
+  Value round_;                                         // the counter of the loop around the sum
 };
 
 }  // namespace tessera::fuzz

@@ -9,7 +9,7 @@ namespace tessera::fuzz {
 // -- sums of products
 
 // An array from which each term takes its own operand, [rows, columns].
-Patterns::Source Patterns::source(int64_t rows, int64_t columns, int64_t terms, DType t) {
+Patterns::Source Patterns::source(int64_t rows, int64_t columns, int64_t terms, DType t, int64_t rounds) {
   Source s;
   s.rows = rows, s.columns = columns;
   s.turned = random_.chance(0.25);
@@ -47,6 +47,8 @@ Patterns::Source Patterns::source(int64_t rows, int64_t columns, int64_t terms, 
     case 4: dims = {all_of(terms + more + 1), all_of(s.rows), all_of(s.columns)}; break;
     default: dims = {all_of(s.rows), all_of(terms + more + 1), all_of(s.columns)}; break;
   }
+  s.rounds = rounds > 0 && random_.chance(0.7);
+  if (s.rounds) dims.insert(dims.begin(), all_of(rounds));
   s.ref = array_of(t, around(dims, false), false, 2);
   return s;
 }
@@ -63,14 +65,16 @@ Value Patterns::operand(const Source& s, int64_t term) {
     case 2:
     case 3:
       at = {window(term / s.inner, h, s.by), window(term % s.inner, w, s.by), Index::all(s.columns)};
-      if (s.form == 3) at.insert(at.begin(), Index::at(s.constant % refs_[s.ref].shape[0]));
+      if (s.form == 3) at.insert(at.begin(), Index::at(s.constant % refs_[s.ref].shape[s.rounds ? 1 : 0]));
       break;
     case 4: at = {Index::at(term), Index::all(s.rows), Index::all(s.columns)}; break;
     default: at = {Index::all(s.rows), Index::at(term), Index::all(s.columns)}; break;
   }
-  const std::pair key{s.ref, std::vector{term}};
+  const std::pair key{s.ref, term};
   if (const auto found = loaded_.find(key); found != loaded_.end() && random_.chance(0.8)) return found->second;
-  Value v = load_at(s.ref, at);
+  std::vector<Value> starts;
+  if (s.rounds) at.insert(at.begin(), {Index::Kind::integer, 0, 1, 1, 1}), starts.push_back(round_);
+  Value v = load_at(s.ref, at, starts);
   if (s.form == 2 || s.form == 3) v = values_.reshape(v, {s.rows, s.columns});
   loaded_[key] = v;
   return v;
@@ -89,34 +93,8 @@ Value Patterns::term(const Source& a, const Source& b, int64_t left, int64_t rig
   return values_.product(x, y, {{a.turned ? 0 : 1}, {b.turned ? 1 : 0}, {}, {}}, to);
 }
 
-void Patterns::sums() {
-  if (random_.chance(0.4)) axes(random_.chance(0.7) ? std::vector{random_.in(1, 3)} : std::vector<int64_t>{2, 2});
-  static const std::vector<DType> kTypes{DType::f32, DType::f32,  DType::f32, DType::i32,
-                                         DType::f16, DType::bf16, DType::i8,  DType::u8};
-  const DType t = random_.pick(kTypes), to = wider(t);
-  static const std::vector<std::array<int64_t, 3>> kSizes{{32, 32, 32}, {64, 32, 16}, {16, 64, 32}, {32, 16, 64},
-                                                          {48, 32, 24}, {64, 64, 8},  {40, 36, 24}, {16, 16, 16}};
-  auto [m, n, k] = random_.pick(kSizes);
-  const int64_t terms = random_.chance(0.1) ? random_.in(2, 3) : random_.pick(std::vector<int64_t>{4, 4, 5, 6, 8, 9});
-  const bool gram = random_.chance(0.35);
-  const Source a = source(m, k, terms, t);
-  Source b;
-  if (gram) {  // with the same operands, turned
-    b = a;
-    b.turned = !a.turned;
-    n = m;
-  } else {
-    b = source(k, n, terms, t);
-  }
-  const bool biased = random_.chance(0.3);
-  const size_t bias = biased ? array_of(to, around({all_of(m), all_of(n)}, false), false, 8) : 0;
-  const DType stored = random_.chance(0.8) ? to : values_.some_dtype();
-  const size_t out = array_of(stored, around({all_of(m), all_of(n)}, true), true);
-  open();
-  std::optional<Value> sum;
-  const Indices all{Index::all(m), Index::all(n)};
-  if (biased) sum = load_at(bias, all);
-  else if (random_.chance(0.5)) sum = values_.constant(to, 0, {m, n});
+// start + term + term ...; `start` may be missing.
+Value Patterns::sum_of(const Source& a, const Source& b, int64_t terms, DType to, Value start) {
   // Which operand each term takes: its own, one and the same, the other way round.
   const auto way_of = [&] { return static_cast<int>(random_.chance(0.6) ? 0 : random_.in(1, 4)); };
   const int left = way_of(), right = way_of();
@@ -124,15 +102,62 @@ void Patterns::sums() {
     return way == 0 ? i : way == 1 ? 0 : way == 2 ? terms - 1 - i : way == 3 ? (i + 1) % terms : terms / 2;
   };
   const int64_t odd = random_.chance(0.2) ? random_.in(0, terms - 1) : -1;
-  const bool first = random_.chance(0.3);
+  const bool first = random_.chance(0.3), two = random_.chance(0.2);
+  Value sum = start, other;  // other: a second sum, term by term, of nearly the same operands
+  const auto add = [&](Value& to_it, Value d) {
+    if (!to_it) to_it = d;
+    else to_it = values_.apply(Opcode::add, first ? std::vector{d, to_it} : std::vector{to_it, d}).value_or(to_it);
+  };
   for (int64_t i = 0; i < terms; ++i) {
-    const Value d = term(a, b, which(left, i) + (i == odd), which(right, i), to);
-    if (!sum) sum = d;
-    else if (const auto s = values_.apply(Opcode::add, first ? std::vector{d, *sum} : std::vector{*sum, d})) sum = s;
-    if (random_.chance(0.02)) values_.pool.push_back(*sum);
+    add(sum, term(a, b, which(left, i) + (i == odd), which(right, i), to));
+    if (two) add(other, term(a, b, which(right, i), which(left, i), to));
+    if (random_.chance(0.02)) values_.pool.push_back(sum);
   }
-  if (random_.chance(0.2)) sum = mixed(*sum, 1);
-  store_at(out, Indices(all), *sum);
+  return two ? joined(sum, other) : sum;
+}
+
+void Patterns::sums() {
+  if (random_.chance(0.4)) axes(random_.chance(0.7) ? std::vector{random_.in(1, 3)} : std::vector<int64_t>{2, 2});
+  static const std::vector<DType> kTypes{DType::f32, DType::f32,  DType::f32, DType::i32,
+                                         DType::f16, DType::bf16, DType::i8,  DType::u8};
+  const DType t = random_.pick(kTypes), to = random_.chance(0.15) ? t : wider(t);
+  static const std::vector<std::array<int64_t, 3>> kSizes{{32, 32, 32}, {64, 32, 16}, {16, 64, 32}, {32, 16, 64},
+                                                          {48, 32, 24}, {64, 64, 8},  {40, 36, 24}, {16, 16, 16}};
+  auto [m, n, k] = random_.pick(kSizes);
+  const int64_t terms = random_.chance(0.1) ? random_.in(2, 3) : random_.pick(std::vector<int64_t>{4, 4, 5, 6, 8, 9}),
+                rounds = (is_int(to) || bits(to) == 32) && random_.chance(0.2) ? random_.in(1, 3) : 0;
+  const bool gram = random_.chance(0.35);
+  const Source a = source(m, k, terms, t, rounds);
+  Source b = a;
+  b.turned = !a.turned;
+  if (gram) n = m;  // with the same operands, turned
+  else b = source(k, n, terms, t, rounds);
+  const bool biased = random_.chance(0.3);
+  const size_t bias = biased ? array_of(to, around({all_of(m), all_of(n)}, false), false, 8) : 0;
+  const DType stored = random_.chance(0.8) ? to : values_.some_dtype();
+  const size_t out = array_of(stored, around({all_of(m), all_of(n)}, true), true);
+  open();
+  const Indices all{Index::all(m), Index::all(n)};
+  Value sum;
+  if (biased) sum = load_at(bias, all);
+  else if (rounds > 0 || random_.chance(0.5)) sum = values_.constant(to, 0, {m, n});
+  if (rounds > 0) {
+    const Fact f{is_float(to) ? 20000 : std::max(exact_limit(to), 1.0), 0, true, false};  // of 54 terms of 64 times 4
+    const Value zero = values_.constant(DType::i32, 0), one = values_.constant(DType::i32, 1),
+                end = values_.constant(DType::i32, static_cast<double>(rounds));
+    const size_t outside = values_.pool.size();
+    sum = values_.b.for_loop(zero, end, one, {sum}, [&](Value iv, const std::vector<Value>& carried) {
+      round_ = values_.note(iv, {3, 0, true, false});
+      const Value now = values_.note(carried[0], f);
+      return std::vector<Value>{sum_of(a, b, terms, to, now)};
+    })[0];
+    values_.pool.resize(outside);
+    values_.note(sum, f);
+  } else {
+    sum = sum_of(a, b, terms, to, sum);
+  }
+  if (random_.chance(0.2)) sum = mixed(sum, 1);
+  store_at(out, Indices(all), sum);
 }
 
 // -- reshapes around products
