@@ -70,6 +70,13 @@ class Patterns : protected Accesses {
   Value sign_changed(Value v);
   void reshapes();
   Indices whole(const Dims& dims) const;
+  struct Side {
+    size_t ref = 0;
+    Dims dims;
+    int64_t batch = -1, contracted = 0;  // positions; batch -1: none
+  };
+  Side side(DType t, int64_t free_size, const Dim& depth, int64_t batch, bool turned);
+  Value chunk(const Side& left, const Side& right, const Index& along, const std::vector<Value>& start, DType to);
   void bytes();
   void columns();
   Value down(Value v);

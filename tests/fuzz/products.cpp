@@ -296,9 +296,44 @@ Patterns::Indices Patterns::whole(const Dims& dims) const {
   return at;
 }
 
+Patterns::Side Patterns::side(DType t, int64_t free_size, const Dim& depth, int64_t batch, bool turned) {
+  Side s;
+  s.dims = {all_of(free_size), depth};
+  if (turned) std::swap(s.dims[0], s.dims[1]);
+  s.contracted = turned ? 0 : 1;
+  if (batch > 0) {
+    s.batch = random_.chance(0.8) ? 0 : 1;
+    s.dims.insert(s.dims.begin() + static_cast<std::ptrdiff_t>(s.batch), all_of(batch));
+    if (s.batch <= s.contracted) ++s.contracted;
+  }
+  s.ref = array_of(t, s.dims, false, bits(t) == 8 ? 127 : 2);
+  return s;
+}
+
+// The product of what `along` takes from the contracted dims, in wider integers at times.
+Value Patterns::chunk(const Side& left, const Side& right, const Index& along, const std::vector<Value>& start,
+                      DType to) {
+  const auto operand = [&](const Side& s) {
+    Indices at = whole(s.dims);
+    at[static_cast<size_t>(s.contracted)] = along;
+    const Value v = load_at(s.ref, at, start);
+    return hangs_over(refs_[s.ref]) && values_.type(v).shape == refs_[s.ref].shape ? mask_overhang(refs_[s.ref], v) : v;
+  };
+  Value a = operand(left), c = operand(right);
+  const DType l = values_.type(a).dtype, r = values_.type(c).dtype;
+  if (l != r || (bits(l) == 8 && random_.chance(0.15))) {
+    const DType wide = l != r || random_.chance(0.5) ? (to == DType::u32 ? DType::u32 : DType::i32) : l;
+    if (bits(wide) <= bits(to)) a = into(a, wide), c = into(c, wide);
+  }
+  Values::DotDims dims{{left.contracted}, {right.contracted}, {}, {}};
+  if (left.batch >= 0) dims.lhs_batch = {left.batch}, dims.rhs_batch = {right.batch};
+  return values_.product(a, c, dims, to);
+}
+
 void Patterns::bytes() {
-  const int64_t chunks = random_.chance(0.4) ? random_.in(2, 3) : 1;  // along the contracted dim, a program each
-  const bool stepped = chunks > 1 && random_.chance(0.7);
+  // Chunks of the contracted dim: a program each, a round of a loop each, or written out.
+  const int64_t chunks = random_.chance(0.5) ? random_.in(2, 3) : 1;
+  const bool stepped = chunks > 1 && random_.chance(0.6), loops = !stepped && chunks > 1 && random_.chance(0.6);
   if (stepped) axes({chunks});
   else if (random_.chance(0.3)) axes({random_.in(1, 3)});
   const bool vectors = random_.chance(0.3);  // the free dims last, in whole vectors
@@ -313,60 +348,43 @@ void Patterns::bytes() {
   const bool of_bytes = random_.chance(0.75);
   const DType l = random_.pick(of_bytes ? kBytes : kOthers), other = l == DType::i8 ? DType::u8 : DType::i8,
               r = of_bytes && random_.chance(0.4) ? other : l;
+  const int64_t hang = stepped && k > 1 && random_.chance(0.3) ? random_.in(1, k - 1) : 0;
+  const Dim depth = stepped ? along(0, k, hang) : all_of(k * chunks);
   const bool turned_l = vectors || random_.chance(0.5), turned_r = vectors || random_.chance(0.5);
-  struct Side {
-    Dims dims;
-    int64_t batch, contracted;
-  };
-  const auto side = [&](int64_t free_size, bool turned) {
-    Dims dims{all_of(free_size), stepped ? along(0, k, 0) : all_of(k * chunks)};
-    if (turned) std::swap(dims[0], dims[1]);
-    int64_t contracted = turned ? 0 : 1;
-    const int64_t at = random_.chance(0.8) ? 0 : 1;
-    if (batch) dims.insert(dims.begin() + static_cast<std::ptrdiff_t>(at), all_of(batch));
-    if (batch && at <= contracted) ++contracted;
-    return Side{dims, at, contracted};
-  };
-  const Side left = side(m, turned_l), right = side(n, turned_r);
-  const size_t x = array_of(l, left.dims, false, of_bytes ? 127 : 2),
-               y = array_of(r, right.dims, false, of_bytes ? 127 : 2);
-  const DType same = l == r ? l : DType::i32;
-  const DType to = same == DType::u8   ? random_.pick(std::vector{DType::u32, DType::i32, DType::u8})
-                   : same == DType::i8 ? random_.pick(std::vector{DType::i32, DType::i32, DType::i16, DType::i8})
-                   : of_bytes          ? DType::i32
-                                       : wider(l);
+  const Side left = side(l, m, depth, batch, turned_l), right = side(r, n, depth, batch, turned_r);
+  const DType to = l != r           ? DType::i32
+                   : l == DType::u8 ? random_.pick(std::vector{DType::u32, DType::i32, DType::u8})
+                   : l == DType::i8 ? random_.pick(std::vector{DType::i32, DType::i32, DType::i16, DType::i8})
+                                    : wider(l);
   Dims result;
   if (batch) result.push_back(all_of(batch));
   result.push_back(all_of(m)), result.push_back(all_of(n));
   const size_t out = array_of(to, stepped ? result : around(result, true), true);
   open();
   RefInfo& o = refs_[out];
-  o.fact = {is_float(to) ? 1000 : std::max(exact_limit(to), 1.0), 0, true, false};
+  o.fact = {is_float(to) ? 20000 : std::max(exact_limit(to), 1.0), 0, true, false};  // of 210 terms, 6 times 6
   o.stateful = stepped;
   const Indices all = whole(result);
-  const auto product = [&](int64_t first) {
-    Indices at = whole(left.dims), bt = whole(right.dims);
-    at[static_cast<size_t>(left.contracted)] = {Index::Kind::slice, first, -1, k, 1};
-    bt[static_cast<size_t>(right.contracted)] = {Index::Kind::slice, first, -1, k, 1};
-    Value a = load_at(x, at), c = load_at(y, bt);
-    if (l != r || (of_bytes && random_.chance(0.15))) {
-      const DType wide = l != r || random_.chance(0.5) ? (to == DType::u32 ? DType::u32 : DType::i32) : same;
-      if (bits(wide) <= bits(to)) a = into(a, wide), c = into(c, wide);
-    }
-    Values::DotDims dims{{left.contracted}, {right.contracted}, {}, {}};
-    if (batch) dims.lhs_batch = {left.batch}, dims.rhs_batch = {right.batch};
-    return values_.product(a, c, dims, to);
-  };
+  const Value zero = values_.constant(to, 0, values_.type(o.ref).shape);
+  const auto number = [&](int64_t x) { return values_.constant(DType::i32, static_cast<double>(x)); };
   Value sum;
   if (stepped) {
-    const Value zero = values_.constant(to, 0, values_.b.kernel().type(o.ref).shape), first = is_id(0, 0);
+    const Value first = is_id(0, 0);
     values_.b.when(first, [&] { store_at(out, all, zero); });
     o.readable = true;
-    const Value d = product(0), before = load_at(out, all);
-    sum = values_.note(*values_.apply(Opcode::add, {before, d}), o.fact);  // of three steps at most
+    const Value d = chunk(left, right, Index::all(k), {}, to), before = load_at(out, all);
+    sum = values_.note(*values_.apply(Opcode::add, {before, d}), o.fact);
+  } else if (loops) {
+    const Value none = number(0), one = number(1), end = number(chunks), by = number(k);
+    sum = values_.b.for_loop(none, end, one, {zero}, [&](Value iv, const std::vector<Value>& carried) {
+      const Value now = values_.note(carried[0], o.fact), start = values_.b.elementwise(Opcode::mul, {iv, by});
+      const Value d = chunk(left, right, {Index::Kind::slice, 0, 1, k, 1}, {start}, to);
+      return std::vector<Value>{values_.b.elementwise(Opcode::add, {now, d})};
+    })[0];
+    values_.note(sum, o.fact);
   } else {
     for (int64_t c = 0; c < chunks; ++c) {
-      const Value d = product(c * k);
+      const Value d = chunk(left, right, {Index::Kind::slice, c * k, -1, k, 1}, {}, to);
       sum = sum ? *values_.apply(Opcode::add, {sum, d}) : d;
     }
   }
