@@ -163,8 +163,11 @@ class Planner {
 
   void observe(RegionId r, ir::OpId at, const std::vector<Value>& values) {
     if (!m_.observe) return;
-    for (const Value v : values)
-      if (!type(v).is_ref) emit(r, ready([=](Machine& m) { m.observe({at, v, m.place[v.index], m.grid_point}); }));
+    for (auto i = values.begin(); i != values.end(); ++i) {
+      // once, at its last place: then all before it have been seen, too
+      if (type(*i).is_ref || std::find(i + 1, values.end(), *i) != values.end()) continue;
+      emit(r, ready([=, v = *i](Machine& m) { m.observe({at, v, m.place[v.index], m.grid_point}); }));
+    }
   }
   void emit(RegionId r, Make make) { late_.emplace_back(r.index, std::move(make)); }
 
