@@ -205,6 +205,10 @@ void RefWindows::store(const ir::Op& o) {
   const Value v = o.operands[1];
   const std::vector<Value> roots = values_read(o);
   if (s_.residency[static_cast<size_t>(ref)] == Residency::registers) {
+    if (const MatrixForm* f = sums_.of_ref(ref)) {
+      r.sums = sums_.evaluate(v, *f);
+      return;
+    }
     Values regs;
     arena_.order(placement_.arena_reads(roots), {});
     nests_.by_layout(shape(v), axes_.of(v), false, [&](const NestPoint& p) { regs.push_back(elements_.of(v, p.c)); });
@@ -245,7 +249,8 @@ void RefWindows::load(ir::OpId id) {
   if (s_.residency[static_cast<size_t>(ref)] == Residency::registers) {
     if (placement_.kind(v) != Kind::arena) {
       if (shape(v).empty()) h.scalar = r.regs.at(0);
-      h.regs = r.regs;
+      if (sums_.of_ref(ref)) h.sums = r.sums;
+      else h.regs = r.regs;
       return;
     }
     h.slot = arena_.make(k_.type(v).dtype, shape(v), axes_.of(v));

@@ -9,11 +9,15 @@ using ir::Family;
 using ir::Opcode;
 
 void ControlEmitter::region(ir::RegionId r) {
+  const size_t settled = sums_.settled();
   for (ir::OpId id : k_.region(r).ops) {
-    if (k_.op(id).code == Opcode::yield) return;  // the caller reads its operands; what dies there dies with the region
+    // the caller reads its operands; what dies there dies with the region
+    if (k_.op(id).code == Opcode::yield) break;
+    sums_.settle(k_.op(id));
     op(id);
     placement_.free_dead_after(id);
   }
+  sums_.forget(settled);
 }
 
 void ControlEmitter::memory_op(ir::OpId id) {
@@ -151,7 +155,7 @@ void ControlEmitter::for_op(ir::OpId id) {
   std::vector<Place> carried;
   for (size_t i = 0; i < o.results.size(); ++i) {
     carried.push_back(placement_.make(o.results[i]));
-    placement_.evaluate_into(o.operands[3 + i], carried.back());
+    placement_.evaluate_into(o.operands[3 + i], carried.back(), sums_.of(o.results[i]));
   }
   const std::vector<int> residents = placement_.written_residents(o.regions);
   const PendingAccesses before = arena_.pending();
@@ -169,7 +173,7 @@ void ControlEmitter::for_op(ir::OpId id) {
             continue;
           }
           next.push_back(placement_.make(o.results[i]));
-          placement_.evaluate_into(yields[i], next.back());
+          placement_.evaluate_into(yields[i], next.back(), sums_.of(o.results[i]));
         }
         for (size_t i = 0; i < carried.size(); ++i) {
           if (carried[i].kind == Kind::arena) {
@@ -252,7 +256,7 @@ void ControlEmitter::branch_op(ir::OpId id) {
   for (Value v : o.results) results.push_back(placement_.make(v));
   const std::vector<int> residents = placement_.written_residents(o.regions);
   std::vector<Values> contents;
-  for (int r : residents) contents.push_back(refs_.state(r).regs);
+  for (int r : residents) contents.push_back(refs_.state(r).held());
   const PendingAccesses before = arena_.pending();
   PendingAccesses after;
   ir::Builder& raw = b_.raw();
@@ -264,7 +268,7 @@ void ControlEmitter::branch_op(ir::OpId id) {
     raw.set_region(to);
     b_.open();
     arena_.pending() = before;
-    for (size_t i = 0; i < residents.size(); ++i) refs_.state(residents[i]).regs = contents[i];
+    for (size_t i = 0; i < residents.size(); ++i) refs_.state(residents[i]).held() = contents[i];
     region(branch);
     const std::vector<Value> yields = k_.terminator(branch).operands;
     for (size_t i = 0; i < results.size(); ++i) placement_.evaluate_into(yields[i], results[i]);

@@ -121,7 +121,7 @@ bool DotEmitter::is_wide(const DotShape& d) const {
 
 DotForm DotEmitter::form_of(const DotShape& d) const {
   if (!is_wide(d)) return DotForm::reduce;
-  return s_.wide_dot == DotForm::matrix && !matrices_of(d) ? DotForm::staged : s_.wide_dot;
+  return s_.wide_dot == DotForm::matrix && !matrix_form(d) ? DotForm::staged : s_.wide_dot;
 }
 
 bool DotEmitter::reads_in_place(const ir::Op& dot) const {
@@ -132,6 +132,7 @@ bool DotEmitter::reads_in_place(const ir::Op& dot) const {
 }
 
 int64_t DotEmitter::staged_share(const DotShape& d, int operand) const {
+  if (form_of(d) == DotForm::matrix) return matrix_share(d, *matrix_form(d), operand).words;
   const AxisPlan& p = plan(d.result_axes[operand == 0 ? d.batch + d.rows - 1 : d.result.size() - 1]);
   return cdiv(chunk(d) / per_word(d) * p.cover(), int64_t{s_.group});
 }
@@ -218,13 +219,15 @@ void DotEmitter::emit(ir::OpId id) {
   std::vector<MemoryRange> reads =
       placement_.arena_reads(d.start ? std::vector{d.lhs, d.rhs, d.start} : std::vector{d.lhs, d.rhs});
   for (auto& [x, h] : staged) reads.push_back(h.slot.range);
-  placement_.set_result(v, reads, [&](const auto& put) {
-    const Sink sink = [&](const NestPoint& p, Value x) { put(p, b_.convert(x, t)); };
-    if (form == DotForm::shuffle) by_shuffle(d, sink);
-    else if (form == DotForm::staged) by_stages(id, d, sink);
-    else if (form == DotForm::matrix) by_matrices(d, *matrices_of(d), sink);
-    else by_reduction(d, placement_.kind(v) == Kind::registers, sink);
-  });
+  if (sums_.of(v)) placement_.set_sums(v, reads, [&](Values& sums) { by_matrices(id, d, &sums, {}); });
+  else
+    placement_.set_result(v, reads, [&](const auto& put) {
+      const Sink sink = [&](const NestPoint& p, Value x) { put(p, b_.convert(x, t)); };
+      if (form == DotForm::shuffle) by_shuffle(d, sink);
+      else if (form == DotForm::staged) by_stages(id, d, sink);
+      else if (form == DotForm::matrix) by_matrices(id, d, nullptr, sink);
+      else by_reduction(d, placement_.kind(v) == Kind::registers, sink);
+    });
   for (auto& [x, h] : staged) arena_.free(h.slot);
 }
 

@@ -1,5 +1,6 @@
 // DotEmitter: products, in the form that the schedule planned or, if a product does not have that form, as reductions.
 #pragma once
+#include "codegen/lower/dot_matrix.h"
 #include "codegen/lower/part.h"
 
 namespace tessera::lowering {
@@ -30,10 +31,17 @@ class DotEmitter : public Part {
   DotShape shape_of(const ir::Op& o) const;
   bool is_wide(const DotShape& d) const;  ///< it has the form that the schedule planned for wide ones
   DotForm form_of(const DotShape& d) const;
-  bool reads_in_place(const ir::Op& dot) const;  ///< its operands, wherever their layout puts them
+  std::optional<MatrixForm> matrix_form(const DotShape& d) const;  ///< of a product that is made of matrices
+  bool reads_in_place(const ir::Op& dot) const;                    ///< its operands, wherever their layout puts them
   /// Elements along the contracted dims that a word of a staged tile holds; those of a chunk.
   static int64_t per_word(const DotShape& d) { return d.packed ? 4 : 1; }
   int64_t chunk(const DotShape& d) const;
+  /// How a chunk of an operand is dealt to invocations: items of `width` neighbours in memory, along k or across it.
+  struct MatrixShare {
+    bool by_k = false;
+    int64_t width = 1, items = 0, words = 0;  // words: for each invocation
+  };
+  MatrixShare matrix_share(const DotShape& d, const MatrixForm& form, int operand) const;
   /// words of an operand's chunk that each invocation fetches
   int64_t staged_share(const DotShape& d, int operand) const;
 
@@ -51,8 +59,8 @@ class DotEmitter : public Part {
   bool computed_often(const DotShape& d, Value x, size_t from, size_t dims) const;
   void by_shuffle(const DotShape& d, const Sink& sink);
   void by_stages(ir::OpId id, const DotShape& d, const Sink& sink);
-  std::optional<MatrixShape> matrices_of(const DotShape& d) const;
-  void by_matrices(const DotShape& d, const MatrixShape& matrix, const Sink& sink);
+  /// keep: gets the sums as matrices; null: sink gets each
+  void by_matrices(ir::OpId id, const DotShape& d, Values* keep, const Sink& sink);
   void by_reduction(const DotShape& d, bool to_registers, const Sink& sink);
 };
 

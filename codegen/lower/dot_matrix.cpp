@@ -1,13 +1,13 @@
 // Products by the matrices of a subgroup (Target::matrices), for GPUs. Chunks of both operands go through shared
 // memory, packed, each row (of the left operand) and each column (of the right one) with its k behind each other: an
 // operand whose memory has them otherwise is turned on its way, so no operand is copied for its order. The next chunk
-// is on its way into registers while one is multiplied, and sums stay matrices until all chunks are done. Then each
-// invocation gets the elements that its layout asks for, through memory of its own subgroup: the rows of a matrix lie
-// on the lanes of the subgroup that made it (plan_matrix_dot).
+// is on its way into registers while one is multiplied, and sums stay matrices until all chunks are done, or longer
+// (dot_matrix.h): the rows of a matrix lie on the lanes of the subgroup that made it (plan_matrix_dot).
 #include <algorithm>
 
 #include "codegen/lower/emission.h"
 #include "codegen/plan/matrices.h"
+#include "engine/ir/walk.h"
 
 namespace tessera::lowering {
 using ir::Attr;
@@ -15,16 +15,33 @@ using ir::MatrixUse;
 using ir::Opcode;
 
 namespace {
-// Words behind each row of a tile, against bank conflicts; rows stay aligned to 16 bytes.
+// Words behind each row of a tile or of sums, against bank conflicts; rows stay aligned to 16 bytes.
 constexpr int64_t kRowPad = 4;
-constexpr int64_t kMostColumns = 64;  // of sums that leave by memory at once
+constexpr int64_t kMostColumns = 64;  // of sums that pass through memory at once
+
+// The element that v consists of.
+std::optional<uint64_t> one_element(const ir::Kernel& k, Value v) {
+  const ir::Op* o = k.def(v);
+  while (o && o->code == Opcode::broadcast) o = k.def(v = o->operands[0]);
+  return ir::constant_bits(k, v);
+}
+
+// Elements of k in a chunk.
+int64_t matrix_depth(const DotShape& d, const MatrixShape& s) {
+  return std::min(matrix_chunk(s), cdiv(d.depth, int64_t{s.k}) * s.k);
+}
 
 class MatrixDot : public Part {
  public:
-  MatrixDot(Emission& e, const DotShape& d, const MatrixShape& matrix, const DotEmitter::Sink& sink)
+  /// `start`: matrices to start from, or null: d.start_at. `keep` gets the sums, or null: sink does, one by one.
+  MatrixDot(Emission& e, ir::OpId id, const DotShape& d, const MatrixForm& form, const Values* start, Values* keep,
+            const DotEmitter::Sink& sink)
       : Part(e),
         d_(d),
-        m_(matrix),
+        form_(form),
+        m_(form.shape),
+        start_(start),
+        keep_(keep),
         sink_(sink),
         rank_(d.result.size()),
         row_(d.batch + d.rows - 1),
@@ -32,16 +49,15 @@ class MatrixDot : public Part {
         rows_(plan(d.result_axes[row_])),
         cols_(plan(d.result_axes[col_])),
         strip_(rank_) {
-    lhs_ = {.dim = row_, .value = d.lhs, .plan = &rows_, .element = &d.lhs_at};
-    rhs_ = {.dim = col_, .value = d.rhs, .plan = &cols_, .element = &d.rhs_at};
-    // Which dim of an operand is the fastest in memory decides how invocations are dealt to its tile.
-    lhs_.by_k = !d.lhs_dims.empty() && d.lhs_dims.back() >= rank_;
-    rhs_.by_k = !d.rhs_dims.empty() && d.rhs_dims.back() >= rank_;
+    lhs_ = {.dim = row_, .value = d.lhs, .element = &d.lhs_at};
+    rhs_ = {.dim = col_, .value = d.rhs, .element = &d.rhs_at};
+    lhs_.plan = &rows_, rhs_.plan = &cols_;
+    lhs_.early = prefetch_.of(id, 0), rhs_.early = prefetch_.of(id, 1);
   }
   void run() {
     wave_ = b_.leaf(Opcode::subgroup_id);
-    deal(lhs_);
-    deal(rhs_);
+    deal(lhs_, dots_.matrix_share(d_, form_, 0));
+    deal(rhs_, dots_.matrix_share(d_, form_, 1));
     nests_.each_strip(d_.result_axes, strip_, [&] { one_strip(); });
   }
 
@@ -60,18 +76,15 @@ class MatrixDot : public Part {
     bool by_k = false;  // a contracted dim is the fastest in memory
     int64_t width = 1;
     std::vector<Fetched> share = {};
+    Prefetch::Load* early = nullptr;
   };
 
   int64_t words_of(const Operand& o) const { return o.by_k ? o.width / per_ : o.width; }
-  void deal(Operand& o) {
-    const int axis = o.by_k ? (d_.k.size() == 1 ? d_.k_axes[0] : kNoAxis) : d_.result_axes[o.dim];
-    const bool wide = axis != kNoAxis && !s_.widths.empty() && s_.widths[static_cast<size_t>(axis)] > 1;
-    const int64_t free = o.plan->cover(), along = o.by_k ? tk_ : free;
-    o.width = wide ? 16 / size_bytes(m_.a) : o.by_k ? per_ : 1;
-    // as many items for each invocation, if there can be
-    const auto items = [&] { return o.by_k ? free * (tk_ / o.width) : free / o.width * (tk_ / per_); };
-    while (o.width > (o.by_k ? per_ : 1) && (along % o.width != 0 || items() % s_.group != 0)) o.width /= 2;
-    const int64_t n = items();
+  size_t held_by(const Operand& o) const { return o.share.size() * static_cast<size_t>(words_of(o)); }
+  void deal(Operand& o, const DotEmitter::MatrixShare& mine) {
+    o.by_k = mine.by_k;
+    o.width = mine.width;
+    const int64_t n = mine.items;
     for (int64_t r = 0; r < cdiv(n, int64_t{s_.group}); ++r) {
       Value e = b_.add(b_.i32(r * s_.group), invocation_);
       Fetched x;
@@ -206,132 +219,88 @@ class MatrixDot : public Part {
     }
   }
 
-  // Between matrices and registers: a subgroup's rows of `columns` sums at a time.
-  struct Exchange {
-    Slot slot;      // as words
-    Value numbers;  // the same memory in the sums' dtype
-    int64_t columns, stride;
-  };
-  Exchange make_exchange() {
-    Exchange x;
-    x.columns = std::min<int64_t>(cols_.cover(), std::max<int64_t>(kMostColumns, m_.n));
-    while (cols_.cover() % x.columns != 0 || x.columns % (int64_t{cols_.vec} * cols_.invocations) != 0) x.columns *= 2;
-    x.stride = x.columns + kRowPad;
-    const int64_t words = rows_.invocations * x.stride;
-    x.slot = arena_.temporary(DType::u32, words);
-    x.numbers = b_.alloc(Opcode::alloc_shared, d_.acc, words, x.slot.offset);
-    return x;
+  NestPoint point(const std::vector<int>& regs) {
+    NestPoint p;
+    p.regs = regs;
+    for (size_t j = 0; j < rank_; ++j)
+      p.c.push_back(nests_.axis_coord(d_.result_axes[j], d_.result[j], strip_[j], regs[j], p.valid));
+    return p;
   }
-  // Where this invocation's row begins, in its subgroup's part; and where its columns do.
-  Value own_place(const Exchange& x) {
-    const Value part = at_wave(m_.m * x.stride, 0);
-    const Value row = b_.rem(b_.div(invocation_, int64_t{rows_.invocation_stride}), int64_t{m_.m});
-    const Value line = b_.mul(row, b_.i32(x.stride));
-    const Value first = b_.add(part, line);
-    return b_.add(first, nests_.invocation_start(cols_));
+  void append_first(Values& carried, const Operand& o) {
+    const auto own = [&] { return fetch(o, b_.i32(0)); };
+    for (Value x : o.early ? b_.if_else(prefetch_.in_first_step(), own, [&] { return o.early->regs; }) : own())
+      carried.push_back(x);
   }
-  // f(row register, first column, column registers there): each piece of a subgroup's rows.
-  template <class F> void each_piece(const Exchange& x, const F& f) {
-    for (int r = 0; r < rows_.reg; ++r)
-      for (int64_t first = 0; first < cols_.cover(); first += x.columns) {
-        std::vector<int> registers;
-        for (int j = 0; j < cols_.reg; ++j)
-          if (cols_.local(j) >= first && cols_.local(j) < first + x.columns) registers.push_back(j);
-        f(r, first, registers);
-      }
-  }
-  size_t number(int r, int j) const { return static_cast<size_t>(r * cols_.reg + j); }
-  Values to_registers(const Values& sums) {
-    Exchange x = make_exchange();
-    const Value own = own_place(x);
-    Values out(static_cast<size_t>(rows_.reg * cols_.reg));
-    each_piece(x, [&](int r, int64_t first, const std::vector<int>& registers) {
-      arena_.order({}, {x.slot.range});
-      for (int64_t c = 0; c < x.columns / m_.n; ++c) {
-        const size_t at = static_cast<size_t>(r) * count_across() + static_cast<size_t>(first / m_.n + c);
-        ir::Op o{.code = Opcode::matrix_store, .operands = {x.slot.ref, sums[at], at_wave(m_.m * x.stride, c * m_.n)}};
-        o.set(Attr::stride, x.stride);
-        b_.raw().append(std::move(o));
-      }
-      arena_.order({x.slot.range}, {});
-      for (int j : registers) out[number(r, j)] = b_.load(x.numbers, b_.add(own, b_.i32(cols_.local(j) - first)));
-    });
-    arena_.free(x.slot);
-    return out;
-  }
-  Values from_registers(const Values& in) {
-    Values sums(static_cast<size_t>(rows_.reg) * count_across());
-    const ir::Type type = ir::Type::array(m_.sum, {m_.m, m_.n});
-    if (std::all_of(in.begin(), in.end(), [&](Value v) { return v == in[0]; }) && is_constant(in[0])) {
-      const Value bits = b_.constant(m_.sum, *ir::constant_bits(out_, in[0]));
-      const Value filled = b_.raw().one({.code = Opcode::matrix_fill, .operands = {bits}}, type);
-      std::fill(sums.begin(), sums.end(), filled);
-      return sums;
+  // The next chunk's loads start after the barrier, so that it does not wait for them. Behind the last one comes the
+  // first of the next step where the grid has one and its block may be loaded early; else it fetches itself again.
+  // `held`: where its share begins in what the loop carries.
+  Values following(const Operand& o, Value chunk, Value last, const Values& in, size_t held) {
+    if (o.early) {
+      const Value step = b_.select(last, prefetch_.next_step(), pid_[static_cast<size_t>(prefetch_.axis())]);
+      return prefetch_.at_step(*o.early, step, [&] {
+        const Value next = b_.add(chunk, b_.i32(1));
+        return fetch(o, b_.select(last, b_.i32(0), next));
+      });
     }
-    Exchange x = make_exchange();
-    const Value own = own_place(x);
-    each_piece(x, [&](int r, int64_t first, const std::vector<int>& registers) {
-      arena_.order({}, {x.slot.range});
-      for (int j : registers) b_.store(x.numbers, b_.add(own, b_.i32(cols_.local(j) - first)), in[number(r, j)]);
-      arena_.order({x.slot.range}, {});
-      for (int64_t c = 0; c < x.columns / m_.n; ++c)
-        sums[static_cast<size_t>(r) * count_across() + static_cast<size_t>(first / m_.n + c)] =
-            load(x.slot.ref, at_wave(m_.m * x.stride, c * m_.n), x.stride, MatrixUse::accumulator, m_.sum, {m_.m, m_.n},
-                 false);
-    });
-    arena_.free(x.slot);
-    return sums;
+    const auto from = in.begin() + static_cast<std::ptrdiff_t>(held);
+    if (chunks_ == 1) return Values(from, from + static_cast<std::ptrdiff_t>(held_by(o)));
+    const Value last_chunk = b_.i32(chunks_ - 1);
+    return fetch(o, b_.min(b_.add(chunk, b_.i32(1)), last_chunk));
   }
-  bool is_constant(Value v) const { return ir::constant_bits(out_, v).has_value(); }
-
   void one_strip() {
     std::vector<int> counts(rank_, 1);
     counts[row_] = rows_.reg;
     counts[col_] = cols_.reg;
-    std::vector<NestPoint> held;
+    // Zeros know no positions: those are computed behind the loop, and hold no registers in it.
     Values start;
-    each_register(counts, [&](const std::vector<int>& regs) {
-      NestPoint p;
-      p.regs = regs;
-      for (size_t j = 0; j < rank_; ++j)
-        p.c.push_back(nests_.axis_coord(d_.result_axes[j], d_.result[j], strip_[j], regs[j], p.valid));
-      start.push_back(d_.start_at(p.c));
-      held.push_back(std::move(p));
-    });
-    Values carried = from_registers(start);
+    if (!start_ && d_.start)
+      each_register(counts, [&](const std::vector<int>& regs) { start.push_back(d_.start_at(point(regs).c)); });
+    Values carried = start_ ? *start_ : d_.start ? sums_.from_registers(form_, start) : sums_.filled(form_, 0);
     const size_t sums = carried.size();
     lhs_.tile = arena_.temporary(DType::u32, rows_.cover() * stride_);
     rhs_.tile = arena_.temporary(DType::u32, cols_.cover() * stride_);
-    for (const Operand* o : {&lhs_, &rhs_})
-      for (Value w : fetch(*o, b_.i32(0))) carried.push_back(w);
+    append_first(carried, lhs_);
+    append_first(carried, rhs_);
     carried = nests_.counted(chunks_, carried, [&](Value chunk, const Values& in) {
       put(in, sums);
       Values next(in.begin(), in.begin() + static_cast<std::ptrdiff_t>(sums));
-      Values words(in.begin() + static_cast<std::ptrdiff_t>(sums), in.end());
-      if (chunks_ > 1) {
-        const Value last = b_.i32(chunks_ - 1), following = b_.min(b_.add(chunk, b_.i32(1)), last);
-        words = fetch(lhs_, following);
-        const Values right = fetch(rhs_, following);
-        words.insert(words.end(), right.begin(), right.end());
-      }
+      const Value last = b_.eq(chunk, b_.i32(chunks_ - 1));
+      const Values left = following(lhs_, chunk, last, in, sums),
+                   right = following(rhs_, chunk, last, in, sums + held_by(lhs_));
       multiply(next);
-      next.insert(next.end(), words.begin(), words.end());
+      next.insert(next.end(), left.begin(), left.end());
+      next.insert(next.end(), right.begin(), right.end());
       return next;
     });
+    const auto behind = carried.begin() + static_cast<std::ptrdiff_t>(sums),
+               middle = behind + static_cast<std::ptrdiff_t>(held_by(lhs_));
+    if (lhs_.early) lhs_.early->regs.assign(behind, middle);
+    if (rhs_.early) rhs_.early->regs.assign(middle, carried.end());
     arena_.free(lhs_.tile);
     arena_.free(rhs_.tile);
     carried.resize(sums);
-    const Values results = to_registers(carried);
-    for (size_t i = 0; i < held.size(); ++i) sink_(held[i], results[i]);
+    if (keep_) {
+      *keep_ = carried;
+      return;
+    }
+    const Values results = sums_.to_registers(form_, carried);
+    size_t result = 0;
+    each_register(counts, [&](const std::vector<int>& regs) {
+      const NestPoint p = point(regs);
+      sink_(p, results[result++]);
+    });
   }
 
   const DotShape& d_;
+  const MatrixForm& form_;
   const MatrixShape m_;
+  const Values* start_;
+  Values* keep_;
   const DotEmitter::Sink& sink_;
   const size_t rank_, row_, col_;  // the dims that have registers
   const AxisPlan &rows_, &cols_;
   const int64_t per_ = 4 / size_bytes(m_.a);  // elements in a word
-  const int64_t tk_ = std::min(matrix_chunk(m_), cdiv(d_.depth, int64_t{m_.k}) * m_.k), chunks_ = cdiv(d_.depth, tk_);
+  const int64_t tk_ = matrix_depth(d_, m_), chunks_ = cdiv(d_.depth, tk_);
   const int64_t stride_ = tk_ / per_ + kRowPad;  // words of a tile's row
   Operand lhs_, rhs_;
   Value wave_;
@@ -339,20 +308,291 @@ class MatrixDot : public Part {
 };
 }  // namespace
 
-std::optional<MatrixShape> DotEmitter::matrices_of(const DotShape& d) const {
+std::optional<MatrixForm> DotEmitter::matrix_form(const DotShape& d) const {
   if (!s_.matrix || s_.scratch_arena || !is_wide(d)) return std::nullopt;
   const auto shape = matrix_shape(target_, k_.type(d.lhs).dtype, k_.type(d.rhs).dtype, d.acc);
   if (!shape || !(*shape == *s_.matrix)) return std::nullopt;
   const auto lanes = matrix_lanes(*shape, s_.subgroup);
-  const AxisPlan &rows = plan(d.result_axes[d.batch + d.rows - 1]), &cols = plan(d.result_axes.back());
+  const int i = d.result_axes[d.batch + d.rows - 1], j = d.result_axes.back();
+  const AxisPlan &rows = plan(i), &cols = plan(j);
   const bool fits = lanes && rows.vec == 1 && rows.invocation_stride == lanes->across &&
                     rows.invocations == shape->m * (s_.group / s_.subgroup) && cols.invocation_stride == 1 &&
                     cols.invocations == lanes->across && cols.cover() % shape->n == 0 && cols.reg % cols.vec == 0;
-  return fits ? shape : std::nullopt;
+  if (!fits) return std::nullopt;
+  return MatrixForm{*shape, i, j, d.acc};
 }
 
-void DotEmitter::by_matrices(const DotShape& d, const MatrixShape& matrix, const Sink& sink) {
-  if (num_elements(d.result) > 0) MatrixDot(e_, d, matrix, sink).run();
+// Which dim of an operand is the fastest in memory decides how invocations are dealt to its tile: as many items for
+// each, if there can be.
+DotEmitter::MatrixShare DotEmitter::matrix_share(const DotShape& d, const MatrixForm& form, int operand) const {
+  const std::vector<size_t>& dims = operand == 0 ? d.lhs_dims : d.rhs_dims;
+  MatrixShare x;
+  x.by_k = !dims.empty() && dims.back() >= d.result.size();
+  const int axis = operand == 0 ? form.rows : form.cols, k = d.k.size() == 1 ? d.k_axes[0] : kNoAxis;
+  const int along_axis = x.by_k ? k : axis;
+  const bool wide = along_axis != kNoAxis && !s_.widths.empty() && s_.widths[static_cast<size_t>(along_axis)] > 1;
+  const int64_t size = size_bytes(form.shape.a), per = 4 / size, tk = matrix_depth(d, form.shape);
+  const int64_t free = plan(axis).cover(), along = x.by_k ? tk : free, least = x.by_k ? per : 1;
+  const auto items = [&] { return x.by_k ? free * (tk / x.width) : free / x.width * (tk / per); };
+  x.width = wide ? 16 / size : least;
+  while (x.width > least && (along % x.width != 0 || items() % s_.group != 0)) x.width /= 2;
+  x.items = items();
+  x.words = cdiv(x.items, int64_t{s_.group}) * (x.by_k ? x.width / per : x.width);
+  return x;
+}
+
+void DotEmitter::by_matrices(ir::OpId id, const DotShape& d, Values* keep, const Sink& sink) {
+  if (num_elements(d.result) == 0) return;
+  const MatrixForm form = *matrix_form(d), *of_start = d.start ? sums_.of(d.start) : nullptr;
+  const bool starts = of_start && *of_start == form;
+  MatrixDot(e_, id, d, form, starts ? &placement_.of(d.start).sums : nullptr, keep, sink).run();
+}
+
+// -- which sums
+
+const MatrixForm* MatrixSums::of(Value v) const {
+  const auto it = values_.find(v.index);
+  return it == values_.end() ? nullptr : &it->second;
+}
+const MatrixForm* MatrixSums::of_ref(int ref) const {
+  const auto it = refs_in_.find(ref);
+  return it == refs_in_.end() ? nullptr : &it->second;
+}
+
+bool MatrixSums::holds(Value v, const MatrixForm& f) const {
+  const MatrixForm* mine = of(v);
+  return mine ? *mine == f : one_element(k_, v).has_value();
+}
+bool MatrixSums::starts_a_dot(Value v, const MatrixForm& f) const {
+  return std::any_of(k_.ops.begin(), k_.ops.end(), [&](const ir::Op& o) {
+    return o.code == Opcode::dot && o.operands.size() == 3 && o.operands[2] == v &&
+           dots_.matrix_form(dots_.shape_of(o)) == f;
+  });
+}
+
+// All that could be: products whose sums have the result's dtype, and where they may go.
+void MatrixSums::propose() {
+  const auto same = [&](Value a, Value b) { return shape(a) == shape(b) && axes_.of(a) == axes_.of(b); };
+  const auto& args = k_.region(k_.body).args;
+  ir::each_op(k_, k_.body, [&](ir::OpId id) {
+    const ir::Op& o = k_.op(id);
+    if (o.code != Opcode::dot || placement_.kind(o.results[0]) != Kind::registers) return;
+    const Value v = o.results[0];
+    const auto form = dots_.matrix_form(dots_.shape_of(o));
+    if (form && form->dtype == k_.type(v).dtype) values_[v.index] = *form;
+  });
+  const std::map<uint32_t, MatrixForm> products = values_;
+  ir::each_op(k_, k_.body, [&](ir::OpId id) {
+    const ir::Op& o = k_.op(id);
+    if (o.code == Opcode::for_)
+      for (size_t i = 0; i < o.results.size(); ++i) {
+        const Value y = k_.terminator(o.regions[0]).operands[i], arg = k_.region(o.regions[0]).args[1 + i];
+        const auto f = products.find(y.index);
+        if (f == products.end() || !same(y, arg) || !same(y, o.results[i])) continue;
+        values_[arg.index] = values_[o.results[i].index] = f->second;
+      }
+    if (o.code != Opcode::store || !products.count(o.operands[1].index)) return;
+    const int ref = ref_position(k_, o.operands[0]);
+    std::vector<int> dims;
+    for (size_t d = 0; d < k_.type(args[static_cast<size_t>(ref)]).shape.size(); ++d)
+      dims.push_back(axes_.of_ref(ref, d));
+    if (s_.residency[static_cast<size_t>(ref)] == Residency::registers && dims == axes_.of(o.operands[1]))
+      refs_in_[ref] = products.at(o.operands[1].index);
+  });
+  for (const ir::Op& o : k_.ops)
+    if (o.code == Opcode::load)
+      if (const MatrixForm* f = of_ref(ref_position(k_, o.operands[0]))) values_[o.results[0].index] = *f;
+}
+
+bool MatrixSums::ref_may(int ref, const MatrixForm& f) const {
+  bool starts = false;
+  const bool may = !ir::any_op(k_, k_.body, [&](ir::OpId id) {
+    const ir::Op& o = k_.op(id);
+    if (!ir::accesses_ref(o.code) || ref_position(k_, o.operands[0]) != ref) return false;
+    if (o.code == Opcode::store) return o.has_mask() || !holds(o.operands[1], f);
+    if (o.code != Opcode::load || !of(o.results[0])) return true;
+    starts = starts || starts_a_dot(o.results[0], f);
+    return false;
+  });
+  return may && starts;
+}
+
+bool MatrixSums::carried_may(const ir::Op& loop, size_t i, const MatrixForm& f) const {
+  const Value arg = k_.region(loop.regions[0]).args[1 + i], next = k_.terminator(loop.regions[0]).operands[i];
+  const auto mine = [&](Value v) { return of(v) && *of(v) == f; };
+  return mine(arg) && mine(loop.results[i]) && mine(next) && holds(loop.operands[3 + i], f) && starts_a_dot(arg, f);
+}
+
+bool MatrixSums::value_may(Value v, const MatrixForm& f) const {
+  if (placement_.kind(v) != Kind::registers) return false;
+  const ir::Op* o = k_.def(v);
+  if (o && o->code == Opcode::load) return of_ref(ref_position(k_, o->operands[0])) != nullptr;
+  if (!o || o->code == Opcode::for_) {
+    for (const ir::Op& loop : k_.ops)
+      for (size_t i = 0; loop.code == Opcode::for_ && i < loop.results.size(); ++i)
+        if (loop.results[i] == v || k_.region(loop.regions[0]).args[1 + i] == v) return carried_may(loop, i, f);
+    return false;
+  }
+  if (o->operands.size() == 3 && !holds(o->operands[2], f)) return false;
+  // Something takes the matrices.
+  if (starts_a_dot(v, f)) return true;
+  return ir::any_op(k_, k_.body, [&](ir::OpId id) {
+    const ir::Op& use = k_.op(id);
+    if (use.code == Opcode::store && use.operands[1] == v) return of_ref(ref_position(k_, use.operands[0])) != nullptr;
+    for (size_t i = 0; use.code == Opcode::for_ && i < use.results.size(); ++i)
+      if (k_.terminator(use.regions[0]).operands[i] == v && of(use.results[i])) return true;
+    return false;
+  });
+}
+
+void MatrixSums::choose() {
+  if (s_.wide_dot != DotForm::matrix) return;
+  propose();
+  for (bool dropped = true; dropped;) {
+    dropped = std::erase_if(refs_in_, [&](const auto& r) { return !ref_may(r.first, r.second); }) > 0;
+    for (auto it = values_.begin(); it != values_.end();) {
+      const bool may = value_may(Value{it->first}, it->second);
+      dropped = dropped || !may;
+      it = may ? std::next(it) : values_.erase(it);
+    }
+  }
+}
+
+void MatrixSums::explain(std::vector<std::string>& remarks) const {
+  if (!values_.empty())
+    remarks.push_back("sums stay matrices from one product to the next: in " + std::to_string(refs_in_.size()) +
+                      " Refs, and as " + std::to_string(values_.size()) + " values");
+}
+
+// -- registers for what reads them
+
+void MatrixSums::settle(const std::vector<Value>& roots) {
+  if (values_.empty()) return;
+  for (uint32_t i : placement_.computed_for(roots)) {
+    const MatrixForm* f = of(Value{i});
+    if (!f) continue;
+    Place& h = placement_.of(Value{i});
+    if (!h.regs.empty() || h.sums.empty()) continue;
+    h.regs = to_registers(*f, h.sums);
+    settled_.push_back({i});
+  }
+}
+
+void MatrixSums::settle(const ir::Op& o) {
+  if (values_.empty() || ir::is_control(o.code)) return;
+  if (o.results.size() == 1 && !k_.type(o.results[0]).shape.empty() && placement_.kind(o.results[0]) == Kind::lazy)
+    return;
+  std::vector<Value> read = o.operands;
+  if (o.code == Opcode::store && of_ref(ref_position(k_, o.operands[0]))) return;
+  if (o.code == Opcode::dot && o.operands.size() == 3 && of(o.operands[2]) &&
+      dots_.matrix_form(dots_.shape_of(o)) == *of(o.operands[2]))
+    read.pop_back();
+  settle(read);
+}
+
+void MatrixSums::forget(size_t from) {
+  for (size_t i = from; i < settled_.size(); ++i) placement_.of(settled_[i]).regs.clear();
+  settled_.resize(from);
+}
+
+Values MatrixSums::evaluate(Value v, const MatrixForm& f) {
+  if (of(v)) return placement_.of(v).sums;
+  const auto bits = one_element(k_, v);
+  if (!bits) throw InternalError(k_.name + ": a value that is neither matrices nor one element");
+  return filled(f, *bits);
+}
+
+// -- between matrices and registers: a subgroup's rows of `columns` sums at a time
+
+struct MatrixSums::Exchange {
+  Slot slot;            // as words
+  Value numbers, wave;  // the same memory in the sums' dtype; which subgroup this is
+  int64_t columns = 0, stride = 0;
+};
+
+MatrixSums::Exchange MatrixSums::make_exchange(const MatrixForm& f) {
+  const AxisPlan &rows = plan(f.rows), &cols = plan(f.cols);
+  Exchange x;
+  x.columns = std::min<int64_t>(cols.cover(), std::max<int64_t>(kMostColumns, f.shape.n));
+  while (cols.cover() % x.columns != 0 || x.columns % (int64_t{cols.vec} * cols.invocations) != 0) x.columns *= 2;
+  x.stride = x.columns + kRowPad;
+  const int64_t words = rows.invocations * x.stride;
+  x.wave = b_.leaf(Opcode::subgroup_id);
+  x.slot = arena_.temporary(DType::u32, words);
+  x.numbers = b_.alloc(Opcode::alloc_shared, f.dtype, words, x.slot.offset);
+  return x;
+}
+// Where this invocation's row begins, in its subgroup's part; and where its columns do.
+Value MatrixSums::own_place(const MatrixForm& f, const Exchange& x) {
+  const AxisPlan& rows = plan(f.rows);
+  const Value part = b_.mul(x.wave, b_.i32(f.shape.m * x.stride));
+  const Value row = b_.rem(b_.div(invocation_, int64_t{rows.invocation_stride}), int64_t{f.shape.m});
+  const Value line = b_.mul(row, b_.i32(x.stride));
+  const Value first = b_.add(part, line);
+  return b_.add(first, nests_.invocation_start(plan(f.cols)));
+}
+// body(r, first, at, registers): piece by piece, the matrices `first` columns on, in registers' row r; `at` numbers the
+// first of them, `registers` the column registers there.
+template <class F> void MatrixSums::each_piece(const MatrixForm& f, const Exchange& x, const F& body) {
+  const AxisPlan &rows = plan(f.rows), &cols = plan(f.cols);
+  const auto across = static_cast<size_t>(cols.cover() / f.shape.n);
+  for (int r = 0; r < rows.reg; ++r)
+    for (int64_t first = 0; first < cols.cover(); first += x.columns) {
+      std::vector<std::pair<size_t, int64_t>> registers;  // which, and how far behind the first
+      for (int j = 0; j < cols.reg; ++j)
+        if (cols.local(j) >= first && cols.local(j) < first + x.columns)
+          registers.emplace_back(static_cast<size_t>(r * cols.reg + j), cols.local(j) - first);
+      body(static_cast<size_t>(r) * across + static_cast<size_t>(first / f.shape.n), registers);
+    }
+}
+
+Values MatrixSums::to_registers(const MatrixForm& f, const Values& sums) {
+  Exchange x = make_exchange(f);
+  const Value own = own_place(f, x);
+  Values out(static_cast<size_t>(plan(f.rows).reg * plan(f.cols).reg));
+  each_piece(f, x, [&](size_t at, const auto& registers) {
+    arena_.order({}, {x.slot.range});
+    for (int64_t c = 0; c < x.columns / f.shape.n; ++c) {
+      const Value first = b_.mul(x.wave, b_.i32(f.shape.m * x.stride)), to = b_.add(first, b_.i32(c * f.shape.n));
+      ir::Op o{.code = Opcode::matrix_store, .operands = {x.slot.ref, sums[at + static_cast<size_t>(c)], to}};
+      o.set(Attr::stride, x.stride);
+      b_.raw().append(std::move(o));
+    }
+    arena_.order({x.slot.range}, {});
+    for (const auto& [r, behind] : registers) out[r] = b_.load(x.numbers, b_.add(own, b_.i32(behind)));
+  });
+  arena_.free(x.slot);
+  return out;
+}
+
+Values MatrixSums::filled(const MatrixForm& f, uint64_t bits) {
+  const Value element = b_.constant(f.shape.sum, bits);
+  const Value matrix = b_.raw().one({.code = Opcode::matrix_fill, .operands = {element}},
+                                    ir::Type::array(f.shape.sum, {f.shape.m, f.shape.n}));
+  return Values(static_cast<size_t>(plan(f.rows).reg * (plan(f.cols).cover() / f.shape.n)), matrix);
+}
+
+Values MatrixSums::from_registers(const MatrixForm& f, const Values& in) {
+  const auto bits = ir::constant_bits(out_, in[0]);
+  if (bits && std::all_of(in.begin(), in.end(), [&](Value v) { return v == in[0]; })) return filled(f, *bits);
+  Values sums(static_cast<size_t>(plan(f.rows).reg * (plan(f.cols).cover() / f.shape.n)));
+  Exchange x = make_exchange(f);
+  const Value own = own_place(f, x);
+  each_piece(f, x, [&](size_t at, const auto& registers) {
+    arena_.order({}, {x.slot.range});
+    for (const auto& [r, behind] : registers) b_.store(x.numbers, b_.add(own, b_.i32(behind)), in[r]);
+    arena_.order({x.slot.range}, {});
+    for (int64_t c = 0; c < x.columns / f.shape.n; ++c) {
+      const Value first = b_.mul(x.wave, b_.i32(f.shape.m * x.stride)), from = b_.add(first, b_.i32(c * f.shape.n));
+      ir::Op o{.code = Opcode::matrix_load, .operands = {x.slot.ref, from}};
+      o.set(Attr::stride, x.stride);
+      o.set(Attr::kind, static_cast<int64_t>(MatrixUse::accumulator));
+      sums[at + static_cast<size_t>(c)] =
+          b_.raw().one(std::move(o), ir::Type::array(f.shape.sum, {f.shape.m, f.shape.n}));
+    }
+  });
+  arena_.free(x.slot);
+  return sums;
 }
 
 }  // namespace tessera::lowering

@@ -9,6 +9,7 @@
 #include "codegen/lower/atomics.h"
 #include "codegen/lower/control.h"
 #include "codegen/lower/dot.h"
+#include "codegen/lower/dot_matrix.h"
 #include "codegen/lower/elements.h"
 #include "codegen/lower/nests.h"
 #include "codegen/lower/placement.h"
@@ -44,6 +45,7 @@ struct Emission {
   ReduceEmitter reduces{*this};
   RearrangeEmitter rearranges{*this};
   DotEmitter dots{*this};
+  MatrixSums sums{*this};
   PrintEmitter prints{*this};
   ControlEmitter control{*this};
   UnitEmitter units{*this};

@@ -26,6 +26,7 @@ ir::Kernel emit_lanes(const ir::Kernel& k, const Target& target, lowering::Plan&
   plan.schedule.prefetch_remarks = emission.prefetch.remarks();
   remarks = {emission.placement.spills(), {}};
   emission.placement.explain_kept(remarks.kept);
+  emission.sums.explain(remarks.kept);
   return out;
 }
 

@@ -31,6 +31,7 @@ Part::Part(Emission& e)
       reduces_(e.reduces),
       rearranges_(e.rearranges),
       dots_(e.dots),
+      sums_(e.sums),
       prints_(e.prints),
       control_(e.control) {}
 

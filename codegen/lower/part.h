@@ -47,7 +47,11 @@ struct Place {
   Kind kind = Kind::lazy;
   Value scalar;
   Values regs;
+  // Of a sum that stays matrices (dot_matrix.h): those; its registers are what reads it here and now needs.
+  Values sums;
   Slot slot;
+  Values& held() { return sums.empty() ? regs : sums; }
+  const Values& held() const { return sums.empty() ? regs : sums; }
 };
 
 /// An element that a nest comes to.
@@ -58,6 +62,7 @@ struct NestPoint {
 };
 
 struct Emission;
+struct MatrixForm;
 class LoopNests;
 class Arena;
 class Placement;
@@ -68,6 +73,7 @@ class AtomicEmitter;
 class ReduceEmitter;
 class RearrangeEmitter;
 class DotEmitter;
+class MatrixSums;
 class PrintEmitter;
 class ControlEmitter;
 
@@ -109,6 +115,7 @@ class Part {
   ReduceEmitter& reduces_;
   RearrangeEmitter& rearranges_;
   DotEmitter& dots_;
+  MatrixSums& sums_;
   PrintEmitter& prints_;
   ControlEmitter& control_;
 };

@@ -48,6 +48,7 @@ void Placement::place() {
   prefetch_.choose();
   spill();
   prefetch_.settle();
+  sums_.choose();
 }
 
 void Placement::explain_kept(std::vector<std::string>& remarks) const {
@@ -163,16 +164,24 @@ void Placement::materialize(Value v) {
 }
 
 // Evaluates v into a place of the same kind (registers are replaced, an arena slot is overwritten).
-void Placement::evaluate_into(Value v, Place& to) {
+void Placement::evaluate_into(Value v, Place& to, const MatrixForm* as) {
   if (to.kind == Kind::scalar) {
     to.scalar = elements_.scalar(v);
     return;
   }
+  if (as) {
+    to.sums = sums_.evaluate(v, *as);
+    to.regs.clear();
+    return;
+  }
+  const size_t settled = sums_.settled();
+  sums_.settle({v});
   if (to.kind == Kind::registers) {
     Values regs;
     arena_.order(arena_reads({v}), {});
     nests_.by_layout(shape(v), axes_.of(v), false, [&](const NestPoint& p) { regs.push_back(elements_.of(v, p.c)); });
     to.regs = regs;
+    sums_.forget(settled);
     return;
   }
   arena_.order(arena_reads({v}), {to.slot.range});
@@ -180,6 +189,7 @@ void Placement::evaluate_into(Value v, Place& to) {
     const Value e = elements_.of(v, p.c);
     b_.when(p.valid, [&] { arena_.store(to.slot, p.c, e); });
   });
+  sums_.forget(settled);
 }
 
 void Placement::set_result(Value v, const std::vector<MemoryRange>& reads,
@@ -192,6 +202,14 @@ void Placement::set_result(Value v, const std::vector<MemoryRange>& reads,
     else if (h.kind == Kind::registers) h.regs.push_back(x);
     else b_.when(p.valid, [&] { arena_.store(h.slot, p.c, x); });
   });
+  arena_.touched(reads, h);
+  of(v) = h;
+}
+
+void Placement::set_sums(Value v, const std::vector<MemoryRange>& reads, const std::function<void(Values&)>& emit) {
+  Place h = make(v);
+  arena_.order(reads, {});
+  emit(h.sums);
   arena_.touched(reads, h);
   of(v) = h;
 }
@@ -213,9 +231,9 @@ Values Placement::pack_carried(const std::vector<Place>& places, const std::vect
   Values v;
   for (const Place& h : places) {
     if (h.kind == Kind::scalar) v.push_back(h.scalar);
-    if (h.kind == Kind::registers) v.insert(v.end(), h.regs.begin(), h.regs.end());
+    if (h.kind == Kind::registers) v.insert(v.end(), h.held().begin(), h.held().end());
   }
-  for (int r : residents) v.insert(v.end(), refs_.state(r).regs.begin(), refs_.state(r).regs.end());
+  for (int r : residents) v.insert(v.end(), refs_.state(r).held().begin(), refs_.state(r).held().end());
   return v;
 }
 
@@ -224,10 +242,10 @@ void Placement::unpack_carried(const Values& v, std::vector<Place>& places, cons
   for (Place& h : places) {
     if (h.kind == Kind::scalar) h.scalar = *next++;
     if (h.kind == Kind::registers)
-      for (Value& x : h.regs) x = *next++;
+      for (Value& x : h.held()) x = *next++;
   }
   for (int r : residents)
-    for (Value& x : refs_.state(r).regs) x = *next++;
+    for (Value& x : refs_.state(r).held()) x = *next++;
 }
 
 // An arena value dies after the last op of its region that evaluates it, directly or through lazy values.

@@ -24,11 +24,14 @@ class Placement : public Part {
   Place make(Value v);
   /// Makes the place of a kept index function, and fills it.
   void materialize(Value v);
-  /// Evaluates v into a place of the same kind (registers are replaced, a slot is overwritten).
-  void evaluate_into(Value v, Place& to);
+  /// Evaluates v into a place of the same kind (registers are replaced, a slot is overwritten); as matrices, if `as`
+  /// asks for them.
+  void evaluate_into(Value v, Place& to, const MatrixForm* as = nullptr);
   /// Makes v's place, orders it after `reads`, and hands emit the function that takes each of its elements.
   void set_result(Value v, const std::vector<MemoryRange>& reads,
                   const std::function<void(const std::function<void(const NestPoint&, Value)>&)>& emit);
+  /// The same for a sum that stays matrices: hands emit what takes them.
+  void set_sums(Value v, const std::vector<MemoryRange>& reads, const std::function<void(Values&)>& emit);
   void free_dead_after(ir::OpId id);
   /// The store that a running sum in strips hands its elements to, strip by strip, where the sum stands; else none.
   const ir::Op* streams_to(Value v) const { return streams_[v.index] ? &k_.op(streams_[v.index]) : nullptr; }

@@ -85,12 +85,14 @@ void Prefetch::choose_staged(ir::OpId id) {
   const DotShape d = dots_.shape_of(k_.op(id));
   std::string why;
   const DotForm form = dots_.form_of(d);
-  if (form == DotForm::matrix) why = "not prefetched: the product is made of matrices";
-  else if (form != DotForm::staged) why = "not prefetched: the product is too narrow to stage it";
+  if (form != DotForm::staged && form != DotForm::matrix) why = "not prefetched: the product is too narrow to stage it";
   for (int a : d.result_axes)
     if (a != kNoAxis && plan(a).strips() > 1) why = "not prefetched: the product is done in strips";
   for (int operand = 0; operand < 2; ++operand) {
-    const DType word = !d.packed ? d.acc : operand == 0 ? d.lhs_word : d.rhs_word;
+    const DType word = form == DotForm::matrix ? DType::u32
+                       : !d.packed             ? d.acc
+                       : operand == 0          ? d.lhs_word
+                                               : d.rhs_word;
     Load a{id.index, operand, 0, word, {}, {}, {}};
     std::set<int> refs;
     const bool early = readable_early(operand == 0 ? d.lhs : d.rhs, refs, a.scalars);

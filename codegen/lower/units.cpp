@@ -158,13 +158,13 @@ void UnitEmitter::emit_steps(size_t axis, size_t depth, Value n) {
   const bool prefetches = prefetch_.axis() == static_cast<int>(axis);
   const auto contents = [&] {
     Values v;
-    for (int r : carried) v.insert(v.end(), refs_.state(r).regs.begin(), refs_.state(r).regs.end());
+    for (int r : carried) v.insert(v.end(), refs_.state(r).held().begin(), refs_.state(r).held().end());
     return v;
   };
   const auto set = [&](const Values& v) {
     size_t at = 0;
     for (int r : carried)
-      for (Value& x : refs_.state(r).regs) x = v[at++];
+      for (Value& x : refs_.state(r).held()) x = v[at++];
   };
   Values init = contents();
   if (prefetches) prefetch_.append_initial(init);

@@ -209,7 +209,8 @@ void RefWindows::enter(size_t depth) {
     RefState& r = states_[i];
     if (s_.residency[i] == Residency::registers) {
       if (scratch) {
-        r.regs.assign(static_cast<size_t>(s_.registers(dims)), b_.zero(type.dtype));
+        if (const MatrixForm* f = sums_.of_ref(static_cast<int>(i))) r.sums = sums_.filled(*f, 0);
+        else r.regs.assign(static_cast<size_t>(s_.registers(dims)), b_.zero(type.dtype));
         continue;
       }
       arena_.order({r.range}, {});
@@ -217,6 +218,7 @@ void RefWindows::enter(size_t depth) {
       r.regs.clear();
       nests_.by_layout(r.shape, dims, false,
                        [&](const NestPoint& p) { r.regs.push_back(load_at(r, address(r, all, p.c), p.valid, {})); });
+      if (const MatrixForm* f = sums_.of_ref(static_cast<int>(i))) r.sums = sums_.from_registers(*f, r.regs);
     } else if (s_.residency[i] == Residency::arena) {
       // Kept for the whole kernel: scratch persists from program to program, a private tile until its block is left, an
       // aliased input's copy for one program.
@@ -266,6 +268,7 @@ void RefWindows::leave(size_t depth) {
     std::vector<int> dims;
     if (s_.residency[i] == Residency::registers) {
       for (size_t d = 0; d < r.shape.size(); ++d) dims.push_back(axes_.of_ref(static_cast<int>(i), d));
+      if (const MatrixForm* f = sums_.of_ref(static_cast<int>(i))) r.regs = sums_.to_registers(*f, r.sums);
       arena_.order({}, {r.range});
       const ir::Op all = identity_access(r.shape);
       size_t at = 0;

@@ -29,8 +29,10 @@ struct RefState {
   MemoryRange range;
   bool tracked = false;  // written by the kernel: accesses need ordering
   bool owned = false;    // ... but each element is stored by one invocation only
-  Values regs;           // Residency::registers: the current contents
-  Slot slot;             // Residency::arena
+  // Residency::registers: the current contents; of sums that stay matrices, those (dot_matrix.h)
+  Values regs, sums;
+  Values& held() { return sums.empty() ? regs : sums; }
+  Slot slot;  // Residency::arena
 };
 
 /// Where an access's element lies, in elements from its Ref.

@@ -1,0 +1,59 @@
+// MatrixSums: sums of products that stay matrices of a subgroup from one dot to the next, in scratch, blocks and
+// carried values that live in registers. Where anything but a dot reads them, each invocation gets the elements of its
+// layout through memory of its own subgroup. Made in dot_matrix.cpp. Read next: dot.h.
+#pragma once
+#include <map>
+
+#include "codegen/lower/part.h"
+
+namespace tessera::lowering {
+
+/// A tile value as matrices: of these axes' parts, rows by columns of them. A subgroup has whole rows.
+struct MatrixForm {
+  MatrixShape shape;
+  int rows = kNoAxis, cols = kNoAxis;
+  DType dtype = DType::f32;
+  bool operator==(const MatrixForm&) const = default;
+};
+
+class MatrixSums : public Part {
+ public:
+  using Part::Part;
+  void choose();                        ///< which values and Refs, once it is decided what lives in registers
+  const MatrixForm* of(Value v) const;  ///< null: it is no matrices
+  const MatrixForm* of_ref(int ref) const;
+  void explain(std::vector<std::string>& remarks) const;
+
+  Values to_registers(const MatrixForm& f, const Values& sums);
+  Values from_registers(const MatrixForm& f, const Values& registers);
+  Values filled(const MatrixForm& f, uint64_t bits);
+  /// The matrices of a value that has the form, or is one element everywhere.
+  Values evaluate(Value v, const MatrixForm& f);
+
+  /// Gives registers to what computing `roots` reads; for as long as they are not forgotten, which is done where the
+  /// region ends.
+  void settle(const std::vector<Value>& roots);
+  void settle(const ir::Op& o);
+  size_t settled() const { return settled_.size(); }
+  void forget(size_t from);
+
+ private:
+  struct Exchange;
+  Exchange make_exchange(const MatrixForm& f);
+  Value own_place(const MatrixForm& f, const Exchange& x);
+  template <class F> void each_piece(const MatrixForm& f, const Exchange& x, const F& body);
+
+  bool starts_a_dot(Value v, const MatrixForm& f) const;
+  bool holds(Value v, const MatrixForm& f) const;  // or is one element everywhere
+  void propose();
+  void propose_loop(const ir::Op& loop, size_t i);
+  bool ref_may(int ref, const MatrixForm& f) const;
+  bool value_may(Value v, const MatrixForm& f) const;
+  bool carried_may(const ir::Op& loop, size_t i, const MatrixForm& f) const;
+
+  std::map<uint32_t, MatrixForm> values_;
+  std::map<int, MatrixForm> refs_in_;
+  std::vector<Value> settled_;
+};
+
+}  // namespace tessera::lowering
