@@ -28,9 +28,9 @@ std::vector<int> scopes(const ir::Kernel& k, const std::vector<int>& sequential)
     for (Value v : k.terminator(k.blocks[i].index_map).operands) visit(v);
     for (size_t j = 0; j < sequential.size(); ++j)
       if (used.count(map.args[static_cast<size_t>(sequential[j])].index)) scope[i] = static_cast<int>(j) + 1;
-    for (size_t p = 0; p < static_cast<size_t>(k.num_prefetch) && p < i; ++p)  // what it loads from must be there
-      if (k.grid.size() + p < map.args.size() && used.count(map.args[k.grid.size() + p].index))
-        scope[i] = std::max(scope[i], scope[p]);
+    if (i < static_cast<size_t>(k.num_prefetch)) continue;
+    for (size_t p = 0; p < static_cast<size_t>(k.num_prefetch); ++p)  // what it loads from must be there
+      if (used.count(map.args[k.grid.size() + p].index)) scope[i] = std::max(scope[i], scope[p]);
   }
   // What a program leaves in an output's block, the next one finds through the input that is aliased to it.
   for (int i = 0; i < k.num_inputs; ++i)

@@ -72,37 +72,6 @@ class Scheduler {
  private:
   bool cpu() const { return target_.kind == Target::Kind::cpu; }
 
-<<<<<<< HEAD
-=======
-  // How many of the sequential loops (outermost first) a block's index map depends on.
-  void scopes() {
-    const size_t args = k_.region(k_.body).args.size();
-    s_.scope.assign(args, 0);
-    for (size_t i = args - static_cast<size_t>(k_.num_private_scratch); i < args; ++i)
-      s_.scope[i] = static_cast<int>(s_.sequential.size());
-    for (size_t i = 0; i < k_.blocks.size(); ++i) {
-      if (k_.blocks[i].whole) continue;
-      const ir::Region& map = k_.region(k_.blocks[i].index_map);
-      std::set<uint32_t> used;
-      std::function<void(Value)> visit = [&](Value v) {
-        if (!used.insert(v.index).second) return;
-        if (const ir::Op* op = k_.def(v))
-          for (Value o : op->operands) visit(o);
-      };
-      for (Value v : k_.terminator(k_.blocks[i].index_map).operands) visit(v);
-      for (size_t j = 0; j < s_.sequential.size(); ++j)
-        if (used.count(map.args[static_cast<size_t>(s_.sequential[j])].index)) s_.scope[i] = static_cast<int>(j) + 1;
-      if (i < static_cast<size_t>(k_.num_prefetch)) continue;
-      for (size_t p = 0; p < static_cast<size_t>(k_.num_prefetch); ++p)  // what it loads from must be there
-        if (used.count(map.args[k_.grid.size() + p].index)) s_.scope[i] = std::max(s_.scope[i], s_.scope[p]);
-    }
-    // What a program leaves in an output's block, the next one finds through the input that is aliased to it.
-    for (int i = 0; i < k_.num_inputs; ++i)
-      if (const int o = k_.aliased_output(i); o >= 0)
-        s_.scope[static_cast<size_t>(o)] = s_.scope[static_cast<size_t>(i)] = static_cast<int>(s_.sequential.size());
-  }
-
->>>>>>> origin/hmut2
   void residencies() {
     const size_t args = k_.region(k_.body).args.size();
     s_.residency.assign(args, Residency::memory);
