@@ -75,6 +75,10 @@ body (%x, %o) {
   %h = load %x[%i]
   %b = lt %i, %i
   %n = convert %i : i8[]
+  %words = alloc_shared offset 512 : ref<shared, u32[64]>
+  %left = matrix_load %words, %i stride [8] kind add : f16[8, 8]
+  %right = matrix_load %words, %i stride [8] kind sub : f16[8, 8]
+  %sums = matrix_fill %f : f32[8, 8]
 )";
 
 }  // namespace

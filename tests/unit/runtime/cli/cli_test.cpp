@@ -313,7 +313,7 @@ TEST_CASE("what the command line refuses") {
   fails("devices add.tir", 2, "The following argument was not expected: add.tir" + note);
   fails("run", 2, "FILE is required" + note);
   fails("compile add.tir --target=foo", 2,
-        "--target: foo not in {device,gpu,minimum,lavapipe,nvidia:CHIP,tpu:CHIP}" + note);
+        "--target: foo not in {device,gpu,gpu-matrix,minimum,lavapipe,nvidia:CHIP,tpu:CHIP}" + note);
   fails("compile add.tir --target=gpu --emit=ptx", 2, "--emit=ptx: is of targets like nvidia:sm_90a, and gpu is none");
   fails("compile add.tir --target=nvidia:sm_90a --emit=spirv", 2,
         "--emit=spirv: the code for nvidia:sm_90a is PTX: --emit=ptx");
