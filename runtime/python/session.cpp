@@ -236,8 +236,7 @@ const Loaded& load_module(const Module& m, const std::vector<int64_t>& grid_size
   return state().loaded.get(LoadedLike{m.key, m.device, grid_sizes}, [&] {
     ++modules;
     ir::Kernel k = jax::import_kernel(m.text, {.grid_sizes = grid_sizes});
-    const Lint what = lint_of_environment().value_or(k.call.debug ? Lint::warn : Lint::off);
-    if (has_all_sizes(k, {})) check_lints(k, {}, what);
+    if (has_all_sizes(k, {})) check_lints(k, {}, lint_of_environment().value_or(Lint::off));
     return make_ready(std::move(k), m.device);
   });
 }

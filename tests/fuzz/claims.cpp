@@ -178,9 +178,7 @@ void Claims::positions(const SeenValue& s) {
   const bool is_index = std::any_of(op.index.begin(), op.index.end(), [&](const ir::Index& x) {
     return x.kind == ir::Index::Kind::array && op.operands[static_cast<size_t>(x.start_operand)] == s.value;
   });
-  // A value that is given twice comes before the index arrays that stand between.
-  const bool once = std::count(op.operands.begin(), op.operands.end(), s.value) == 1;
-  if (!is_index || !once || lowering::must_scatter_in_order(k_, op)) return;
+  if (!is_index || lowering::must_scatter_in_order(k_, op)) return;
   std::vector<int64_t>& mine = given_[s.value.index];
   mine.clear();
   for (int64_t i = 0, n = num_elements(k_.type(s.value).shape); i < n; ++i) {
