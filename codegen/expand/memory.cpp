@@ -133,20 +133,22 @@ void Walk::emit_vector_load(const ir::Op& op) {
       const V raw = shorts[i % 2];
       if (r.dtype == DType::bf16) {
         set(op.results[i], floating(i % 2 == 0 ? v << 16 : v & 0xffff0000u), raw);
-        continue;
+      } else {
+        const Register x = narrow_register(raw, r.dtype);
+        set(op.results[i], x.v, x.raw);
       }
-      const Register x = narrow_register(raw, r.dtype);
-      set(op.results[i], x.v, x.raw);
     } else if (size < 4) {
       const V first = sink_.make(Reg::u32, static_cast<uint32_t>(i * size % 4 * 8)),
               count = sink_.make(Reg::u32, static_cast<uint32_t>(8 * size));
       v = sink_.apply(is_signed_int(r.dtype) ? Prim::extract_sint : Prim::extract_uint, Reg::u32, {v, first, count});
       const Register x = narrow_register(v, r.dtype);
       set(op.results[i], x.v, x.raw);
-      registers_[op.results[i].index].word = words[i * size / 4];
-      registers_[op.results[i].index].part = static_cast<uint32_t>(i * size % 4 / size);
     } else {
       set(op.results[i], is_float(r.dtype) ? floating(v) : v);
+    }
+    if (size < 4) {
+      registers_[op.results[i].index].word = words[i * size / 4];
+      registers_[op.results[i].index].part = static_cast<uint32_t>(i * size % 4 / size);
     }
   }
 }

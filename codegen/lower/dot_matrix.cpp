@@ -4,6 +4,7 @@
 // is on its way into registers while one is multiplied, and sums stay matrices until all chunks are done, or longer
 // (dot_matrix.h): the rows of a matrix lie on the lanes of the subgroup that made it (plan_matrix_dot).
 #include <algorithm>
+#include <numeric>
 
 #include "codegen/lower/emission.h"
 #include "codegen/plan/matrices.h"
@@ -483,6 +484,9 @@ void MatrixSums::settle(const ir::Op& o) {
   if (o.results.size() == 1 && !k_.type(o.results[0]).shape.empty() && placement_.kind(o.results[0]) == Kind::lazy)
     return;
   std::vector<Value> read = o.operands;
+  // A scan by strips does its store itself, which reads more.
+  const ir::Op* const store = ir::is_scan(o.code) ? placement_.streams_to(o.results[0]) : nullptr;
+  if (store) read.insert(read.end(), store->operands.begin(), store->operands.end());
   if (o.code == Opcode::store && of_ref(ref_position(k_, o.operands[0]))) return;
   if (o.code == Opcode::dot && o.operands.size() == 3 && of(o.operands[2]) &&
       dots_.matrix_form(dots_.shape_of(o)) == *of(o.operands[2]))
@@ -513,8 +517,11 @@ struct MatrixSums::Exchange {
 MatrixSums::Exchange MatrixSums::make_exchange(const MatrixForm& f) {
   const AxisPlan &rows = plan(f.rows), &cols = plan(f.cols);
   Exchange x;
-  x.columns = std::min<int64_t>(cols.cover(), std::max<int64_t>(kMostColumns, f.shape.n));
-  while (cols.cover() % x.columns != 0 || x.columns % (int64_t{cols.vec} * cols.invocations) != 0) x.columns *= 2;
+  // Whole matrices and whole rows of invocations, as many as divide the columns: all of them do.
+  const int64_t all = cols.cover(), unit = std::lcm(f.shape.n, int64_t{cols.vec} * cols.invocations);
+  x.columns = all;
+  for (int64_t n = all; n >= unit; n -= unit)
+    if (all % n == 0 && (x.columns > kMostColumns || n > x.columns)) x.columns = n;
   x.stride = x.columns + kRowPad;
   const int64_t words = rows.invocations * x.stride;
   x.wave = b_.leaf(Opcode::subgroup_id);

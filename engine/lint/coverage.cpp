@@ -12,7 +12,18 @@ namespace tessera::lint {
 namespace {
 using ir::Op, ir::OpId, ir::Opcode, ir::Value;
 
-constexpr int64_t kWork = 1 << 22;  // beyond, nothing is found out
+// Beyond, nothing is found out: ops looked at, cells of an array, boxes of one memory.
+constexpr int64_t kWork = 1 << 22, kBoxes = 1 << 17;
+
+/// Nothing where they are too many to count.
+std::optional<int64_t> elements(const Shape& s) {
+  int64_t n = 1;
+  for (const int64_t d : s) {
+    if (d > 0 && n > (int64_t{1} << 62) / d) return {};
+    n *= d;
+  }
+  return n;
+}
 
 /// The elements of an array that no box has: how many, and the first.
 struct Missing {
@@ -21,7 +32,8 @@ struct Missing {
 };
 /// Nothing where telling is too much work.
 std::optional<Missing> missing(const Shape& array, const std::set<Box>& boxes) {
-  if (num_elements(array) == 0) return Missing{};
+  if (!elements(array)) return {};
+  if (*elements(array) == 0) return Missing{};
   // The boxes' bounds cut the array into cells, each of which is stored whole or not at all.
   std::vector<std::vector<int64_t>> bounds;
   int64_t cells = 1;
@@ -86,7 +98,7 @@ struct Memory {
 
 class Coverage {
  public:
-  explicit Coverage(Context& c) : c_(c), k_(c.k), programs_(c.k, c.grid) {
+  Coverage(Context& c, std::vector<EarlyLoad>& early) : c_(c), k_(c.k), programs_(c.k, c.grid), early_(early) {
     const std::vector<Value>& args = k_.region(k_.body).args;
     for (size_t i = static_cast<size_t>(k_.num_inputs); i < k_.blocks.size(); ++i)
       if (k_.blocks[i].alias < 0) memory_[args[i]] = {i, c.arrays[i]};
@@ -112,7 +124,7 @@ class Coverage {
     const ir::BlockMapping& b = k_.blocks[m.block];
     const auto left = missing(m.shape, m.stored);
     if (!left || left->count == 0) return;
-    const int64_t all = num_elements(m.shape);
+    const int64_t all = *elements(m.shape);
     c_.report(b.origin + ": no program stores " +
                   (left->count == all ? "any of its " + plural(static_cast<size_t>(all), "element")
                                       : std::to_string(left->count) + " of its " + std::to_string(all) + " elements, " +
@@ -152,17 +164,20 @@ class Coverage {
       m.unknown |= !places_[ref];
     }
     for (size_t i = 0; i < static_cast<size_t>(k_.num_private_scratch); ++i)
-      memory_.at(k_.region(k_.body).args[k_.blocks.size() + k_.scratch.size() - 1 - i]).stored.clear();
+      forget(k_.region(k_.body).args[k_.blocks.size() + k_.scratch.size() - 1 - i]);
     programs_.visit([&](OpId id, passes::Times times) {
       const Op& op = k_.op(id);
       ++work_;
       if (op.code == Opcode::run_scoped)
-        for (const Value v : k_.region(op.regions[0]).args)
-          if (const auto it = memory_.find(v); it != memory_.end()) it->second.stored.clear();
-      access(op, times);
+        for (const Value v : k_.region(op.regions[0]).args) forget(v);
+      access(id, times);
     });
   }
-  void access(const Op& op, passes::Times times) {
+  void forget(Value ref) {
+    if (const auto it = memory_.find(ref); it != memory_.end()) it->second.stored.clear();
+  }
+  void access(OpId id, passes::Times times) {
+    const Op& op = k_.op(id);
     if (!ir::accesses_ref(op.code) && op.code != Opcode::copy_start) return;
     if (op.code == Opcode::copy_start) {  // its target may hold all of it; its source is read as a whole
       if (const auto it = memory_.find(op.operands[1]); it != memory_.end()) store(op, it->first, it->second);
@@ -172,7 +187,8 @@ class Coverage {
     if (it == memory_.end()) return;
     const bool reads =
         ir::reads_ref(op.code) && !(op.code == Opcode::swap && unused(op)) && !(op.code == Opcode::load && unused(op));
-    if (reads && times.least > 0 && !op.has_mask()) read(op, it->first, it->second);
+    const bool some = op.results.empty() || num_elements(k_.type(op.results[0]).shape) > 0;
+    if (reads && some && times.least > 0 && !op.has_mask()) read(id, it->first, it->second);
     if (ir::writes_ref(op.code)) store(op, it->first, it->second);
   }
   bool unused(const Op& op) {
@@ -196,19 +212,26 @@ class Coverage {
     if (m.unknown) return;
     const auto b = box(op, ref, m);
     if (b && !b->empty()) m.stored.insert(*b);
+    if (static_cast<int64_t>(m.stored.size()) <= kBoxes) return;
+    m.unknown = true;
+    m.stored.clear();
   }
-  void read(const Op& op, Value ref, Memory& m) {
+  void read(OpId id, Value ref, Memory& m) {
+    const Op& op = k_.op(id);
     if (m.read_early || m.unknown) return;
     const auto b = box(op, ref, m);
     if (!b || b->empty() || m.stored.contains(*b)) return;
     work_ += static_cast<int64_t>(m.stored.size());
     if (std::any_of(m.stored.begin(), m.stored.end(), [&](const Box& s) { return s.meets(*b); })) return;
     m.read_early = true;
-    c_.report(c_.ref(ref) + ": " + c_.program(programs_.program()) + " reads it (" + std::string(name(op.code)) +
-                  ") before anything is stored there",
-              op.loc,
-              "store what it starts with first; a program that adds to what others left does so once, in the "
-              "first of them");
+    const std::string what = c_.ref(ref) + ": " + c_.program(programs_.program()) + " reads it (" +
+                             std::string(name(op.code)) + ") before anything is stored there",
+                      note =
+                          "store what it starts with first; a program that adds to what others left does so once, "
+                          "in the first of them";
+    // What a load or swap finds may be for nobody.
+    if (op.code == Opcode::load || op.code == Opcode::swap) early_.push_back({programs_.program(), id, what, note});
+    else c_.report(what, op.loc, note);
   }
 
   Context& c_;
@@ -218,10 +241,11 @@ class Coverage {
   std::map<Value, std::optional<std::vector<Place>>> places_;
   std::set<std::pair<size_t, size_t>> shifted_;
   std::vector<bool> used_;
+  std::vector<EarlyLoad>& early_;
   int64_t work_ = 0;
 };
 }  // namespace
 
-void find_coverage(Context& c) { Coverage(c).find(); }
+void find_coverage(Context& c, std::vector<EarlyLoad>& early) { Coverage(c, early).find(); }
 
 }  // namespace tessera::lint

@@ -49,7 +49,14 @@ struct Box {
 Box box_of(const ir::Kernel& k, passes::Programs& programs, const ir::Op& op, const Shape& array,
            const std::vector<Place>& places);
 
-void find_coverage(Context& c);
-void find_unspecified(Context& c);
+/// A load that sees memory before anything is stored there: if what it finds is stored, that is a finding.
+struct EarlyLoad {
+  std::vector<int64_t> program;
+  ir::OpId load;
+  std::string what;
+  std::string note;
+};
+void find_coverage(Context& c, std::vector<EarlyLoad>& early);
+void find_unspecified(Context& c, const std::vector<EarlyLoad>& early);
 
 }  // namespace tessera::lint

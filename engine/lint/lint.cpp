@@ -108,8 +108,9 @@ std::vector<std::string> lints(const ir::Kernel& k, const DimValues& dims) {
   lint::Context c{k, {}, bind_grid(k, dims), {}};
   for (int i = 0; i < static_cast<int>(k.blocks.size()); ++i) c.arrays.push_back(bind_shape(k, i, dims));
   for (const ir::Remark& r : k.remarks) c.report(r.what, r.loc, r.note);
-  lint::find_coverage(c);
-  lint::find_unspecified(c);
+  std::vector<lint::EarlyLoad> early;
+  lint::find_coverage(c, early);
+  lint::find_unspecified(c, early);
   return std::move(c.findings);
 }
 

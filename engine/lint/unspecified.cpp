@@ -1,5 +1,6 @@
-// Overhang that ends in a result: a block's elements beyond its array are followed through one program that has some,
-// from loads to the reduction or product that mixes them with the others, and on to a store.
+// Unspecified elements that end in a result. A block's overhang is followed through one program that has some, from
+// loads to the reduction or product that mixes it with other elements, and on to an element of an output that nobody
+// stores to afterwards. What a load finds before anything is stored there is followed to any store.
 #include <algorithm>
 #include <map>
 #include <set>
@@ -46,12 +47,17 @@ class Overhang {
  public:
   Overhang(Context& c, passes::Programs& programs) : c_(c), k_(c.k), programs_(programs), states_(c.k.values.size()) {}
 
-  /// Follows the current program.
-  void follow() {
+  /// Follows the current program: overhang, or without it what one load finds.
+  void follow(const EarlyLoad* load = nullptr) {
+    load_ = load;
     places_.clear();
     for (size_t i = 0; i < k_.blocks.size(); ++i) places_.push_back(place_of(c_, programs_, i));
     std::fill(states_.begin(), states_.end(), State{});
+    scratch_.clear();
+    stored_.clear();
     region(k_.body, true);
+    for (const Stored& x : stored_)
+      if (!reported_.contains(x.mixed.op.index) && !stored_later(x)) report(x.mixed, x.ref);
   }
   /// Some input's block of the current program hangs over its array.
   static std::vector<std::pair<size_t, size_t>> hanging(const Context& c, passes::Programs& programs) {
@@ -72,9 +78,14 @@ class Overhang {
       const Op& op = k_.op(id);
       if (op.regions.empty()) plain(id, certain);
       else if (ir::is_loop(op.code)) loop(op, certain);
-      else if (op.code == Opcode::run_scoped) region(op.regions[0], certain), yields(op, op.regions[0]);
+      else if (op.code == Opcode::run_scoped) scoped(op, certain);
       else branch(op, certain);
     }
+  }
+  void scoped(const Op& op, bool certain) {
+    for (const Value ref : k_.region(op.regions[0]).args) scratch_.erase(ref);
+    region(op.regions[0], certain);
+    yields(op, op.regions[0]);
   }
   void yields(const Op& op, RegionId r) {
     const Op& yield = k_.terminator(r);
@@ -88,35 +99,38 @@ class Overhang {
       if (!taken || *taken == i) region(op.regions[static_cast<size_t>(i)], certain && taken);
     if (taken && *taken <= last) yields(op, op.regions[static_cast<size_t>(*taken)]);
   }
+  // What the first iteration stores, a later one may store again; so nothing is reported of a loop that runs more than
+  // once. Its results are mixed if every iteration makes them so, whatever was carried into it.
   void loop(const Op& op, bool certain) {
-    bool runs = false;
+    std::optional<int64_t> times;
     if (op.code == Opcode::for_) {
-      const auto lower = programs_.value(op.operands[0]), upper = programs_.value(op.operands[1]);
-      runs = lower && upper && *lower < *upper;
+      const auto lower = programs_.value(op.operands[0]), upper = programs_.value(op.operands[1]),
+                 step = programs_.value(op.operands[2]);
+      if (lower && upper && step && *step > 0) times = *upper > *lower ? (*upper - *lower + *step - 1) / *step : 0;
     }
-    // What is carried round joins what was there until nothing is new; the sets are small.
     const RegionId body = op.regions.back();
     const size_t init = ir::first_init(op), first = ir::first_carried(op);
     const size_t carried = op.operands.size() - init;
-    for (size_t i = 0; i < carried; ++i)
-      for (const RegionId r : op.regions) state(k_.region(r).args[first + i]) = state(op.operands[init + i]);
-    for (int round = 0; round < 4; ++round) {
-      for (const RegionId r : op.regions) region(r, certain && runs);
-      bool changed = false;
-      for (size_t i = 0; i < carried; ++i) {
-        State& s = state(k_.region(body).args[first + i]);
-        const State& next = state(k_.terminator(body).operands[i]);
-        if (next.mixed && !s.mixed) s.mixed = next.mixed, changed = true;
-      }
-      if (!changed) break;
+    const bool once = times == 1;
+    for (size_t i = 0; i < carried && times != 0; ++i)
+      for (const RegionId r : op.regions)
+        state(k_.region(r).args[first + i]) = once ? state(op.operands[init + i]) : State{};
+    if (times != 0) {
+      for (const RegionId r : op.regions) region(r, certain && once);
+      if (!once) scratch_.clear();
     }
-    for (size_t i = 0; i < op.results.size(); ++i)
-      state(op.results[i]).mixed = runs ? state(k_.terminator(body).operands[i]).mixed : std::nullopt;
+    for (size_t i = 0; i < op.results.size(); ++i) {
+      const Value yielded = k_.terminator(body).operands[i];
+      const bool same = times == 0 || yielded == k_.region(body).args[first + i];
+      if (same) state(op.results[i]) = state(op.operands[init + i]);
+      else state(op.results[i]) = once ? state(yielded) : State{{}, times ? state(yielded).mixed : std::nullopt, false};
+    }
   }
 
   void plain(OpId id, bool certain) {
     const Op& op = k_.op(id);
-    if (ir::accesses_ref(op.code)) return access(op, certain);
+    if (ir::accesses_ref(op.code)) return access(id, certain);
+    if (op.code == Opcode::copy_start) forget(op.operands[1], {});
     if (op.results.empty()) return;
     State s;  // of other ops: the trail ends
     if (ir::is_elementwise(op.code)) s = elementwise(op);
@@ -132,17 +146,12 @@ class Overhang {
   State elementwise(const Op& op) const {
     State s;
     for (const Value v : op.operands) s.knows_positions |= state(v).knows_positions;
-    if (op.code == Opcode::select) {
-      // A choice by the data itself, as that of a ReLU, leaves overhang as it is; any other may remove it.
-      const State& by = state(op.operands[0]);
-      if (s.knows_positions || (!by.overhangs() && !by.mixed)) return s;
-    }
-    // A bool or integer may be masked by the operand that has no overhang.
-    const bool masks = !is_float(k_.type(op.operands[0]).dtype) &&
-                       (op.code == Opcode::mul || op.code == Opcode::and_ || op.code == Opcode::or_);
-    const auto may_mask = [&](Value v) { return !state(v).overhangs() && !state(v).mixed && !is_constant(v); };
-    if (s.knows_positions || (masks && std::any_of(op.operands.begin(), op.operands.end(), may_mask)))
-      return {{}, {}, s.knows_positions};
+    if (s.knows_positions) return s;
+    const auto hides = [&](Value v) {  // a comparison with a number, as that of a ReLU, does not
+      return !state(v).overhangs() && !state(v).mixed && !(ir::is_comparison(op.code) && is_constant(v));
+    };
+    if (op.code != Opcode::select && may_hide(op) && std::any_of(op.operands.begin(), op.operands.end(), hides))
+      return s;
     for (const Value v : op.operands) {
       const State& o = state(v);
       if (o.mixed && !s.mixed) s.mixed = o.mixed;
@@ -150,14 +159,27 @@ class Overhang {
       s.ends.resize(o.ends.size());
       for (size_t d = 0; d < o.ends.size(); ++d) s.ends[d] = join(s.ends[d], o.ends[d]);
     }
+    if (op.code != Opcode::select) return s;
+    // A choice by the data itself, as that of a ReLU, leaves overhang as it is; any other may remove it.
+    const State& by = state(op.operands[0]);
+    if (!by.mixed) s.mixed.reset();
+    for (size_t d = 0; d < s.ends.size(); ++d)
+      if (by.ends.empty() || !by.ends[d].any()) s.ends[d] = {};
     return s;
   }
+  /// An operand that is specified may decide the result alone: 0 of a product of integers, all ones of a maximum. A
+  /// float's NaN stays NaN in arithmetic.
+  bool may_hide(const Op& op) const {
+    if (op.operands.size() < 2) return false;
+    if (ir::is_comparison(op.code) || op.code == Opcode::pow || op.code == Opcode::atan2) return true;
+    const DType t = k_.type(op.operands[0]).dtype;
+    return !is_float(t) && op.code != Opcode::add && op.code != Opcode::sub && op.code != Opcode::xor_;
+  }
+
   bool is_constant(Value v) const {
-    for (const Op* op = k_.def(v); op; op = k_.def(op->operands[0])) {
-      if (op->code == Opcode::constant) return true;
-      if (op->code != Opcode::broadcast && op->code != Opcode::convert) return false;
-    }
-    return false;
+    const Op* op = k_.def(v);
+    while (op && (op->code == Opcode::broadcast || op->code == Opcode::convert)) op = k_.def(op->operands[0]);
+    return op && op->code == Opcode::constant;
   }
 
   State move(const Op& op) const {
@@ -257,16 +279,75 @@ class Overhang {
     return s;
   }
 
-  void access(const Op& op, bool certain) {
+  void access(OpId id, bool certain) {
+    const Op& op = k_.op(id);
     const Value ref = op.operands[0];
-    if (op.code == Opcode::load) {
-      state(op.results[0]) = certain ? loaded(op) : State{};
-      return;
-    }
-    for (const Value r : op.results) state(r) = {};
     const int at = op.value_position();
-    if (at < 0 || !ir::writes_ref(op.code) || !certain || op.has_mask()) return;
-    if (const auto& mixed = state(op.operands[static_cast<size_t>(at)]).mixed) report(*mixed, ref);
+    const std::optional<Mixed> given = at < 0 ? std::nullopt : state(op.operands[static_cast<size_t>(at)]).mixed;
+    State found;
+    if (op.code == Opcode::load && certain && !load_) found = loaded(op);
+    if (const auto it = scratch_.find(ref); it != scratch_.end() && certain && !op.has_mask()) found.mixed = it->second;
+    if (load_ && certain && load_->load == id) found.mixed = Mixed{id, {}};
+    for (const Value r : op.results) state(r) = found;
+    if (!ir::writes_ref(op.code)) return;
+    const bool mixed = given && certain && !op.has_mask(),
+               overwrites = op.code == Opcode::store || op.code == Opcode::swap;
+    const bool block = k_.value(ref).region == k_.body && k_.value(ref).number < k_.blocks.size();
+    const auto box = block ? box_in_array(op) : std::nullopt;
+    if (load_ && mixed && (!block || (box && !box->empty()))) return report(*given, ref);
+    if (mixed && block && box && !box->empty() && (overwrites || op.code == Opcode::addupdate))
+      stored_.push_back({ref, *box, *given});
+    else if (mixed && !block && is_whole(op)) scratch_[ref] = *given;
+    else if (overwrites) forget(ref, box);
+  }
+  /// What was stored there is not what stays.
+  void forget(Value ref, const std::optional<Box>& box) {
+    scratch_.erase(ref);
+    std::erase_if(stored_, [&](const Stored& x) { return x.ref == ref && (!box || x.box.meets(*box)); });
+  }
+  bool is_whole(const Op& op) const {
+    const Shape& shape = k_.type(op.operands[0]).shape;
+    for (size_t d = 0; d < shape.size(); ++d)
+      if (!(op.index[d] == ir::Index::all(shape[d]))) return false;
+    return true;
+  }
+  /// The elements of the array that a store surely takes; nothing if that is not known.
+  std::optional<Box> box_in_array(const Op& op) {
+    const size_t i = k_.value(op.operands[0]).number;
+    if (!places_[i]) return {};
+    for (size_t d = 0; d < op.index.size(); ++d) {
+      const ir::Index& x = op.index[d];
+      if (x.kind == ir::Index::Kind::array || (x.step != 1 && x.size > 1)) return {};
+      const auto start =
+          x.is_static() ? std::optional(x.start) : programs_.value(op.operands[static_cast<size_t>(x.start_operand)]);
+      if (!start || *start < 0 || *start + x.size > k_.type(op.operands[0]).shape[d]) return {};
+    }
+    return box_of(k_, programs_, op, c_.arrays[i], *places_[i]);
+  }
+  struct Stored {
+    Value ref;
+    Box box;
+    Mixed mixed;
+  };
+  /// A program after the current one may store there, too.
+  bool stored_later(const Stored& x) {
+    const std::vector<int64_t> now = programs_.program();
+    const size_t block = k_.value(x.ref).number;
+    bool later = programs_.count() > kMostPrograms;
+    if (!later)
+      programs_.each([&] {
+        if (programs_.program() <= now) return true;
+        const auto places = place_of(c_, programs_, block);
+        later = !places;
+        if (places) {
+          Box all;
+          for (const Place& p : *places) all.dims.emplace_back(p.start, p.start + p.size);
+          later = all.meets(x.box);
+        }
+        return !later;
+      });
+    programs_.move_to(now);
+    return later;
   }
   State loaded(const Op& op) const {
     State s;
@@ -304,6 +385,7 @@ class Overhang {
 
   void report(const Mixed& m, Value to) {
     if (!reported_.insert(m.op.index).second) return;
+    if (load_) return c_.report(load_->what, k_.op(m.op).loc, load_->note);
     const Op& op = k_.op(m.op);
     c_.report(c_.k.blocks[m.ends.block].origin + ": in " + c_.program(programs_.program()) + " dim " +
                   std::to_string(m.ends.dim) + " of the block has " +
@@ -321,11 +403,14 @@ class Overhang {
   passes::Programs& programs_;
   std::vector<std::optional<std::vector<Place>>> places_;
   std::vector<State> states_;
+  std::map<Value, Mixed> scratch_;  // all of it holds some
+  std::vector<Stored> stored_;      // of the current program, so far
+  const EarlyLoad* load_ = nullptr;
   std::set<uint32_t> reported_;
 };
 }  // namespace
 
-void find_unspecified(Context& c) {
+void find_unspecified(Context& c, const std::vector<EarlyLoad>& early) {
   passes::Programs programs(c.k, c.grid);
   // One program for each set of dims that hang over: the last, in which sums that go on over the grid come to their
   // end.
@@ -340,6 +425,10 @@ void find_unspecified(Context& c) {
   for (const auto& [dims, at] : chosen) {
     programs.move_to(at);
     overhang.follow();
+  }
+  for (const EarlyLoad& e : early) {
+    programs.move_to(e.program);
+    overhang.follow(&e);
   }
 }
 

@@ -40,7 +40,19 @@ void Programs::move_to(std::vector<int64_t> program) {
 }
 
 std::optional<int64_t> Programs::value(Value v) {
-  if (known_[v.index].epoch != epoch_) set(v, compute(v));
+  // Operands first, without recursion: kernels may be long.
+  std::vector<Value> open{v};
+  while (!open.empty()) {
+    const Value x = open.back();
+    const size_t before = open.size();
+    const Op* op = k_.def(x);
+    if (known_[x.index].epoch != epoch_ && op && ir::is_elementwise(op->code) && k_.type(x).is_scalar())
+      for (const Value o : op->operands)
+        if (known_[o.index].epoch != epoch_) open.push_back(o);
+    if (open.size() > before) continue;
+    if (known_[x.index].epoch != epoch_) set(x, compute(x));
+    open.pop_back();
+  }
   return known_[v.index].value;
 }
 
@@ -60,7 +72,7 @@ std::optional<int64_t> Programs::compute(Value v) {
   std::vector<uint64_t> operands;
   for (const Value o : op->operands) {
     const DType d = k_.type(o).dtype;
-    const auto x = known_dtype(d) ? value(o) : std::nullopt;
+    const auto x = known_dtype(d) ? known_[o.index].value : std::nullopt;  // value() has seen to it
     if (!x) return {};
     operands.push_back(bits_of(d, *x));
   }

@@ -276,6 +276,15 @@ TEST_CASE("explain: scratch that is the same along a dim keeps one element of it
     CHECK(some.find(std::string("scratch[") + i + "]: the same") == std::string::npos);
 }
 
+TEST_CASE("explain: matrices of 64 invocations, and columns that no power of two divides") {
+  Target gpu = gpu_matrix_target();
+  gpu.min_subgroup_size = gpu.max_subgroup_size = gpu.subgroup_size = 64;
+  const Program p = compile(ir::parse(file("matrix_two_widths"), "k.tir"), gpu);
+  CAPTURE(p.explain);
+  CHECK(p.explain.find("matri") != std::string::npos);
+  CHECK(p.scratch_bytes == 0);
+}
+
 TEST_CASE("explain: on GPUs tiles shrink until the arena fits shared memory") {
   const ir::Kernel k = ir::parse(file("attention_masks"), "k.tir");
   Target gpu = gpu_target();

@@ -152,6 +152,66 @@ TEST_CASE("lints: overhang that is reduced or contracted") {
   CHECK(rows("  %s = reduce_sum %v axes [0]\n  %r = reshape %s : i32[1]\n", "i32") == expected("reduce_sum", 16));
 }
 
+TEST_CASE("lints: what is beside an array, chosen by data, stored again or for nobody is none") {
+  const std::string one = "  %r = reshape %s : f32[1]\n";
+  // Groups of two, of which the last program's last two lie beyond both arrays.
+  std::string pool =
+      "kernel @pool\ngrid (2)\nin f32[12] block (8) " + map() + "out f32[6] block (4) " + map() + "body (%x, %o) {\n";
+  for (int g = 0; g < 4; ++g) {
+    const std::string n = std::to_string(g);
+    pool += "  %v" + n + " = load %x[" + std::to_string(2 * g) + ":" + std::to_string(2 * g + 2) + "]\n  %s" + n +
+            " = reduce_sum %v" + n + " axes [0]\n  store %o[" + n + "], %s" + n + "\n";
+  }
+  CHECK(of(pool + "}\n") == Texts{});
+  const auto rows = [](const std::string& ops, const std::string& dtype = "f32") {
+    return of("kernel @k\ngrid (3)\nin " + dtype + "[10] block (4) " + map() + "in " + dtype + "[4] whole\nout " +
+              dtype + "[3] block (1) " + map() +
+              "body (%x, %m, %o) {\n  %v = load %x[0:4]\n  %w = load %m[0:4]\n  %zero = constant 0 : i32[]\n"
+              "  %one = constant 1 : i32[]\n  %two = constant 2 : i32[]\n  %i = program_id axis 0\n" +
+              ops + "}\n");
+  };
+  const std::string sum = "  %s = reduce_sum %v axes [0]\n";
+  CHECK(rows(sum + "  store %o[0], %s\n").size() == 1);
+  CHECK(rows(sum + "  store %o[0], %s\n  %c = eq %i, %two\n  %t = reduce_sum %w axes [0]\n  if %c {\n    store "
+                   "%o[0], %t\n  }\n") == Texts{});
+  CHECK(rows("  %u = max %v, %w\n  %s = reduce_min %u axes [0]\n  store %o[0], %s\n", "i32") == Texts{});
+  CHECK(rows("  %u = max %v, %w\n  %s = reduce_min %u axes [0]\n  store %o[0], %s\n").size() == 1);
+  // What a loop's first iteration stores or carries, later ones may do otherwise.
+  const std::string start = "  %f = constant 0.0 : f32[]\n" + sum;
+  CHECK(rows(start + "  %r = for %j = %zero to %one step %one carry (%a = %f) {\n    store %o[0], %a\n    yield %s\n  "
+                     "}\n") == Texts{});
+  CHECK(rows(start + "  %r = for %j = %zero to %two step %one carry (%a = %f) {\n    yield %s\n  }\n  store %o[0], "
+                     "%r\n")
+            .size() == 1);
+  CHECK(rows(start + "  %r, %q = for %j = %zero to %two step %one carry (%a = %f, %b = %s) {\n    yield %b, %f\n  "
+                     "}\n  store %o[0], %r\n") == Texts{});
+  // What is read early is for nobody.
+  CHECK(rows("  %old = load %o[0]\n  %c = eq %i, %zero\n  %s = reduce_sum %w axes [0]\n  %t = add %old, %s\n"
+             "  %r = select %c, %s, %t\n  store %o[0], %s\n") == Texts{});
+}
+
+TEST_CASE("lints: of what is large or odd") {
+  // Private scratch that is no memory; more boxes than are kept; sizes whose product is none; a long chain of scalars.
+  CHECK(of("kernel @k\ngrid (2)\nout f32[8] block (4) " + map() +
+           "scratch ref<vmem, f32[8]> private\nscratch ref<dma_semaphore, i32[]> private\n"
+           "body (%o, %s, %d) {\n  %v = constant 0.0 : f32[4]\n  store %o[0:4], %v\n}\n") == Texts{});
+  std::string many = "kernel @k\ngrid (65536)\nout f32[4194304] block (64) " + map() +
+                     "body (%o) {\n  %z = constant 0.0 "
+                     ": f32[]\n";
+  for (int i = 0; i < 16; ++i) many += "  store %o[" + std::to_string(i) + "], %z\n";
+  CHECK(of(many + "}\n") == Texts{});
+  const ts::ir::Kernel vast = ts::ir::parse(
+      "tir 1\nkernel @k\ngrid (2)\nout f32[n, n] block (4, 4) map (%i) {\n  yield %i, %i\n}\nbody (%o) {\n  %v = "
+      "constant 0.0 : f32[4, 4]\n  store %o[0:4, 0:4], %v\n}\n");
+  CHECK(ts::lints(vast, {{"n", int64_t{1} << 32}}).empty());
+  CHECK(ts::lints(vast, {{"n", 3100000000}}).empty());
+  CHECK(ts::lints(vast, {{"n", 8}}).size() == 1);
+  std::string chain = "kernel @k\ngrid (1)\nout f32[4] block (4) " + map() +
+                      "body (%o) {\n  %i = program_id axis 0\n  %t0 = add %i, %i\n  %z = constant 0.0 : f32[]\n";
+  for (int i = 1; i < 60000; ++i) chain += "  %t" + std::to_string(i) + " = add %t" + std::to_string(i - 1) + ", %i\n";
+  CHECK(of(chain + "  %v = constant 0.0 : f32[4]\n  store %o[0:4], %v\n  store %o[%t59999], %z\n}\n") == Texts{});
+}
+
 TEST_CASE("lints: a product that adds up over the grid") {
   const auto matmul = [](int64_t k, bool mask) {
     return ts::pallas_call(
@@ -180,7 +240,7 @@ TEST_CASE("lints: a product that adds up over the grid") {
   const Texts found = ts::lints(matmul(21, false), {});
   REQUIRE(found.size() == 1);
   CHECK(found[0].find("matmul: in_specs[0]: in program (2) dim 1 of the block has 3 elements beyond the array, and dot "
-                      "takes them in without a mask: what it stores to scratch_shapes[0] is unspecified") == 0);
+                      "takes them in without a mask: what it stores to out_specs[0] is unspecified") == 0);
 }
 
 TEST_CASE("lints: integers of one width that meet") {
