@@ -3,6 +3,7 @@
 // for instance, is a bug; so is a crash, a hang or a sanitizer's report, which the callers see. Called by main.cpp
 // (mutations, under any compiler) and by libfuzzer.cpp.
 #pragma once
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -15,6 +16,8 @@ struct Attempt {
   Reached reached = Reached::refused;
   std::optional<std::string> bug;
 };
-Attempt attempt(std::string_view text);
+/// One kind of code takes a large kernel seconds where the compiler is slow itself: `compiles` says how many of the six
+/// are tried, and the text's length which.
+Attempt attempt(std::string_view text, size_t compiles = 6);
 
 }  // namespace tessera::parser

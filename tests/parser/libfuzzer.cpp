@@ -28,7 +28,7 @@ extern "C" size_t LLVMFuzzerCustomMutator(uint8_t* data, size_t size, size_t mos
 }
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  const parser::Attempt a = parser::attempt({reinterpret_cast<const char*>(data), size});
+  const parser::Attempt a = parser::attempt({reinterpret_cast<const char*>(data), size}, 1);
   if (!a.bug) return 0;
   std::fprintf(stderr, "%s\nthe text:\n%.*s\n", a.bug->c_str(), static_cast<int>(size),
                reinterpret_cast<const char*>(data));
