@@ -42,6 +42,7 @@ TEST_CASE("an imported device is what is enabled on it") {
   auto full = std::make_unique<VulkanHost>(VulkanHostOptions{.all_features = true, .without = {}});
   {
     Target want = device().target();
+    want.matrices.clear();  // the host enables no extension for them
     CHECK(Device::import(full->imported()).target() == want);
   }
   check_silent(std::move(full));
