@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <numeric>
 
-#include "codegen/lower/emission.h"
+#include "codegen/lower/dot_staged.h"
 #include "codegen/plan/matrices.h"
 #include "engine/ir/walk.h"
 
@@ -32,29 +32,16 @@ int64_t matrix_depth(const DotShape& d, const MatrixShape& s) {
   return std::min(matrix_chunk(s), cdiv(d.depth, int64_t{s.k}) * s.k);
 }
 
-class MatrixDot : public Part {
+class MatrixDot : public ChunkedDot {
  public:
   /// `start`: matrices to start from, or null: d.start_at. `keep` gets the sums, or null: sink does, one by one.
   MatrixDot(Emission& e, ir::OpId id, const DotShape& d, const MatrixForm& form, const Values* start, Values* keep,
             const DotEmitter::Sink& sink)
-      : Part(e),
-        d_(d),
+      : ChunkedDot(e, id, d, sink, matrix_depth(d, form.shape)),
         form_(form),
         m_(form.shape),
         start_(start),
-        keep_(keep),
-        sink_(sink),
-        rank_(d.result.size()),
-        row_(d.batch + d.rows - 1),
-        col_(rank_ - 1),
-        rows_(plan(d.result_axes[row_])),
-        cols_(plan(d.result_axes[col_])),
-        strip_(rank_) {
-    lhs_ = {.dim = row_, .value = d.lhs, .element = &d.lhs_at};
-    rhs_ = {.dim = col_, .value = d.rhs, .element = &d.rhs_at};
-    lhs_.plan = &rows_, rhs_.plan = &cols_;
-    lhs_.early = prefetch_.of(id, 0), rhs_.early = prefetch_.of(id, 1);
-  }
+        keep_(keep) {}
   void run() {
     wave_ = b_.leaf(Opcode::subgroup_id);
     deal(lhs_, dots_.matrix_share(d_, form_, 0));
@@ -63,36 +50,17 @@ class MatrixDot : public Part {
   }
 
  private:
-  // Words of a tile that this invocation fetches: `width` elements that are neighbours in memory, for each of which (by
-  // free) or of all (by k) words come.
-  struct Fetched {
-    Value k, free, index, valid;
-  };
-  struct Operand {
-    size_t dim = 0;  // of the result: its free one
-    Value value;
-    const AxisPlan* plan = nullptr;
-    const std::function<Value(const Coords&)>* element = nullptr;
-    Slot tile = {};     // words: free elements by k
-    bool by_k = false;  // a contracted dim is the fastest in memory
-    int64_t width = 1;
-    std::vector<Fetched> share = {};
-    Prefetch::Load* early = nullptr;
-  };
-
+  // A tile has words: free elements by k. A share's item is `width` elements that are neighbours in memory, for each of
+  // which (by free) or of all (by k) words come.
   int64_t words_of(const Operand& o) const { return o.by_k ? o.width / per_ : o.width; }
-  size_t held_by(const Operand& o) const { return o.share.size() * static_cast<size_t>(words_of(o)); }
+  size_t values_of(const Operand& o) const override { return static_cast<size_t>(words_of(o)); }
   void deal(Operand& o, const DotEmitter::MatrixShare& mine) {
     o.by_k = mine.by_k;
     o.width = mine.width;
     const int64_t n = mine.items;
     for (int64_t r = 0; r < cdiv(n, int64_t{s_.group}); ++r) {
-      Value e = b_.add(b_.i32(r * s_.group), invocation_);
       Fetched x;
-      if ((r + 1) * s_.group > n) {
-        x.valid = b_.lt(e, b_.i32(n));
-        e = b_.min(e, b_.i32(n - 1));
-      }
+      const Value e = item(r, n, x);
       // Neighbours in the group write neighbours in k: no two of them one bank.
       const int64_t pieces = o.by_k ? tk_ / o.width : tk_ / per_;
       const Value piece = b_.rem(e, pieces), across = b_.div(e, pieces);
@@ -104,51 +72,26 @@ class MatrixDot : public Part {
       o.share.push_back(x);
     }
   }
-  Coords base_coords() {
-    Coords c(rank_ + d_.k.size());
-    Value unused;
-    for (size_t i = 0; i < rank_; ++i)
-      c[i] = {nests_.axis_coord(d_.result_axes[i], d_.result[i], strip_[i], 0, unused).v};
-    return c;
-  }
-  // `first` + behind, or the last of n where that is less; neighbours stay neighbours where n does not part them.
-  Value at_most(Value first, int64_t behind, int64_t width, int64_t n) {
-    const Value back = b_.i32(behind);
-    if (width > 1 && n % width == 0) {
-      const Value last = b_.i32(n - width);
-      return b_.add(b_.min(first, last), back);
-    }
-    const Value last = b_.i32(n - 1);
-    return b_.min(b_.add(first, back), last);
-  }
   // The element `k_back` and `free_back` behind the first of an item; zero behind the last k, so that nothing is added.
   Value element(const Operand& o, const Coords& base, Value free0, Value k0, int64_t free_back, int64_t k_back) {
     Coords c = base;
-    const int axis = d_.result_axes[o.dim];
     const int64_t n = d_.result[o.dim];
-    const AxisPlan& p = plan(axis);
-    const bool overhangs = (p.split ? cdiv(n, p.tile) : 1) * p.strips() * p.cover() != n;
-    if (overhangs) c[o.dim] = {at_most(free0, free_back, o.by_k ? 1 : o.width, n)};
+    if (overhangs(o)) c[o.dim] = {at_most(free0, free_back, o.by_k ? 1 : o.width, n)};
     else c[o.dim] = {b_.add(free0, b_.i32(free_back))};
     Value k, inside;
-    if (d_.depth % tk_ != 0) {
+    if (k_ends()) {
       const Value own = b_.add(k0, b_.i32(k_back)), depth = b_.i32(d_.depth);
       inside = b_.lt(own, depth);
       k = at_most(k0, k_back, o.by_k ? o.width : 1, d_.depth);
     } else {
       k = b_.add(k0, b_.i32(k_back));
     }
-    const Coords u = unravel(k, d_.k);
-    for (size_t i = 0; i < d_.k.size(); ++i) c[rank_ + i] = {d_.k[i] == 1 ? b_.i32(0) : u[i].v};
-    const Value e = (*o.element)(c);
+    const Value e = element_at(o, std::move(c), k);
     return inside ? b_.select(inside, e, b_.zero(k_.type(o.value).dtype)) : e;
   }
-  // This invocation's share of a chunk, as words.
-  Values fetch(const Operand& o, Value chunk) {
+  Values fetch(const Operand& o, Value chunk) override {
     Values words;
-    const AxisPlan& p = *o.plan;
-    Value start = nests_.tile_base(d_.result_axes[o.dim]);
-    if (strip_[o.dim]) start = b_.add(start, b_.mul(strip_[o.dim], b_.i32(p.cover())));
+    const Value start = strip_start(o);
     const Coords base = base_coords();
     const Value chunk_k = b_.mul(chunk, b_.i32(tk_));
     for (const Fetched& x : o.share) {
@@ -169,8 +112,7 @@ class MatrixDot : public Part {
     }
     return words;
   }
-  // Puts the chunk that the loop carries into the tiles, for all to read.
-  void put(const Values& in, size_t from) {
+  void put(const Values& in, size_t from, Value) override {
     arena_.order({}, {lhs_.tile.range, rhs_.tile.range});
     for (const Operand* o : {&lhs_, &rhs_})
       for (const Fetched& x : o->share) {
@@ -201,7 +143,7 @@ class MatrixDot : public Part {
   }
   // Matrices of sums: rows[r] of a subgroup are those of its lanes' registers r; across the columns one by one.
   size_t count_across() const { return static_cast<size_t>(cols_.cover() / m_.n); }
-  void multiply(Values& sums) {
+  void multiply(Values& sums, Value) override {
     const int64_t waves = rows_.invocations / m_.m;
     for (int64_t k = 0; k < tk_ / m_.k; ++k) {
       const int64_t word = k * m_.k / per_;
@@ -220,92 +162,36 @@ class MatrixDot : public Part {
     }
   }
 
-  NestPoint point(const std::vector<int>& regs) {
-    NestPoint p;
-    p.regs = regs;
-    for (size_t j = 0; j < rank_; ++j)
-      p.c.push_back(nests_.axis_coord(d_.result_axes[j], d_.result[j], strip_[j], regs[j], p.valid));
-    return p;
-  }
-  void append_first(Values& carried, const Operand& o) {
-    const auto own = [&] { return fetch(o, b_.i32(0)); };
-    for (Value x : o.early ? b_.if_else(prefetch_.in_first_step(), own, [&] { return o.early->regs; }) : own())
-      carried.push_back(x);
-  }
-  // The next chunk's loads start after the barrier, so that it does not wait for them. Behind the last one comes the
-  // first of the next step where the grid has one and its block may be loaded early; else it fetches itself again.
-  // `held`: where its share begins in what the loop carries.
-  Values following(const Operand& o, Value chunk, Value last, const Values& in, size_t held) {
-    if (o.early) {
-      const Value step = b_.select(last, prefetch_.next_step(), pid_[static_cast<size_t>(prefetch_.axis())]);
-      return prefetch_.at_step(*o.early, step, [&] {
-        const Value next = b_.add(chunk, b_.i32(1));
-        return fetch(o, b_.select(last, b_.i32(0), next));
-      });
-    }
-    const auto from = in.begin() + static_cast<std::ptrdiff_t>(held);
-    if (chunks_ == 1) return Values(from, from + static_cast<std::ptrdiff_t>(held_by(o)));
-    const Value last_chunk = b_.i32(chunks_ - 1);
-    return fetch(o, b_.min(b_.add(chunk, b_.i32(1)), last_chunk));
-  }
   void one_strip() {
-    std::vector<int> counts(rank_, 1);
-    counts[row_] = rows_.reg;
-    counts[col_] = cols_.reg;
     // Zeros know no positions: those are computed behind the loop, and hold no registers in it.
     Values start;
     if (!start_ && d_.start)
-      each_register(counts, [&](const std::vector<int>& regs) { start.push_back(d_.start_at(point(regs).c)); });
-    Values carried = start_ ? *start_ : d_.start ? sums_.from_registers(form_, start) : sums_.filled(form_, 0);
-    const size_t sums = carried.size();
+      each_register(counts(), [&](const std::vector<int>& regs) { start.push_back(d_.start_at(point(regs).c)); });
+    Values sums = start_ ? *start_ : d_.start ? sums_.from_registers(form_, start) : sums_.filled(form_, 0);
     lhs_.tile = arena_.temporary(DType::u32, rows_.cover() * stride_);
     rhs_.tile = arena_.temporary(DType::u32, cols_.cover() * stride_);
-    append_first(carried, lhs_);
-    append_first(carried, rhs_);
-    carried = nests_.counted(chunks_, carried, [&](Value chunk, const Values& in) {
-      put(in, sums);
-      Values next(in.begin(), in.begin() + static_cast<std::ptrdiff_t>(sums));
-      const Value last = b_.eq(chunk, b_.i32(chunks_ - 1));
-      const Values left = following(lhs_, chunk, last, in, sums),
-                   right = following(rhs_, chunk, last, in, sums + held_by(lhs_));
-      multiply(next);
-      next.insert(next.end(), left.begin(), left.end());
-      next.insert(next.end(), right.begin(), right.end());
-      return next;
-    });
-    const auto behind = carried.begin() + static_cast<std::ptrdiff_t>(sums),
-               middle = behind + static_cast<std::ptrdiff_t>(held_by(lhs_));
-    if (lhs_.early) lhs_.early->regs.assign(behind, middle);
-    if (rhs_.early) rhs_.early->regs.assign(middle, carried.end());
+    sums = over_chunks(std::move(sums));
     arena_.free(lhs_.tile);
     arena_.free(rhs_.tile);
-    carried.resize(sums);
     if (keep_) {
-      *keep_ = carried;
+      *keep_ = sums;
       return;
     }
-    const Values results = sums_.to_registers(form_, carried);
+    const Values results = sums_.to_registers(form_, sums);
     size_t result = 0;
-    each_register(counts, [&](const std::vector<int>& regs) {
+    each_register(counts(), [&](const std::vector<int>& regs) {
       const NestPoint p = point(regs);
       sink_(p, results[result++]);
     });
   }
 
-  const DotShape& d_;
   const MatrixForm& form_;
   const MatrixShape m_;
   const Values* start_;
   Values* keep_;
-  const DotEmitter::Sink& sink_;
-  const size_t rank_, row_, col_;  // the dims that have registers
-  const AxisPlan &rows_, &cols_;
-  const int64_t per_ = 4 / size_bytes(m_.a);  // elements in a word
-  const int64_t tk_ = matrix_depth(d_, m_), chunks_ = cdiv(d_.depth, tk_);
+  const int64_t per_ = 4 / size_bytes(m_.a);     // elements in a word
   const int64_t stride_ = tk_ / per_ + kRowPad;  // words of a tile's row
-  Operand lhs_, rhs_;
   Value wave_;
-  std::vector<Value> strip_;
 };
 }  // namespace
 

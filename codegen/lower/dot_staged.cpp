@@ -2,39 +2,151 @@
 // registers while one is computed. Packed: a word of a tile has four elements of 8 bits along the contracted dims,
 // which the device multiplies at once. An operand whose free dim is the fastest in memory arrives in words along that
 // dim, and is turned on the way to the tile.
-#include <algorithm>
+#include "codegen/lower/dot_staged.h"
 
-#include "codegen/lower/emission.h"
+#include <algorithm>
 
 namespace tessera::lowering {
 using ir::Opcode;
+
+// -- what chunked products have in common
+
+ChunkedDot::ChunkedDot(Emission& e, ir::OpId id, const DotShape& d, const DotEmitter::Sink& sink, int64_t chunk_depth)
+    : Part(e),
+      d_(d),
+      sink_(sink),
+      rank_(d.result.size()),
+      row_(d.batch + d.rows - 1),
+      col_(rank_ - 1),
+      rows_(plan(d.result_axes[row_])),
+      cols_(plan(d.result_axes[col_])),
+      tk_(chunk_depth),
+      chunks_(cdiv(d.depth, tk_)),
+      strip_(rank_) {
+  lhs_ = {.dim = row_, .value = d.lhs, .plan = &rows_, .element = &d.lhs_at, .early = prefetch_.of(id, 0)};
+  rhs_ = {.dim = col_, .value = d.rhs, .plan = &cols_, .element = &d.rhs_at, .early = prefetch_.of(id, 1)};
+}
+
+std::vector<int> ChunkedDot::counts() const {
+  std::vector<int> n(rank_, 1);
+  n[row_] = rows_.reg;
+  n[col_] = cols_.reg;
+  return n;
+}
+
+NestPoint ChunkedDot::point(const std::vector<int>& regs) {
+  NestPoint p;
+  p.regs = regs;
+  for (size_t j = 0; j < rank_; ++j)
+    p.c.push_back(nests_.axis_coord(d_.result_axes[j], d_.result[j], strip_[j], regs[j], p.valid));
+  return p;
+}
+
+Value ChunkedDot::item(int64_t r, int64_t n, Fetched& x) {
+  const Value e = b_.add(b_.i32(r * s_.group), invocation_);
+  if ((r + 1) * s_.group <= n) return e;
+  x.valid = b_.lt(e, b_.i32(n));
+  return b_.min(e, b_.i32(n - 1));
+}
+
+Value ChunkedDot::strip_start(const Operand& o) {
+  const Value start = nests_.tile_base(d_.result_axes[o.dim]);
+  return strip_[o.dim] ? b_.add(start, b_.mul(strip_[o.dim], b_.i32(o.plan->cover()))) : start;
+}
+
+bool ChunkedDot::overhangs(const Operand& o) const {
+  const AxisPlan& p = *o.plan;
+  return (p.split ? cdiv(d_.result[o.dim], p.tile) : 1) * p.strips() * p.cover() != d_.result[o.dim];
+}
+
+Value ChunkedDot::at_most(Value first, int64_t behind, int64_t width, int64_t n) {
+  const Value back = b_.i32(behind);
+  if (width > 1 && n % width == 0) {
+    const Value last = b_.i32(n - width);
+    return b_.add(b_.min(first, last), back);
+  }
+  const Value last = b_.i32(n - 1);
+  return b_.min(b_.add(first, back), last);
+}
+
+Coords ChunkedDot::base_coords() {
+  Coords c(rank_ + d_.k.size());
+  Value unused;
+  for (size_t i = 0; i < rank_; ++i)
+    c[i] = {nests_.axis_coord(d_.result_axes[i], d_.result[i], strip_[i], 0, unused).v};
+  return c;
+}
+
+Value ChunkedDot::element_at(const Operand& o, Coords c, Value k) {
+  const Coords u = unravel(k, d_.k);
+  for (size_t i = 0; i < d_.k.size(); ++i) c[rank_ + i] = {d_.k[i] == 1 ? b_.i32(0) : u[i].v};
+  return (*o.element)(c);
+}
+
+void ChunkedDot::append_first(Values& carried, const Operand& o) {
+  const auto own = [&] { return fetch(o, b_.i32(0)); };
+  for (Value x : o.early ? b_.if_else(prefetch_.in_first_step(), own, [&] { return o.early->regs; }) : own())
+    carried.push_back(x);
+}
+
+// The next chunk's loads start after the barrier, so that it does not wait for them. Behind the last one comes the
+// first of the next step where the grid has one and its block may be loaded early; else it fetches itself again.
+// `held`: where its share begins in what the loop carries.
+Values ChunkedDot::following(const Operand& o, Value chunk, Value last, const Values& in, size_t held) {
+  if (o.early) {
+    const Value step = b_.select(last, prefetch_.next_step(), pid_[static_cast<size_t>(prefetch_.axis())]);
+    return prefetch_.at_step(*o.early, step, [&] {
+      const Value next = b_.add(chunk, b_.i32(1));
+      return fetch(o, b_.select(last, b_.i32(0), next));
+    });
+  }
+  const auto from = in.begin() + static_cast<std::ptrdiff_t>(held);
+  if (chunks_ == 1) return Values(from, from + static_cast<std::ptrdiff_t>(held_by(o)));
+  const Value last_chunk = b_.i32(chunks_ - 1);
+  return fetch(o, b_.min(b_.add(chunk, b_.i32(1)), last_chunk));
+}
+
+Values ChunkedDot::over_chunks(Values sums) {
+  const size_t n = sums.size();
+  Values carried = std::move(sums);
+  append_first(carried, lhs_);
+  append_first(carried, rhs_);
+  before_chunks();
+  carried = nests_.counted(chunks_, carried, [&](Value chunk, const Values& in) {
+    put(in, n, chunk);
+    Values next(in.begin(), in.begin() + static_cast<std::ptrdiff_t>(n));
+    const Value last = b_.eq(chunk, b_.i32(chunks_ - 1));
+    const Values left = following(lhs_, chunk, last, in, n),
+                 right = following(rhs_, chunk, last, in, n + held_by(lhs_));
+    multiply(next, chunk);
+    next.insert(next.end(), left.begin(), left.end());
+    next.insert(next.end(), right.begin(), right.end());
+    return next;
+  });
+  const auto behind = carried.begin() + static_cast<std::ptrdiff_t>(n),
+             middle = behind + static_cast<std::ptrdiff_t>(held_by(lhs_));
+  if (lhs_.early) lhs_.early->regs.assign(behind, middle);
+  if (rhs_.early) rhs_.early->regs.assign(middle, carried.end());
+  carried.resize(n);
+  return carried;
+}
+
+// -- products by stages
 
 namespace {
 // Elements behind each row of a tile, against bank conflicts: as many as one access brings, so that rows stay aligned.
 constexpr int64_t kPad = 4;
 
-class StagedDot : public Part {
+class StagedDot : public ChunkedDot {
  public:
   StagedDot(Emission& e, ir::OpId id, const DotShape& d, const DotEmitter::Sink& sink)
-      : Part(e),
-        d_(d),
-        sink_(sink),
-        rank_(d.result.size()),
-        row_(d.batch + d.rows - 1),
-        col_(rank_ - 1),
-        rows_(plan(d.result_axes[row_])),
-        cols_(plan(d.result_axes[col_])),
-        strip_(rank_) {
-    lhs_ = {.dim = row_, .value = d.lhs, .plan = &rows_, .element = &d.lhs_at, .early = prefetch_.of(id, 0)};
-    rhs_ = {.dim = col_, .value = d.rhs, .plan = &cols_, .element = &d.rhs_at, .early = prefetch_.of(id, 1)};
-    lhs_.word = d.packed ? d.lhs_word : d.acc;
-    rhs_.word = d.packed ? d.rhs_word : d.acc;
-  }
+      : ChunkedDot(e, id, d, sink, e.dots.chunk(d)),
+        lhs_word_(d.packed ? d.lhs_word : d.acc),
+        rhs_word_(d.packed ? d.rhs_word : d.acc) {}
   void run() {
-    for (Operand* o : {&lhs_, &rhs_}) o->words = tk_ / per_word_ * (o->plan->cover() + kPad);
-    const int64_t bytes = lhs_.words * ir::arena_stride(lhs_.word) + rhs_.words * ir::arena_stride(rhs_.word);
+    const int64_t bytes = words_of(lhs_) * ir::arena_stride(lhs_word_) + words_of(rhs_) * ir::arena_stride(rhs_word_);
     turns_ = chunks_ > 1 && s_.dot_turns && 2 * bytes <= target_.shared_bytes * 3 / 8;
-    for (Operand* o : {&lhs_, &rhs_}) o->tile = arena_.temporary(o->word, (turns_ ? 2 : 1) * o->words);
+    for (Operand* o : {&lhs_, &rhs_}) o->tile = arena_.temporary(word_of(*o), (turns_ ? 2 : 1) * words_of(*o));
     // Which dim of an operand is the fastest in memory decides how invocations are dealt to its tile.
     const auto k_fastest = [&](const std::vector<size_t>& dims) { return !dims.empty() && dims.back() >= rank_; };
     deal(lhs_, k_fastest(d_.lhs_dims));
@@ -45,25 +157,11 @@ class StagedDot : public Part {
   }
 
  private:
-  // An element of a tile that this invocation fetches: the first of `width` neighbours, and how far behind it.
-  struct Fetched {
-    Value k, free, index, valid;
-    int64_t behind = 0;
-  };
-  struct Operand {
-    size_t dim = 0;  // of the result: its free one
-    DType word = DType::f32;
-    Value value;
-    const AxisPlan* plan = nullptr;
-    const std::function<Value(const Coords&)>* element = nullptr;
-    Prefetch::Load* early = nullptr;  // its first chunk is loaded a step of the grid before
-    Slot tile = {};                   // k by free elements; where turns_, two of them
-    int64_t words = 0;                // of one tile
-    bool by_k = false;                // a contracted dim is the fastest in memory
-    int64_t width = 1;
-    bool turned = false;              // packed along the free dim as they are loaded, and turned on the way to the tile
-    std::vector<Fetched> share = {};  // packed: of each block of words the first element
-  };
+  // Of one tile: k by free elements. Where turns_, there are two of them.
+  int64_t words_of(const Operand& o) const { return tk_ / per_word_ * (o.plan->cover() + kPad); }
+  DType word_of(const Operand& o) const { return &o == &lhs_ ? lhs_word_ : rhs_word_; }
+  // Packed along the free dim as they are loaded, and turned on the way to the tile.
+  bool turned(const Operand& o) const { return d_.packed && !o.by_k && o.width > 1; }
 
   // How many neighbours along the fastest dim an invocation fetches at once: what one access brings, where the tile has
   // as many for each invocation.
@@ -87,16 +185,11 @@ class StagedDot : public Part {
   void deal_packed(Operand& o, bool by_k) {
     o.by_k = by_k;
     o.width = width_of(o);
-    o.turned = !by_k && o.width > 1;
     if (by_k) o.width = std::max(o.width, per_word_);
     const int64_t t = o.plan->cover(), along = (by_k ? tk_ : t) / o.width, n = along * (by_k ? t : tk_ / per_word_);
     for (int64_t r = 0; r < cdiv(n, int64_t{s_.group}); ++r) {
-      Value e = b_.add(b_.i32(r * s_.group), invocation_);
       Fetched x;
-      if ((r + 1) * s_.group > n) {
-        x.valid = b_.lt(e, b_.i32(n));
-        e = b_.min(e, b_.i32(n - 1));
-      }
+      const Value e = item(r, n, x);
       const Value piece = b_.rem(e, along), across = b_.div(e, along);
       const Value first = b_.mul(piece, b_.i32(o.width));
       x.k = by_k ? first : b_.mul(across, b_.i32(per_word_));
@@ -112,14 +205,10 @@ class StagedDot : public Part {
     if (d_.packed) return deal_packed(o, by_k);
     o.by_k = by_k;
     o.width = width_of(o);
-    const int64_t t = o.plan->cover(), n = tk_ * t;
-    for (int64_t r = 0; r < cdiv(n, o.width * s_.group); ++r) {
-      Value e = b_.add(b_.i32(r * s_.group), invocation_);
+    const int64_t t = o.plan->cover(), n = tk_ * t / o.width;
+    for (int64_t r = 0; r < cdiv(n, int64_t{s_.group}); ++r) {
       Fetched x;
-      if ((r + 1) * s_.group * o.width > n) {  // of width 1
-        x.valid = b_.lt(e, b_.i32(n));
-        e = b_.min(e, b_.i32(n - 1));
-      }
+      const Value e = item(r, n, x);
       const int64_t pieces = (by_k ? tk_ : t) / o.width;
       const Value piece = b_.rem(e, pieces), across = b_.div(e, pieces);
       const Value along = b_.mul(piece, b_.i32(o.width));
@@ -132,26 +221,8 @@ class StagedDot : public Part {
       }
     }
   }
-  Coords base_coords() {
-    Coords c(rank_ + d_.k.size());
-    Value unused;
-    for (size_t i = 0; i < rank_; ++i)
-      c[i] = {nests_.axis_coord(d_.result_axes[i], d_.result[i], strip_[i], 0, unused).v};
-    return c;
-  }
-  // `first` + behind, or the last of n where that is less; neighbours stay neighbours where n does not part them.
-  Value at_most(Value first, int64_t behind, int64_t width, int64_t n) {
-    const Value back = b_.i32(behind);
-    if (width > 1 && n % width == 0) {
-      const Value last = b_.i32(n - width);
-      return b_.add(b_.min(first, last), back);
-    }
-    const Value last = b_.i32(n - 1);
-    return b_.min(b_.add(first, back), last);
-  }
-  // Whether the last chunk hangs over. What it has behind the end is taken for 0 as it goes to the tile, not as it
-  // arrives: nothing waits for it before the chunk before is computed. One operand's zeros do for integers.
-  bool k_ends() const { return d_.depth % tk_ != 0; }
+  // What the last chunk has behind the end is taken for 0 as it goes to the tile, not as it arrives: nothing waits for
+  // it before the chunk before is computed. One operand's zeros do for integers.
   bool to_clear(const Operand& o) const { return k_ends() && (is_float(d_.acc) || &o == &lhs_); }
   Value contracted(const Fetched& x, Value chunk) { return b_.add(b_.mul(chunk, b_.i32(tk_)), x.k); }
   Value cleared(const Fetched& x, Value chunk, int64_t behind, Value v) {
@@ -171,7 +242,7 @@ class StagedDot : public Part {
   }
   // Which element along the contracted dim a block's word begins with.
   int64_t row_of(const Operand& o, int64_t word) const {
-    return o.turned ? word / (o.width / per_word_) : o.by_k ? per_word_ * word : 0;
+    return turned(o) ? word / (o.width / per_word_) : o.by_k ? per_word_ * word : 0;
   }
 
   // This invocation's share of a chunk, packed: a block's words one after another, of neighbours in memory where it is
@@ -179,24 +250,21 @@ class StagedDot : public Part {
   Values fetch_packed(const Operand& o, Value chunk) {
     Values v;
     const int64_t n = d_.result[o.dim];
-    Value start = nests_.tile_base(d_.result_axes[o.dim]);
-    if (strip_[o.dim]) start = b_.add(start, b_.mul(strip_[o.dim], b_.i32(o.plan->cover())));
+    const Value start = strip_start(o);
     for (const Fetched& x : o.share) {
       const Value free = b_.add(start, x.free), first = contracted(x, chunk);
       const auto element = [&](int64_t k, int64_t f) {
         Coords c = base_coords();
-        c[o.dim] = {overhangs(o) ? at_most(free, f, o.turned ? o.width : 1, n) : b_.add(free, b_.i32(f))};
+        c[o.dim] = {overhangs(o) ? at_most(free, f, turned(o) ? o.width : 1, n) : b_.add(free, b_.i32(f))};
         const Value at = k_ends() ? at_most(first, k, o.by_k ? o.width : 1, d_.depth) : b_.add(first, b_.i32(k));
-        const Coords u = unravel(at, d_.k);
-        for (size_t i = 0; i < d_.k.size(); ++i) c[rank_ + i] = {d_.k[i] == 1 ? b_.i32(0) : u[i].v};
-        return (*o.element)(c);
+        return element_at(o, std::move(c), at);
       };
       for (int64_t w = 0; w < words_of_block(o); ++w) {
         // Turned: a row of neighbours after another. Else words along the contracted dim.
         const int64_t words = o.width / per_word_, k = row_of(o, w);
         Values four;
         for (int64_t i = 0; i < per_word_; ++i)
-          four.push_back(o.turned ? element(k, w % words * per_word_ + i) : element(k + i, 0));
+          four.push_back(turned(o) ? element(k, w % words * per_word_ + i) : element(k + i, 0));
         v.push_back(b_.pack4(four));
       }
     }
@@ -232,7 +300,7 @@ class StagedDot : public Part {
   void put_block(const Operand& o, const Fetched& x, const Values& words) {
     const int64_t row = o.plan->cover() + kPad;
     const auto store = [&](int64_t at, Value v) { b_.store(o.tile.ref, b_.add(x.index, b_.i32(at)), v); };
-    if (!o.turned) {
+    if (!turned(o)) {
       for (size_t w = 0; w < words.size(); ++w) store(static_cast<int64_t>(w) * row, words[w]);
       return;
     }
@@ -242,24 +310,16 @@ class StagedDot : public Part {
       for (size_t k = 0; k < 4; ++k) rows.push_back(b_.convert(words[k * across + m], DType::u32));
       const Values turned = turn(rows);
       for (size_t i = 0; i < 4; ++i) {
-        const Value v = b_.convert(turned[i], o.word);
+        const Value v = b_.convert(turned[i], word_of(o));
         store(static_cast<int64_t>(4 * m + i), v);
       }
     }
   }
-  bool overhangs(const Operand& o) const {
-    const AxisPlan& p = *o.plan;
-    return (p.split ? cdiv(d_.result[o.dim], p.tile) : 1) * p.strips() * p.cover() != d_.result[o.dim];
-  }
-
-  // This invocation's share of a chunk.
-  Values fetch(const Operand& o, Value chunk) {
+  Values fetch(const Operand& o, Value chunk) override {
     if (d_.packed) return fetch_packed(o, chunk);
     Values v;
-    const int axis = d_.result_axes[o.dim];
     const int64_t n = d_.result[o.dim];
-    Value start = nests_.tile_base(axis);
-    if (strip_[o.dim]) start = b_.add(start, b_.mul(strip_[o.dim], b_.i32(o.plan->cover())));
+    const Value start = strip_start(o);
     for (const Fetched& x : o.share) {
       const Value back = b_.i32(x.behind);
       Coords c = base_coords();
@@ -269,41 +329,13 @@ class StagedDot : public Part {
       Value k = contracted(x, chunk);
       if (k_ends()) k = at_most(k, o.by_k ? x.behind : 0, o.by_k ? o.width : 1, d_.depth);
       else if (o.by_k) k = b_.add(k, back);
-      const Coords u = unravel(k, d_.k);
-      for (size_t i = 0; i < d_.k.size(); ++i) c[rank_ + i] = {d_.k[i] == 1 ? b_.i32(0) : u[i].v};
-      v.push_back((*o.element)(c));
+      v.push_back(element_at(o, std::move(c), k));
     }
     return v;
   }
-  void append_first(Values& carried, const Operand& o) {
-    const auto own = [&] { return fetch(o, b_.i32(0)); };
-    for (Value x : o.early ? b_.if_else(prefetch_.in_first_step(), own, [&] { return o.early->regs; }) : own())
-      carried.push_back(x);
-  }
-  // The next chunk's loads start after the barrier, so that it does not wait for them. Behind the last one comes the
-  // first of the next step where the grid has one and its block may be loaded early; else it fetches itself again.
-  // `held`: where its share begins in what the loop carries.
-  Values next(const Operand& o, Value chunk, Value last, const Values& in, size_t held) {
-    if (o.early) {
-      const Value step = b_.select(last, prefetch_.next_step(), pid_[static_cast<size_t>(prefetch_.axis())]);
-      return prefetch_.at_step(*o.early, step, [&] {
-        const Value following = b_.add(chunk, b_.i32(1));
-        return fetch(o, b_.select(last, b_.i32(0), following));
-      });
-    }
-    const auto from = in.begin() + static_cast<std::ptrdiff_t>(held);
-    if (chunks_ == 1) return Values(from, from + static_cast<std::ptrdiff_t>(held_by(o)));
-    const Value last_chunk = b_.i32(chunks_ - 1);
-    return fetch(o, b_.min(b_.add(chunk, b_.i32(1)), last_chunk));
-  }
-  // Values that a share is.
-  size_t held_by(const Operand& o) const {
-    return o.share.size() * (d_.packed ? static_cast<size_t>(words_of_block(o)) : 1);
-  }
-  // Puts the chunk that the loop carries into the tiles, for all to read.
-  void put(const Values& in, size_t points, Value chunk) {
+  size_t values_of(const Operand& o) const override { return d_.packed ? static_cast<size_t>(words_of_block(o)) : 1; }
+  void put(const Values& in, size_t at_value, Value chunk) override {
     if (!turns_) arena_.order({}, {lhs_.tile.range, rhs_.tile.range});
-    size_t at_value = points;
     for (const Operand* o : {&lhs_, &rhs_})
       for (Fetched x : o->share) {
         x.index = in_tile(*o, x.index, chunk);
@@ -313,7 +345,7 @@ class StagedDot : public Part {
           at_value += words.size();
           for (size_t w = 0; w < words.size() && to_clear(*o); ++w) {
             const int64_t behind = row_of(*o, static_cast<int64_t>(w));
-            words[w] = o->turned ? cleared(x, chunk, behind, words[w]) : cleared_bytes(x, chunk, behind, words[w]);
+            words[w] = turned(*o) ? cleared(x, chunk, behind, words[w]) : cleared_bytes(x, chunk, behind, words[w]);
           }
           b_.when(x.valid, [&] { put_block(*o, x, words); });
           continue;
@@ -329,10 +361,15 @@ class StagedDot : public Part {
   // reads: who stores the next but one to the same tile has passed the next one's barrier, and so have all who read.
   Value in_tile(const Operand& o, Value index, Value chunk) {
     if (!turns_) return index;
-    const Value turn = b_.rem(chunk, 2), tile = b_.mul(turn, b_.i32(o.words));
+    const Value turn = b_.rem(chunk, 2), tile = b_.mul(turn, b_.i32(words_of(o)));
     return b_.add(index, tile);
   }
-  void multiply(Values& acc, Value row_start, Value col_start) {
+  void before_chunks() override {
+    row_start_ = nests_.invocation_start(rows_), col_start_ = nests_.invocation_start(cols_);
+    if (turns_) arena_.order({}, {lhs_.tile.range, rhs_.tile.range});
+  }
+  void multiply(Values& acc, Value chunk) override {
+    const Value row_start = in_tile(lhs_, row_start_, chunk), col_start = in_tile(rhs_, col_start_, chunk);
     const auto row = [&](const Operand& o, Value start, int64_t k) {
       Values v;
       for (int r = 0; r < o.plan->reg; ++r)
@@ -347,60 +384,25 @@ class StagedDot : public Part {
           acc[i * b.size() + j] = dots_.multiply_add(a[i], b[j], acc[i * b.size() + j], d_.packed);
     }
   }
-  NestPoint point(const std::vector<int>& regs) {
-    NestPoint p;
-    p.regs = regs;
-    for (size_t j = 0; j < rank_; ++j)
-      p.c.push_back(nests_.axis_coord(d_.result_axes[j], d_.result[j], strip_[j], regs[j], p.valid));
-    return p;
-  }
   void one_strip() {
-    std::vector<int> counts(rank_, 1);
-    counts[row_] = rows_.reg;
-    counts[col_] = cols_.reg;
     // Zeros know no positions: those are computed behind the loop, and hold no registers in it.
-    Values carried;
-    each_register(counts, [&](const std::vector<int>& regs) {
-      carried.push_back(d_.start ? d_.start_at(point(regs).c) : b_.zero(d_.acc));
+    Values start;
+    each_register(counts(), [&](const std::vector<int>& regs) {
+      start.push_back(d_.start ? d_.start_at(point(regs).c) : b_.zero(d_.acc));
     });
-    const size_t points = carried.size();
-    append_first(carried, lhs_);
-    append_first(carried, rhs_);
-    const Value row_start = nests_.invocation_start(rows_), col_start = nests_.invocation_start(cols_);
-    const std::vector<MemoryRange> tiles{lhs_.tile.range, rhs_.tile.range};
-    if (turns_) arena_.order({}, tiles);
-    carried = nests_.counted(chunks_, carried, [&](Value chunk, const Values& in) {
-      Values acc(in.begin(), in.begin() + static_cast<std::ptrdiff_t>(points));
-      put(in, points, chunk);
-      const Value last = b_.eq(chunk, b_.i32(chunks_ - 1));
-      const Values next_lhs = next(lhs_, chunk, last, in, points),
-                   next_rhs = next(rhs_, chunk, last, in, points + held_by(lhs_));
-      const Value row = in_tile(lhs_, row_start, chunk), col = in_tile(rhs_, col_start, chunk);
-      multiply(acc, row, col);
-      acc.insert(acc.end(), next_lhs.begin(), next_lhs.end());
-      acc.insert(acc.end(), next_rhs.begin(), next_rhs.end());
-      return acc;
-    });
-    if (turns_) arena_.pending().add(tiles, {});
-    const auto behind = carried.begin() + static_cast<std::ptrdiff_t>(points),
-               middle = behind + static_cast<std::ptrdiff_t>(held_by(lhs_));
-    if (lhs_.early) lhs_.early->regs.assign(behind, middle);
-    if (rhs_.early) rhs_.early->regs.assign(middle, carried.end());
+    const Values sums = over_chunks(std::move(start));
+    if (turns_) arena_.pending().add({lhs_.tile.range, rhs_.tile.range}, {});
     size_t result = 0;
-    each_register(counts, [&](const std::vector<int>& regs) {
+    each_register(counts(), [&](const std::vector<int>& regs) {
       const NestPoint p = point(regs);
-      sink_(p, carried[result++]);
+      sink_(p, sums[result++]);
     });
   }
 
-  const DotShape& d_;
-  const DotEmitter::Sink& sink_;
-  const size_t rank_, row_, col_;  // the dims that have registers
-  const AxisPlan &rows_, &cols_;
-  const int64_t per_word_ = DotEmitter::per_word(d_), tk_ = dots_.chunk(d_), chunks_ = cdiv(d_.depth, tk_);
-  Operand lhs_, rhs_;
+  const DType lhs_word_, rhs_word_;
+  const int64_t per_word_ = DotEmitter::per_word(d_);
   bool turns_ = false;
-  std::vector<Value> strip_;
+  Value row_start_, col_start_;  // of this invocation in a tile
 };
 }  // namespace
 
