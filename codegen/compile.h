@@ -24,7 +24,7 @@ struct CompileOptions {
   bool strict = false;
   /// What becomes of a lint (engine/lint/README.md); where the kernel has run-time sizes, of those in `sizes`.
   Lint lint = Lint::off;
-  /// The run-time sizes, for a TPU: its modules have none.
+  /// The run-time sizes, for lints and for a TPU, whose modules have none.
   DimValues sizes = {};
   /// Gives the text of a file for that; unset: read from disk, by the name that the lines have.
   std::function<std::optional<std::string>(const std::string& file)> source = {};

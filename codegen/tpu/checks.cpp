@@ -8,7 +8,7 @@
 #include "codegen/tpu/emitter.h"
 #include "codegen/tpu/mosaic.h"
 #include "engine/base/error.h"
-#include "engine/ir/reference.h"
+#include "engine/passes/programs.h"
 
 namespace tessera::tpu {
 namespace {
@@ -65,78 +65,33 @@ void check_block(const ir::Kernel& k, const Chip& chip, int i) {
   check_alignment(k, chip, b);
 }
 
-// The element of an index map's result, if the map computes it from the grid alone.
-class MapValue {
- public:
-  MapValue(const ir::Kernel& k, const std::vector<int64_t>& point) : k_(k), point_(point) {}
-  std::optional<uint64_t> of(ir::Value v) {
-    const auto known = known_.find(v.index);
-    if (known != known_.end()) return known->second;
-    return known_[v.index] = compute(v);
-  }
-
- private:
-  std::optional<uint64_t> compute(ir::Value v) {
-    const ir::ValueInfo& info = k_.value(v);
-    const ir::Op* op = k_.def(v);
-    if (!op)
-      return info.number < point_.size() ? std::optional<uint64_t>(static_cast<uint64_t>(point_[info.number]))
-                                         : std::nullopt;
-    if (!info.type.is_scalar()) return std::nullopt;
-    if (op->code == ir::Opcode::constant) return static_cast<uint64_t>(op->attr(ir::Attr::bits));
-    if (op->code == ir::Opcode::num_programs) {
-      int64_t axis = op->attr(ir::Attr::axis);
-      size_t at = 0;
-      while (k_.grid[at].vmapped || axis-- > 0) ++at;
-      return static_cast<uint64_t>(*k_.grid[at].size.value());
-    }
-    if (!ir::is_elementwise(op->code)) return std::nullopt;
-    uint64_t operands[3] = {};
-    for (size_t i = 0; i < op->operands.size(); ++i) {
-      const std::optional<uint64_t> x = of(op->operands[i]);
-      if (!x) return std::nullopt;
-      operands[i] = *x;
-    }
-    return reference::eval(op->code, k_.type(op->operands.back()).dtype, info.type.dtype, operands);
-  }
-
-  const ir::Kernel& k_;
-  const std::vector<int64_t>& point_;
-  std::map<uint32_t, std::optional<uint64_t>> known_;
-};
-
 // A TPU's compiler writes an output's block when the next program has another one, and never fetches it again: a block
 // that comes back would lose what it held.
 void check_revisits(const ir::Kernel& k, const Chip& chip, int i) {
   const BlockMapping& b = k.blocks[static_cast<size_t>(i)];
   if (b.whole || k.grid.empty()) return;
   constexpr int64_t kMostPrograms = int64_t{1} << 18;
-  int64_t programs = 1;
-  for (const ir::GridAxis& a : k.grid) programs *= std::max<int64_t>(*a.size.value(), 0);
-  if (programs > kMostPrograms || programs == 0) return;
+  std::vector<int64_t> grid, before;
+  for (const ir::GridAxis& a : k.grid) grid.push_back(*a.size.value());
+  passes::Programs programs(k, std::move(grid));
+  if (programs.count() > kMostPrograms) return;
   std::set<std::vector<int64_t>> seen;
-  std::vector<int64_t> point(k.grid.size(), 0), before;
-  for (int64_t p = 0; p < programs; ++p) {
-    MapValue map(k, point);
+  programs.each([&] {
+    const auto given = programs.map(b);
+    if (!given) return false;  // data decides
     std::vector<int64_t> index;
     for (size_t d = 0; d < b.block.size(); ++d) {
-      const std::optional<uint64_t> x = map.of(k.terminator(b.index_map).operands[k.map_result(i, d)]);
-      if (!x) return;  // data decides
       const int64_t last = std::max<int64_t>(*ir::last_index(b.block[d], b.array_shape[d]).value(), 0);
-      int64_t at = static_cast<int32_t>(*x);
-      if (at < 0) at += last + b.block[d].wrap();
-      index.push_back(std::clamp<int64_t>(at, 0, last));
+      index.push_back(ir::block_index(b.block[d], (*given)[k.map_result(i, d)], last));
     }
     if (index != before && !seen.insert(index).second)
-      fail(k, chip, b.origin, b.loc,
-           "block " + to_string(index) + " comes back after other blocks, with program " + to_string(point),
-           "programs with one block of an output must follow one another: put the axes that it depends on first");
-    before = index;
-    for (size_t a = k.grid.size(); a-- > 0;) {
-      if (++point[a] < *k.grid[a].size.value()) break;
-      point[a] = 0;
-    }
-  }
+      fail(
+          k, chip, b.origin, b.loc,
+          "block " + to_string(index) + " comes back after other blocks, with program " + to_string(programs.program()),
+          "programs with one block of an output must follow one another: put the axes that it depends on first");
+    before = std::move(index);
+    return true;
+  });
 }
 
 bool same_blocks(const ir::Kernel& k, const BlockMapping& a, const BlockMapping& b) {

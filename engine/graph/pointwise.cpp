@@ -242,11 +242,9 @@ std::vector<int64_t> block_of(passes::Programs& programs, const ir::BlockMapping
   if (!given) throw Refused();
   for (size_t d = 0; d < m.block.size(); ++d) {
     if (m.block[d].results() != 1 || m.block[d].kind == ir::BlockDim::Kind::element) throw Refused();
-    const int64_t v = (*given)[d];
     const Extent last = ir::last_index(m.block[d], m.array_shape[d]);
     if (!last.is_static()) throw Refused();
-    block.push_back(
-        std::clamp<int64_t>(v < 0 ? v + *last.value() + m.block[d].wrap() : v, 0, std::max<int64_t>(*last.value(), 0)));
+    block.push_back(ir::block_index(m.block[d], (*given)[d], std::max<int64_t>(*last.value(), 0)));
   }
   return block;
 }

@@ -111,9 +111,7 @@ struct Block {
       const ir::BlockDim& dim = mapping->block[d];
       const bool bounded = dim.kind == ir::BlockDim::Kind::bounded;
       const auto clamp = [&](int64_t most, bool size) {
-        const int64_t given = signed_scalar(m, results[at]),
-                      clamped =
-                          std::clamp<int64_t>(given < 0 && dim.wrap() ? given + most + dim.wrap() : given, 0, most);
+        const int64_t given = signed_scalar(m, results[at]), clamped = ir::block_index(dim, given, most);
         if (m.raise && given != clamped && (array_shape[d] > 0 || size)) out_of_bounds(m, d, given, clamped, size);
         moves |= index[at] != clamped;
         index[at++] = clamped;

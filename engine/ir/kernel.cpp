@@ -140,6 +140,9 @@ std::string to_string(const BlockDim& d) {
   return "";
 }
 
+int64_t block_index(const BlockDim& d, int64_t given, int64_t last) {
+  return std::clamp<int64_t>(given < 0 && d.wrap() ? given + last + d.wrap() : given, 0, last);
+}
 Extent last_index(const BlockDim& d, const Extent& extent) {
   const Extent size(std::max<int64_t>(d.size, 1));
   switch (d.kind) {

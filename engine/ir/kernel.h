@@ -174,6 +174,8 @@ struct BlockDim {
   int64_t wrap() const { return kind == Kind::bounded ? 0 : kind == Kind::element ? size : 1; }
   bool operator==(const BlockDim&) const = default;
 };
+/// The index that `given` by an index map means, where `last` is the largest (at least 0): wrapped once, and clamped.
+int64_t block_index(const BlockDim& d, int64_t given, int64_t last);
 std::string to_string(const BlockDim& d);  ///< "32", "squeezed", "element(4, 1, 2)", "bounded(8)": as in the text form
 /// The largest index along a dim of an array; what is below 0 (the array is empty) stands for 0.
 Extent last_index(const BlockDim& d, const Extent& extent);

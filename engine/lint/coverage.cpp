@@ -143,7 +143,7 @@ class Coverage {
         if (!is_element(b.block[d]) || c_.arrays[i][d] == 0) continue;
         const ir::BlockDim& dim = b.block[d];
         const int64_t last = *ir::last_index(dim, c_.arrays[i][d]).value(), v = (*given)[at];
-        const int64_t there = std::clamp<int64_t>(v < 0 ? v + last + dim.wrap() : v, 0, std::max<int64_t>(last, 0));
+        const int64_t there = ir::block_index(dim, v, std::max<int64_t>(last, 0));
         if (there == v || !shifted_.insert({i, d}).second) continue;
         c_.report(b.origin + ": in " + c_.program(programs_.program()) + " the index map gives " + std::to_string(v) +
                       " along dim " + std::to_string(d) + ", where an Element block of " + std::to_string(dim.size) +

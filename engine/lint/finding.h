@@ -44,6 +44,9 @@ struct Box {
   bool meets(const Box& o) const;
   auto operator<=>(const Box&) const = default;
 };
+/// Where the access begins along dim d of its Ref; nothing where it is an array of positions, where data decides, or
+/// where the window does not fit (then it moves, or under a mask does not).
+std::optional<int64_t> start_of(const ir::Kernel& k, passes::Programs& programs, const ir::Op& op, size_t d);
 /// The elements that op may access of a Ref with this shape, whose dims lie in the array as `places` says; a box around
 /// them, cut to the array.
 Box box_of(const ir::Kernel& k, passes::Programs& programs, const ir::Op& op, const Shape& array,

@@ -39,8 +39,8 @@ std::optional<std::vector<Place>> place_of(const Context& c, passes::Programs& p
   if (!given) return {};
   for (size_t d = 0, at = 0; d < b.block.size(); ++d) {
     const ir::BlockDim& dim = b.block[d];
-    const int64_t last = std::max<int64_t>(*ir::last_index(dim, array[d]).value(), 0), v = (*given)[at],
-                  index = std::clamp<int64_t>(v < 0 && dim.wrap() ? v + last + dim.wrap() : v, 0, last);
+    const int64_t last = std::max<int64_t>(*ir::last_index(dim, array[d]).value(), 0),
+                  index = ir::block_index(dim, (*given)[at], last);
     const bool bounded = dim.kind == ir::BlockDim::Kind::bounded;
     const int64_t size = bounded ? std::clamp<int64_t>((*given)[at + 1], 0, dim.size) : dim.size;
     places.push_back({index * dim.unit() - dim.low, size, dim.seen()});
@@ -58,6 +58,15 @@ bool Box::meets(const Box& o) const {
   return true;
 }
 
+std::optional<int64_t> start_of(const ir::Kernel& k, passes::Programs& programs, const ir::Op& op, size_t d) {
+  const ir::Index& x = op.index[d];
+  if (x.kind == ir::Index::Kind::array) return {};
+  const int64_t span = x.kind != ir::Index::Kind::slice ? 1 : x.size == 0 ? 0 : (x.size - 1) * x.step + 1;
+  const auto start =
+      x.is_static() ? std::optional(x.start) : programs.value(op.operands[static_cast<size_t>(x.start_operand)]);
+  return start && *start >= 0 && *start + span <= k.type(op.operands[0]).shape[d] ? start : std::nullopt;
+}
+
 Box box_of(const ir::Kernel& k, passes::Programs& programs, const ir::Op& op, const Shape& array,
            const std::vector<Place>& places) {
   Box box;
@@ -68,15 +77,12 @@ Box box_of(const ir::Kernel& k, passes::Programs& programs, const ir::Op& op, co
     const Place& p = places[d];
     int64_t first = 0, end = p.size;  // in the Ref
     if (p.seen && indexed) {
-      const ir::Index& x = op.index[at++];
-      const int64_t span = x.kind != ir::Index::Kind::slice ? 1 : x.size == 0 ? 0 : (x.size - 1) * x.step + 1;
-      std::optional<int64_t> start = x.start;
-      if (!x.is_static() && x.kind != ir::Index::Kind::array)
-        start = programs.value(op.operands[static_cast<size_t>(x.start_operand)]);
-      const int64_t extent = k.type(op.operands[0]).shape[at - 1];
-      // A dynamic start that does not fit moves, or under a mask does not: then all of the dim counts.
-      if (x.kind != ir::Index::Kind::array && start && *start >= 0 && *start + span <= extent)
-        first = *start, end = std::min(*start + span, p.size);
+      // Where the start is not known, all of the dim counts.
+      const ir::Index& x = op.index[at];
+      if (const auto start = start_of(k, programs, op, at++)) {
+        first = *start;
+        end = std::min(first + (x.size == 0 ? 0 : (x.size - 1) * x.step + 1), p.size);
+      }
     }
     box.dims.emplace_back(std::max<int64_t>(p.start + first, 0), std::min(p.start + end, array[d]));
   }

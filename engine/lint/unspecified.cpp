@@ -19,20 +19,17 @@ struct Ends {
   size_t block = SIZE_MAX;
   size_t dim = 0;  // of the block's Ref
   bool any() const { return low > 0 || high > 0; }
-  bool operator==(const Ends&) const = default;
 };
 /// Where overhang got mixed with other elements.
 struct Mixed {
   OpId op;
   Ends ends;
-  bool operator==(const Mixed&) const = default;
 };
 /// What is known of a value's elements.
 struct State {
   std::vector<Ends> ends;        // by dim; empty: nowhere
   std::optional<Mixed> mixed;    // every element holds some
   bool knows_positions = false;  // made from an iota: what it chooses may be the elements that are there
-  bool operator==(const State&) const = default;
   bool overhangs() const {
     return std::any_of(ends.begin(), ends.end(), [](const Ends& e) { return e.any(); });
   }
@@ -92,22 +89,16 @@ class Overhang {
     for (size_t i = 0; i < op.results.size(); ++i) state(op.results[i]) = state(yield.operands[i]);
   }
   void branch(const Op& op, bool certain) {
-    auto taken = programs_.value(op.operands[0]);
-    const auto last = static_cast<int64_t>(op.regions.size()) - 1;
-    if (taken) taken = op.code == Opcode::if_ ? (*taken ? 0 : 1) : std::clamp<int64_t>(*taken, 0, last);
-    for (int64_t i = 0; i <= last; ++i)
-      if (!taken || *taken == i) region(op.regions[static_cast<size_t>(i)], certain && taken);
-    if (taken && *taken <= last) yields(op, op.regions[static_cast<size_t>(*taken)]);
+    const auto taken = programs_.taken(op);
+    for (size_t i = 0; i < op.regions.size(); ++i)
+      if (!taken || *taken == i) region(op.regions[i], certain && taken);
+    if (taken && *taken < op.regions.size()) yields(op, op.regions[*taken]);
   }
   // What the first iteration stores, a later one may store again; so nothing is reported of a loop that runs more than
   // once. Its results are mixed if every iteration makes them so, whatever was carried into it.
   void loop(const Op& op, bool certain) {
-    std::optional<int64_t> times;
-    if (op.code == Opcode::for_) {
-      const auto lower = programs_.value(op.operands[0]), upper = programs_.value(op.operands[1]),
-                 step = programs_.value(op.operands[2]);
-      if (lower && upper && step && *step > 0) times = *upper > *lower ? (*upper - *lower + *step - 1) / *step : 0;
-    }
+    constexpr int64_t kUnknown = -1;
+    const int64_t times = op.code == Opcode::for_ ? programs_.iterations(op).value_or(kUnknown) : kUnknown;
     const RegionId body = op.regions.back();
     const size_t init = ir::first_init(op), first = ir::first_carried(op);
     const size_t carried = op.operands.size() - init;
@@ -123,7 +114,9 @@ class Overhang {
       const Value yielded = k_.terminator(body).operands[i];
       const bool same = times == 0 || yielded == k_.region(body).args[first + i];
       if (same) state(op.results[i]) = state(op.operands[init + i]);
-      else state(op.results[i]) = once ? state(yielded) : State{{}, times ? state(yielded).mixed : std::nullopt, false};
+      else
+        state(op.results[i]) =
+            once ? state(yielded) : State{{}, times > 0 ? state(yielded).mixed : std::nullopt, false};
     }
   }
 
@@ -317,10 +310,7 @@ class Overhang {
     if (!places_[i]) return {};
     for (size_t d = 0; d < op.index.size(); ++d) {
       const ir::Index& x = op.index[d];
-      if (x.kind == ir::Index::Kind::array || (x.step != 1 && x.size > 1)) return {};
-      const auto start =
-          x.is_static() ? std::optional(x.start) : programs_.value(op.operands[static_cast<size_t>(x.start_operand)]);
-      if (!start || *start < 0 || *start + x.size > k_.type(op.operands[0]).shape[d]) return {};
+      if ((x.step != 1 && x.size > 1) || !start_of(k_, programs_, op, d)) return {};
     }
     return box_of(k_, programs_, op, c_.arrays[i], *places_[i]);
   }
@@ -363,11 +353,8 @@ class Overhang {
       if (!p.seen) continue;
       const ir::Index& x = op.index[at++];
       const int to = form.slice[at - 1];
-      if (to < 0) continue;
-      std::optional<int64_t> start = x.start;
-      if (!x.is_static()) start = programs_.value(op.operands[static_cast<size_t>(x.start_operand)]);
-      const int64_t extent = k_.type(op.operands[0]).shape[at - 1], span = x.size == 0 ? 0 : (x.size - 1) * x.step + 1;
-      if (!start || *start < 0 || *start + span > extent) continue;
+      const auto start = to < 0 ? std::nullopt : start_of(k_, programs_, op, at - 1);
+      if (!start) continue;
       Ends e{0, 0, block, at - 1};
       const auto there = [&](int64_t i) {
         const int64_t n = p.start + *start + i * x.step;

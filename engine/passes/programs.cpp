@@ -39,7 +39,13 @@ void Programs::move_to(std::vector<int64_t> program) {
     for (size_t a = 0; !b.whole && a < at_.size(); ++a) set(k_.region(b.index_map).args[a], at_[a]);
 }
 
+void Programs::set(Value v, std::optional<int64_t> n) {
+  known_[v.index] = {epoch_, n ? std::optional(bits_of(k_.type(v).dtype, *n)) : std::nullopt};
+}
+
 std::optional<int64_t> Programs::value(Value v) {
+  const DType t = k_.type(v).dtype;
+  if (is_float(t)) return {};
   // Operands first, without recursion: kernels may be long.
   std::vector<Value> open{v};
   while (!open.empty()) {
@@ -50,34 +56,34 @@ std::optional<int64_t> Programs::value(Value v) {
       for (const Value o : op->operands)
         if (known_[o.index].epoch != epoch_) open.push_back(o);
     if (open.size() > before) continue;
-    if (known_[x.index].epoch != epoch_) set(x, compute(x));
+    if (known_[x.index].epoch != epoch_) known_[x.index] = {epoch_, compute(x)};
     open.pop_back();
   }
-  return known_[v.index].value;
+  const auto bits = known_[v.index].bits;
+  return bits ? std::optional(number(t, *bits)) : std::nullopt;
 }
 
-std::optional<int64_t> Programs::compute(Value v) {
+// Of operands that are known already.
+std::optional<uint64_t> Programs::compute(Value v) const {
   const ir::Type& t = k_.type(v);
   const Op* op = k_.def(v);
-  const auto known_dtype = [](DType d) { return d == DType::boolean || is_int(d); };
-  if (!op || !t.is_scalar() || !known_dtype(t.dtype)) return {};
+  if (!op || !t.is_scalar()) return {};
   if (ir::is_grid(op->code)) {
     int64_t axis = op->attr(ir::Attr::axis);
     for (size_t a = 0; a < at_.size(); ++a)
-      if (!k_.grid[a].vmapped && axis-- == 0) return op->code == Opcode::program_id ? at_[a] : grid_[a];
+      if (!k_.grid[a].vmapped && axis-- == 0)
+        return bits_of(t.dtype, op->code == Opcode::program_id ? at_[a] : grid_[a]);
     return {};
   }
-  if (op->code == Opcode::constant) return number(t.dtype, static_cast<uint64_t>(op->attr(ir::Attr::bits)));
+  if (op->code == Opcode::constant) return static_cast<uint64_t>(op->attr(ir::Attr::bits));
   if (!ir::is_elementwise(op->code)) return {};
   std::vector<uint64_t> operands;
   for (const Value o : op->operands) {
-    const DType d = k_.type(o).dtype;
-    const auto x = known_dtype(d) ? known_[o.index].value : std::nullopt;  // value() has seen to it
-    if (!x) return {};
-    operands.push_back(bits_of(d, *x));
+    if (!known_[o.index].bits) return {};
+    operands.push_back(*known_[o.index].bits);
   }
   const DType of = k_.type(op->operands[op->code == Opcode::select ? 1 : 0]).dtype;
-  return number(t.dtype, reference::eval(op->code, of, t.dtype, operands.data()));
+  return reference::eval(op->code, of, t.dtype, operands.data());
 }
 
 std::optional<std::vector<int64_t>> Programs::map(const ir::BlockMapping& b) {
@@ -91,28 +97,33 @@ std::optional<std::vector<int64_t>> Programs::map(const ir::BlockMapping& b) {
   return results;
 }
 
+std::optional<size_t> Programs::taken(const Op& branch) {
+  const auto c = value(branch.operands[0]);
+  if (!c) return {};
+  if (branch.code == Opcode::if_) return *c != 0 ? 0 : 1;
+  return static_cast<size_t>(std::clamp<int64_t>(*c, 0, static_cast<int64_t>(branch.regions.size()) - 1));
+}
+
+std::optional<int64_t> Programs::iterations(const Op& loop) {
+  const auto lower = value(loop.operands[0]), upper = value(loop.operands[1]), step = value(loop.operands[2]);
+  if (!lower || !upper || !step || *step <= 0) return {};
+  return *upper > *lower ? (*upper - *lower + *step - 1) / *step : 0;
+}
+
 Times Programs::times_of(const Op& op, size_t i, Times times) {
   const Times unknown{0, false};
   switch (ir::Control(op.code)) {
-    case ir::Control::if_: {
-      const auto c = value(op.operands[0]);
-      if (!c) return unknown;
-      return (*c != 0) == (i == 0) ? times : Times{0, true};
-    }
+    case ir::Control::if_:
     case ir::Control::switch_: {
-      const auto c = value(op.operands[0]);
-      if (!c) return unknown;
-      const auto last = static_cast<int64_t>(op.regions.size()) - 1;
-      return std::clamp<int64_t>(*c, 0, last) == static_cast<int64_t>(i) ? times : Times{0, true};
+      const auto t = taken(op);
+      return !t ? unknown : *t == i ? times : Times{0, true};
     }
     case ir::Control::for_: {
-      const auto lower = value(op.operands[0]), upper = value(op.operands[1]), step = value(op.operands[2]);
-      if (!lower || !upper || !step || *step <= 0) return unknown;
-      const int64_t n = *upper > *lower ? (*upper - *lower + *step - 1) / *step : 0;
-      const Value counter = k_.region(op.regions[0]).args[0];
-      set(counter, n == 1 ? lower : std::nullopt);
-      if (n > 0 && times.least > std::numeric_limits<int64_t>::max() / n) return {times.least, false};
-      return {times.least * n, times.exact};
+      const auto n = iterations(op);
+      if (!n) return unknown;
+      set(k_.region(op.regions[0]).args[0], *n == 1 ? value(op.operands[0]) : std::nullopt);
+      if (*n > 0 && times.least > std::numeric_limits<int64_t>::max() / *n) return {times.least, false};
+      return {times.least * *n, times.exact};
     }
     case ir::Control::while_: return i == 0 ? Times{times.least, false} : unknown;
     case ir::Control::run_scoped: return times;

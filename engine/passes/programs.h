@@ -38,6 +38,10 @@ class Programs {
 
   /// An integer or bool scalar of this program, if its place decides it.
   std::optional<int64_t> value(ir::Value v);
+  /// The region that an if or switch takes, counted from 0 (of an if without else, one may not be there).
+  std::optional<size_t> taken(const ir::Op& branch);
+  /// How often a for runs.
+  std::optional<int64_t> iterations(const ir::Op& loop);
   /// What the index map yields, as it is: neither wrapped nor clamped. Nothing if something else decides it.
   std::optional<std::vector<int64_t>> map(const ir::BlockMapping& b);
   /// Calls f(op, times) for every op of the body that this program may do, in order; an op of control flow comes before
@@ -60,12 +64,12 @@ class Programs {
   }
   /// How often region i of an op runs that itself runs so often; the counter of a loop that runs once becomes known.
   Times times_of(const ir::Op& op, size_t i, Times times);
-  std::optional<int64_t> compute(ir::Value v);
-  void set(ir::Value v, std::optional<int64_t> n) { known_[v.index] = {epoch_, n}; }
+  std::optional<uint64_t> compute(ir::Value v) const;
+  void set(ir::Value v, std::optional<int64_t> n);
 
   struct Known {
     uint64_t epoch = 0;
-    std::optional<int64_t> value;
+    std::optional<uint64_t> bits;
   };
   const ir::Kernel& k_;
   std::vector<int64_t> grid_, at_;
