@@ -14,6 +14,7 @@
 #include "engine/front/rearrange.h"
 #include "engine/interpreter/interpreter.h"
 #include "engine/ir/text.h"
+#include "runtime/call/check_matrices.h"
 #include "runtime/call/disk_cache.h"
 #include "runtime/launch.h"
 #include "runtime/record.h"
@@ -101,6 +102,9 @@ CompiledKernel load(const Device& device, const ir::Kernel& kernel, const Target
   }
   if (const char* folder = std::getenv("TESSERA_DUMP"); folder && *folder) dump(folder, kernel);
   auto program = std::make_shared<const Program>(compile_or_read(kernel, target, options, key));
+  for (std::optional<Target> without = without_wrong_matrices(device, *program, target); without;
+       without = without_wrong_matrices(device, *program, *without))
+    program = std::make_shared<const Program>(compile_or_read(kernel, *without, options, key));
   std::lock_guard lock(context.programs_mutex);
   // whoever came first, if two compiled it at once
   return {device, context.programs.emplace(key, std::move(program)).first->second};

@@ -39,6 +39,7 @@ class Context final : public DeviceHeap {
   Recorder& recorder() { return *recorder_; }  // with mutex() held
   Pace& pace() { return *pace_; }              // with mutex() held
   double watchdog_seconds() const { return options_.watchdog_seconds; }
+  const LogCallback& log_callback() const { return options_.log; }
 
   void require_alive() override;
   void wait(uint64_t value) override;
@@ -68,6 +69,10 @@ class Context final : public DeviceHeap {
   /// Programs by a key of the caller's, for as long as the device lives: runtime/call keeps compiled kernels here.
   std::mutex programs_mutex;
   std::map<std::string, std::shared_ptr<const Program>, std::less<>> programs;
+
+  /// Whether the device multiplies matrices of a shape (its text) rightly, as far as runtime/call has tried.
+  std::recursive_mutex matrices_mutex;
+  std::map<std::string, bool> matrices_right;
 
   /// What runtime/image shares among the images of a device, likewise; it goes before the device does.
   std::mutex images_mutex;
