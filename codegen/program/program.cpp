@@ -184,8 +184,12 @@ Target Target::named(const std::string& name) {
 Target gpu_matrix_target() {
   Target t = gpu_target();
   t.name = "gpu-matrix";
-  for (const auto& [factor, sum] :
-       {std::pair{DType::f16, DType::f32}, {DType::bf16, DType::f32}, {DType::i8, DType::i32}, {DType::u8, DType::u32}})
+  for (const auto& [factor, sum] : {std::pair{DType::f16, DType::f32},
+                                    {DType::bf16, DType::f32},
+                                    {DType::i8, DType::i32},
+                                    {DType::u8, DType::u32},
+                                    {DType::f8e4m3fn, DType::f32},
+                                    {DType::f8e5m2, DType::f32}})
     t.matrices.push_back({16, 16, 16, factor, factor, sum});
   return t;
 }

@@ -90,7 +90,7 @@ Target lavapipe_target();
 /// What a desktop GPU of the middle class reports, with 32 invocations to a subgroup: wide workgroups, all features. To
 /// see what is chosen for one without having one.
 Target gpu_target();
-/// The same with matrices of 16x16x16: f16, bf16, i8, u8.
+/// The same with matrices of 16x16x16: f16, bf16, i8, u8, f8e4m3fn, f8e5m2.
 Target gpu_matrix_target();
 
 }  // namespace tessera

@@ -16,7 +16,7 @@ namespace tessera {
 /// Runs a Program and returns its outputs.
 using RunProgram = std::function<std::vector<Array>(const Program&, const std::vector<Array>& inputs)>;
 
-/// Compiles products of two by two matrices of this shape (plain and with both operands transposed, each added to a
+/// Compiles products of several matrices of this shape (plain and with both operands transposed, each added to a
 /// sum) for `target`, runs them, and compares them with the interpreter, exactly: all numbers are small integers.
 /// Returns what is wrong, or the error of whoever failed; nothing if they are right, or if no code for the target has
 /// such matrices.

@@ -139,7 +139,7 @@ class Decoder {
       case spv::OpTypeBool: return declare({Type::boolean, 1, 1, 0, 0, {}, {}});
       case spv::OpTypeInt: return declare({Type::integer, w[2], 1, 0, 0, {w[3]}, {}});
       case spv::OpTypeFloat: {
-        if (length(at) > 3 && w[3] != 0) unknown(at);  // an encoding: 0 is BFloat16KHR
+        if (length(at) > 3 && w[3] != kBfloat16 && w[3] != kFloat8E4M3 && w[3] != kFloat8E5M2) unknown(at);
         std::vector<uint32_t> encoding;
         if (length(at) > 3) encoding.push_back(w[3]);
         return declare({Type::floating, w[2], 1, 0, 0, std::move(encoding), {}});

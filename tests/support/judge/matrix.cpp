@@ -1,6 +1,8 @@
 // What a subgroup does to matrices together: loads and stores of shared memory, products, fills.
 #include <bit>
+#include <cmath>
 #include <cstring>
+#include <limits>
 #include <spirv/unified1/spirv.hpp>
 
 #include "tests/support/judge/machine.h"
@@ -8,8 +10,17 @@
 namespace tessera::judge {
 namespace {
 
+// The OFP8 formats (Open Compute Project, 2023): E5M2 is the upper half of a float16; E4M3 has no infinities.
+double from_e4m3(uint64_t bits) {
+  const int exponent = static_cast<int>(bits >> 3 & 15), mantissa = static_cast<int>(bits & 7);
+  if ((bits & 0x7f) == 0x7f) return std::numeric_limits<double>::quiet_NaN();
+  const double size = exponent == 0 ? std::ldexp(mantissa, -9) : std::ldexp(8 + mantissa, exponent - 10);
+  return (bits & 0x80) != 0 ? -size : size;
+}
 double number(const MatrixOp::Part& p, uint64_t bits) {
-  if (p.is_bfloat) return std::bit_cast<float>(static_cast<uint32_t>(bits << 16));
+  if (p.encoding == kBfloat16) return std::bit_cast<float>(static_cast<uint32_t>(bits << 16));
+  if (p.encoding == kFloat8E4M3) return from_e4m3(bits);
+  if (p.encoding == kFloat8E5M2) return from_half(bits << 8);
   if (p.is_float) return p.width == 16 ? from_half(bits) : std::bit_cast<float>(static_cast<uint32_t>(bits));
   return 0;
 }

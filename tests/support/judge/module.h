@@ -59,11 +59,13 @@ struct Choice {
   uint32_t otherwise = 0;  // edges
   std::vector<std::pair<uint32_t, uint32_t>> cases;
 };
+constexpr uint32_t kBfloat16 = 0, kFloat8E4M3 = 4214, kFloat8E5M2 = 4215;  // FPEncoding
 /// An operation on matrices of a subgroup, lane l of which holds elements l, l + its size, ... of the rows.
 struct MatrixOp {
   struct Part {
     uint32_t slot = kNone, rows = 0, cols = 0, width = 32;
-    bool is_float = false, is_signed = false, is_bfloat = false;
+    bool is_float = false, is_signed = false;
+    uint32_t encoding = kNone;  // of a float that is no IEEE one: kBfloat16, kFloat8E4M3, kFloat8E5M2
   };
   Part a, b, c, result;
   uint32_t pointer = kNone, stride = kNone;  // slots

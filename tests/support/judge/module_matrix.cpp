@@ -11,7 +11,7 @@ MatrixOp::Part Decoder::matrix_part(Id type_id, uint32_t of_slot) const {
           e.width,
           e.kind == Type::floating,
           e.kind == Type::integer && e.members.at(0) == 1,
-          e.kind == Type::floating && !e.members.empty()};
+          e.kind == Type::floating && !e.members.empty() ? e.members.at(0) : kNone};
 }
 
 void Decoder::matrix(uint32_t index, size_t at, uint32_t code) {

@@ -1,6 +1,6 @@
 #include "runtime/call/check_matrices.h"
 
-#include <cmath>
+#include <algorithm>
 
 #include "codegen/compile.h"
 #include "codegen/make_bundle.h"
@@ -26,7 +26,9 @@ std::vector<Array> judged(const Program& p, const std::vector<Array>& inputs) {
     for (const Extent& d : p.args[i].shape) shape.push_back(*d.value());
     arrays.emplace_back(shape, p.args[i].dtype);
   }
-  const judge::Result r = judge::run(p, arrays, {}, {.subgroup_size = 32});
+  judge::Options options;
+  options.subgroup_size = 32;
+  const judge::Result r = judge::run(p, arrays, {}, options);
   REQUIRE(r.reports.empty());
   REQUIRE_FALSE(r.unfinished);
   return r.outputs;
@@ -48,8 +50,6 @@ TEST_CASE("check_matrices: a driver that multiplies rightly is found right, for 
   Target t = gpu_matrix_target();
   t.matrices.push_back({16, 8, 16, DType::f16, DType::f16, DType::f32});
   t.matrices.push_back({8, 8, 32, DType::i8, DType::i8, DType::i32});
-  t.matrices.push_back({16, 16, 16, DType::f8e4m3fn, DType::f8e4m3fn, DType::f32});
-  t.matrices.push_back({16, 16, 16, DType::f8e5m2, DType::f8e5m2, DType::f32});
   for (const MatrixShape& shape : t.matrices) {
     INFO(to_string(shape));
     int runs = 0;
@@ -57,7 +57,7 @@ TEST_CASE("check_matrices: a driver that multiplies rightly is found right, for 
       ++runs;
       return judged(p, inputs);
     };
-    CHECK(wrong_product(shape, t, run) == std::nullopt);
+    CHECK(wrong_product(shape, t, run).value_or("right") == "right");
     CHECK(runs == 1);
   }
 }
@@ -65,11 +65,11 @@ TEST_CASE("check_matrices: a driver that multiplies rightly is found right, for 
 TEST_CASE("check_matrices: a wrong element of either product is found and named") {
   const Target t = gpu_matrix_target();
   const MatrixShape& shape = t.matrices.front();
-  const auto plain = wrong_product(shape, t, off_by_one(0, 37)), turned = wrong_product(shape, t, off_by_one(1, 1023));
+  const auto plain = wrong_product(shape, t, off_by_one(0, 69)), turned = wrong_product(shape, t, off_by_one(1, 4095));
   REQUIRE(plain);
   REQUIRE(turned);
-  CHECK(*plain == "element [1, 5] of a product is 10, not 9");
-  CHECK(*turned == "element [31, 31] of a product is 10, not 9");
+  CHECK(*plain == "element [1, 5] of a product is -4, not -5");
+  CHECK(*turned == "element [63, 63] of a product is -24, not -25");
 }
 
 TEST_CASE("check_matrices: a driver that makes no pipeline is wrong too, in its own words") {
@@ -99,7 +99,8 @@ TEST_CASE("check_matrices: code loses the shapes that are known to be wrong, and
       {.out_shape = {{{64, 64}, f32}}});
   const ir::Kernel kernel = call.trace({{{64, 64}, f16}, {{64, 64}, f16}});
   const Program program = compile(kernel, t);
-  REQUIRE(needs_of(program, t).features.back() == "matrix 16x16x16 f16 f16 f32");
+  const auto features = needs_of(program, t).features;
+  REQUIRE(std::count(features.begin(), features.end(), "matrix 16x16x16 f16 f16 f32") == 1);
   auto& right = device.context()->matrices_right;
   right["16x16x16 f16 f16 f32"] = true;
   CHECK(without_wrong_matrices(device, program, t) == std::nullopt);
