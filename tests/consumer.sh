@@ -44,10 +44,47 @@ try "a kernel that has changed is" bash -c "
   cp -r '$root/tests/consumer' '$work/changed' && cmake -S '$work/changed' -B '$work/changed/build' ${options[*]} -DMAIN='$work/main.cpp' -DCMAKE_PREFIX_PATH='$work/prefix' &&
   cmake --build '$work/changed/build' --target consumer_c && sed -i 's/3.0/5.0/' '$work/changed/scale.tir' && cmake --build '$work/changed/build' --target consumer_c &&
   [ \"\$('$work/changed/build/plain/consumer_c' \"\$(cat '$work/changed/build/bundle.txt')\")\" = '5 10 15' ]"
+include=$work/prefix/include
+# alone HEADER...: each compiles with nothing before it, without a warning.
+alone() {
+  for header in "$@"; do
+    echo "#include <tessera/$header>" | "${CXX:-c++}" -std=c++20 -Wall -Wextra -Wshadow -Werror -fsyntax-only -I "$include" -x c++ - || return 1
+  done
+}
+try "the include folder holds tessera alone" bash -c "[ \"\$(ls '$include')\" = tessera ]"
+try "installed headers include what is installed, by <tessera/...>" bash -c "
+  cd '$include' && grep -rhoE '#include \"[^\"]*\"' . | sort -u | sed -E 's/.*\"(.*)\"/\1/' | while read -r f; do [ -f \"\$f\" ] || { echo \"\$f\"; exit 1; }; done"
+try "the public headers compile by themselves, without a warning" alone tessera.hpp runtime.hpp vulkan.hpp ir.hpp jax.hpp tessera.h tessera_vulkan.h version.h
+ls "$include/tessera/kernels" | sed 's/.*/#include <tessera\/kernels\/&>/' > "$include/tessera/all_kernels"
+try "so do the kernels" alone all_kernels
+# A host with files of the names that Tessera has inside.
+mkdir -p "$work/host/runtime" "$work/host/engine/base"
+echo 'struct Mine {};' | tee "$work/host/runtime/device.h" > "$work/host/engine/base/array.h"
+printf '#include <tessera/tessera.hpp>\n#include <tessera/vulkan.hpp>\n#include "runtime/device.h"\nMine mine;\n' > "$work/host/main.cpp"
+try "a program with a runtime/device.h of its own gets that one" "${CXX:-c++}" -std=c++20 -fsyntax-only -I "$work/host" -I "$include" "$work/host/main.cpp"
+if command -v pkg-config > /dev/null; then
+  lib=$(dirname "$(find "$work/prefix" -name tessera.pc)")
+  try "pkg-config's flags build the README's program" bash -c "
+    export PKG_CONFIG_PATH='$lib' && '${CXX:-c++}' -std=c++20 '$work/main.cpp' -o '$work/by_pkg_config' \$(PKG_CONFIG_PATH='$lib' pkg-config --cflags --libs tessera) &&
+    '$work/by_pkg_config' | grep -qxF '$expected'"
+fi
+try "the licence is installed" bash -c "[ -n \"\$(find '$work/prefix/share' -name LICENSE)\" ]"
+# found COMPONENTS...: configures a project that asks for these alone, where SPIRV-Tools cannot be found.
+found() {
+  mkdir -p "$work/parts"
+  printf 'cmake_minimum_required(VERSION 3.20)\nproject(parts LANGUAGES CXX)\nfind_package(Tessera REQUIRED COMPONENTS %s)\nadd_executable(parts main.cpp)\ntarget_link_libraries(parts PRIVATE Tessera::%s)\n' \
+    "$*" "$1" > "$work/parts/CMakeLists.txt"
+  printf '#include <tessera/runtime.hpp>\nint main() { return tessera::list_devices().empty(); }\n' > "$work/parts/main.cpp"
+  rm -rf "$work/parts/build"
+  cmake -S "$work/parts" -B "$work/parts/build" "${options[@]}" -DCMAKE_PREFIX_PATH="$work/prefix" -DCMAKE_DISABLE_FIND_PACKAGE_SPIRV-Tools=ON
+}
+try "the component runtime needs no SPIRV-Tools" bash -c "$(declare -p options work); $(declare -f found); found runtime && cmake --build '$work/parts/build'"
+try "a component that is not there is refused by name" bash -c "$(declare -p options work); $(declare -f found)
+  found nothing 2>&1 | tr -s ' \n' ' ' | tee /dev/stderr | grep -qF 'Tessera has no component nothing: there are base, program, engine, codegen, runtime, tessera, kernels, jax, c, cli'"
 # said STATEMENT SENTENCE: what the compiler says of a statement in a kernel, an error or a warning.
 said() {
-  printf '#include <cmath>\n#include <engine/front.h>\nvoid kernel(tessera::Ref x, tessera::Ref o) { using tessera::all; tessera::Value v = x[all]; %s; }\n' "$1" > "$work/said.cpp"
-  "${CXX:-c++}" -std=c++20 -fsyntax-only -I "$work/prefix/include/tessera" "$work/said.cpp" 2>&1 | tee /dev/stderr | grep -qF "$2"
+  printf '#include <cmath>\n#include <tessera/tessera.hpp>\nvoid kernel(tessera::Ref x, tessera::Ref o) { using tessera::all; tessera::Value v = x[all]; %s; }\n' "$1" > "$work/said.cpp"
+  "${CXX:-c++}" -std=c++20 -fsyntax-only -I "$work/prefix/include" "$work/said.cpp" 2>&1 | tee /dev/stderr | grep -qF "$2"
 }
 try "the compiler says what is wrong with o = x" said 'o = x' 'o = x stores nothing: o[all] = x[all] stores the elements of x in o'
 try "with o = a value" said 'o = v' 'a Ref is not assigned to: o[all] = x stores x in the elements of o'
@@ -70,12 +107,15 @@ try "the header, the command line and the changelog agree on the version" bash -
 try "a version that is not there is refused" bash -c "! cmake -S '$root/tests/consumer' -B '$work/refused' ${options[*]} \
   -DCMAKE_PREFIX_PATH='$work/prefix' -DMAIN='$work/main.cpp' -DTESSERA_WANTED=9.0"
 try "add_subdirectory configures, with tests and samples off" bash -c "
-  cmake -S '$root/tests/consumer' -B '$work/sub' ${options[*]} -DMAIN='$work/main.cpp' -DTESSERA_SOURCE='$root' &&
+  cmake -S '$root/tests/consumer' -B '$work/sub' ${options[*]} -DCMAKE_EXPORT_COMPILE_COMMANDS=ON -DMAIN='$work/main.cpp' -DTESSERA_SOURCE='$root' &&
   ! cmake --build '$work/sub' --target help | grep -qE '(test_engine|sample_)'"
 target=consumer_engine
 [ -z "${TESSERA_TESTS_ALL:-}" ] || target=all  # compiles all of Tessera once more
 try "a program in the same build tree builds" cmake --build "$work/sub" --parallel "$(nproc)" --target "$target"
 try "and gives the right answer" "$work/sub/consumer_engine"
+try "and its include paths hold <tessera/...> alone" bash -c "
+  grep -A1 -F '\"command\"' '$work/sub/compile_commands.json' | grep -F consumer_engine.dir | tee /dev/stderr | grep -qF '/public' &&
+  ! grep -F consumer_engine.dir '$work/sub/compile_commands.json' | grep -qE -- '-(I|isystem) ?$root '"
 
 printf '%d passed, %d failed\n' "$passed" "$failed"
 [ "$failed" -eq 0 ]

@@ -25,9 +25,8 @@ ir::Kernel product(const MatrixShape& s) {
   const int64_t m = several(s.m), n = several(s.n), k = several(s.k);
   const auto body = [=](Ref a, Ref b, Ref at, Ref bt, Ref c, Ref plain, Ref turned) {
     plain[all] = dot(a[all], b[all], {.preferred_element_type = s.sum}) + c[all];
-    turned[all] = dot(at[all], bt[all],
-                      {.lhs_contract = {0}, .rhs_contract = {1}, .preferred_element_type = s.sum}) +
-                  c[all];
+    turned[all] =
+        dot(at[all], bt[all], {.lhs_contract = {0}, .rhs_contract = {1}, .preferred_element_type = s.sum}) + c[all];
   };
   const PallasCall call =
       pallas_call(body, {.out_shape = {{{m, n}, s.sum}, {{m, n}, s.sum}}, .name = "check_matrices"});

@@ -94,9 +94,9 @@ TEST_CASE("check_matrices: a shape that no code uses is not tried") {
 TEST_CASE("check_matrices: code loses the shapes that are known to be wrong, and no others") {
   const Device device;
   const Target t = gpu_matrix_target();
-  const PallasCall call = pallas_call(
-      [](Ref a, Ref b, Ref o) { o[all] = dot(a[all], b[all], {.preferred_element_type = f32}); },
-      {.out_shape = {{{64, 64}, f32}}});
+  const PallasCall call =
+      pallas_call([](Ref a, Ref b, Ref o) { o[all] = dot(a[all], b[all], {.preferred_element_type = f32}); },
+                  {.out_shape = {{{64, 64}, f32}}});
   const ir::Kernel kernel = call.trace({{{64, 64}, f16}, {{64, 64}, f16}});
   const Program program = compile(kernel, t);
   const auto features = needs_of(program, t).features;
@@ -117,9 +117,9 @@ TEST_CASE("check_matrices: a device's shapes are tried when code first uses them
   if (device.target().matrices.empty()) return;
   for (const MatrixShape& s : device.target().matrices) {
     INFO(to_string(s));
-    const PallasCall call = pallas_call(
-        [&](Ref a, Ref b, Ref o) { o[all] = dot(a[all], b[all], {.preferred_element_type = s.sum}); },
-        {.out_shape = {{{64, 64}, s.sum}}});
+    const PallasCall call =
+        pallas_call([&](Ref a, Ref b, Ref o) { o[all] = dot(a[all], b[all], {.preferred_element_type = s.sum}); },
+                    {.out_shape = {{{64, 64}, s.sum}}});
     const CompiledKernel made = load(device, call.trace({{{64, 64}, s.a}, {{64, 64}, s.b}}));
     for (const std::string& f : needs_of(made.program(), device.target()).features)
       if (f.starts_with("matrix ")) CHECK(device.context()->matrices_right.at(f.substr(7)));
