@@ -36,7 +36,7 @@ class Compilation {
  public:
   Compilation(const ir::Kernel& source, const Target& target, const CompileOptions& options)
       : source_(source), target_(target), options_(options), k_(source) {
-    // How a device sums the products of floats in a matrix is its own affair.
+    // Vulkan does not say how a device sums the products of floats in a matrix.
     if (options.strict) std::erase_if(target_.matrices, [](const MatrixShape& s) { return is_float(s.sum); });
   }
 

@@ -20,9 +20,16 @@ const char* feature_of(uint32_t capability, const std::string& kernel) {
     case spv::CapabilityPhysicalStorageBufferAddresses:
     case spv::CapabilityVulkanMemoryModel:
     case spv::CapabilityGroupNonUniform:
-    // the last two by width: execution modes say which
+    // these two by width: execution modes say which
     case spv::CapabilityRoundingModeRTE:
-    case spv::CapabilitySignedZeroInfNanPreserve: return nullptr;
+    case spv::CapabilitySignedZeroInfNanPreserve:
+    // CooperativeMatrixKHR, BFloat16TypeKHR, BFloat16CooperativeMatrixKHR, Float8EXT, Float8CooperativeMatrixEXT:
+    // shapes say which
+    case 6022:
+    case 5116:
+    case 5118:
+    case 4212:
+    case 4213: return nullptr;
     case spv::CapabilityFloat16: return "float16";
     case spv::CapabilityFloat64: return "float64";
     case spv::CapabilityInt8: return "int8";
@@ -37,23 +44,12 @@ const char* feature_of(uint32_t capability, const std::string& kernel) {
     case spv::CapabilityGroupNonUniformArithmetic: return "subgroup_arithmetic";
     case spv::CapabilityGroupNonUniformBallot: return "subgroup_ballot";
     case spv::CapabilityGroupNonUniformShuffle: return "subgroup_shuffle";
-    // CooperativeMatrixKHR, BFloat16TypeKHR, BFloat16CooperativeMatrixKHR, Float8EXT, Float8CooperativeMatrixEXT:
-    // shapes say which
-    case 6022:
-    case 5116:
-    case 5118:
-    case 4212:
-    case 4213: return nullptr;
     case spv::CapabilityVulkanMemoryModelDeviceScope: return "vulkan_memory_model_device_scope";
     default:
       throw InternalError(kernel + ": its code declares the capability " + std::to_string(capability) +
                           ", for which make_bundle.cpp has no feature");
   }
 }
-
-}  // namespace
-
-namespace {
 
 // The shapes of the products of matrices in a module (SPV_KHR_cooperative_matrix), as Target has them.
 class UsedMatrices {

@@ -214,7 +214,7 @@ class Flattener {
         if (o.regions.empty()) malformed(o, "has no regions");
         const uint32_t n = static_cast<uint32_t>(o.regions.size()), first = static_cast<uint32_t>(out_.targets.size());
         out_.targets.resize(first + n);
-        emit({.code = Code::choose, .a = use(o, 0), .d = n, .aux = first, .source = source});
+        emit({.code = Code::switch_, .a = use(o, 0), .d = n, .aux = first, .source = source});
         std::vector<uint32_t> skips;
         for (uint32_t i = 0; i < n; ++i) {
           out_.targets[first + i] = here();

@@ -21,7 +21,7 @@ enum class Code : uint8_t {
   // atomic: op is the kind, or atomic_cas; d the value, c what it is compared with
   view, load, store, atomic,
   move, moves,                                            // moves: aux is an entry of Bytecode::moves, all at once
-  jump, branch_false, choose,                             // choose: aux: the first of d Bytecode::targets
+  jump, branch_false, switch_,                            // switch_: aux: the first of d Bytecode::targets
   for_begin, for_head, for_next, round,                   // round: counts one round of a while
   report,                                                 // aux: the bits
   within,                                                 // RunOptions::ranges; aux: an entry of Bytecode::claims

@@ -144,7 +144,7 @@ class Cutter {
   // ---- what lives on
 
   Kept keep(Value like, RegionId where) {
-    // Barriers and subgroup ops ask that their conditions stay the same in a whole group.
+    // Barriers and subgroup ops need conditions that stay the same in a whole group.
     return room(k_.type(like).dtype, synchronises_ && info_of(like) == Uniformity::workgroup &&
                                          info_.control[where.index] == Uniformity::workgroup);
   }
@@ -660,7 +660,7 @@ class Cutter {
       return k_.op(last).operands;
     };
     const auto yes = [&] { return std::vector<Value>{at_start([&] { return b_.constant(DType::boolean, 1); })}; };
-    // A round that an earlier dispatch began has been asked for.
+    // The test of a round that an earlier dispatch began has run already.
     b_.yield(b_.if_else(
         here, [&] { return w.whole ? asked() : b_.if_else(less(start, w.first), yes, asked); },
         [&] { return std::vector<Value>{zero(DType::boolean)}; }));

@@ -480,7 +480,7 @@ class Machine {
       }
       return arg_bytes_[p.arg] + index * p.stride;
     }
-    if (p.kind == Place::Kind::report) {  // its records are nobody else's, and read by the host alone
+    if (p.kind == Place::Kind::report) {  // each record belongs to one invocation; only the host reads them
       const auto i32_index = static_cast<size_t>(index);
       touch<how>(report_cells_[i32_index], invocation, at, p, index);
       touch_group<how>(report_groups_[i32_index], at, p, index);
@@ -631,7 +631,8 @@ class Machine {
         case Code::add_i32: set_i32(u32_of(i.a) + u32_of(i.b)); break;
         case Code::sub_i32: set_i32(u32_of(i.a) - u32_of(i.b)); break;
         case Code::mul_i32: set_i32(u32_of(i.a) * u32_of(i.b)); break;
-        case Code::add_i64: set(r[i.a].bits + r[i.b].bits); break;
+        case Code::add_i64:
+        case Code::view: set(r[i.a].bits + r[i.b].bits); break;
         case Code::mul_i64: set(r[i.a].bits * r[i.b].bits); break;
         case Code::eq_i32: set(u32_of(i.a) == u32_of(i.b)); break;
         case Code::ne_i32: set(u32_of(i.a) != u32_of(i.b)); break;
@@ -671,7 +672,6 @@ class Machine {
           if (poison) r[i.dst].poison = poison;
           break;
         }
-        case Code::view: set(r[i.a].bits + r[i.b].bits); break;
         case Code::load: load(i, pc, id, regs); break;
         case Code::store: store(i, pc, id, regs); break;
         case Code::atomic: atomic(i, pc, id, regs); break;
@@ -688,7 +688,7 @@ class Machine {
           if (r[i.a].poison) return stop_at(id, pc, r[i.a], "the condition");
           if (!r[i.a].bits) pc = i.aux - 1;
           break;
-        case Code::choose:
+        case Code::switch_:
           if (r[i.a].poison) return stop_at(id, pc, r[i.a], "the choice");
           pc = code_.targets[i.aux + static_cast<uint32_t>(std::clamp<int64_t>(i32_of(i.a), 0, i.d - 1))] - 1;
           break;

@@ -10,7 +10,7 @@ using ir::Opcode;
 using ir::OpId;
 
 // A branch moves down to the next one of its condition. Between them stand ops without effects only, and loads from
-// memory that nobody writes.
+// memory that the kernel does not write.
 class Joiner {
  public:
   explicit Joiner(ir::Kernel& k) : k_(k), memory_(k) {}

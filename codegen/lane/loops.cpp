@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "engine/ir/builder.h"
+#include "engine/ir/walk.h"
 #include "engine/passes/ranges.h"
 
 namespace tessera::lane {
@@ -32,14 +33,12 @@ namespace {
 int weight(const Kernel& k, RegionId r) {
   constexpr int kMany = 1 << 20;
   int n = 0;
-  for (OpId id : k.region(r).ops) {
+  const bool many = ir::any_op(k, r, [&](OpId id) {
     const Op& op = k.op(id);
-    if (ir::is_loop(op.code) || atomic_by_loop(k, op)) return kMany;
     n += op_weight(k, op);
-    for (RegionId inner : op.regions) n += weight(k, inner);
-    if (n > kMany) return kMany;
-  }
-  return n;
+    return n > kMany || ir::is_loop(op.code) || atomic_by_loop(k, op);
+  });
+  return many ? kMany : n;
 }
 
 using Count = std::optional<Extent>;

@@ -46,7 +46,6 @@ class MatrixSums : public Part {
   bool starts_a_dot(Value v, const MatrixForm& f) const;
   bool holds(Value v, const MatrixForm& f) const;  // or is one element everywhere
   void propose();
-  void propose_loop(const ir::Op& loop, size_t i);
   bool ref_may(int ref, const MatrixForm& f) const;
   bool value_may(Value v, const MatrixForm& f) const;
   bool carried_may(const ir::Op& loop, size_t i, const MatrixForm& f) const;

@@ -9,7 +9,7 @@
 
 namespace tessera::lowering {
 
-/// The workgroup size that Triton's num_warps asks for on a GPU: 32 invocations each, a power of two within the
+/// The workgroup size that Triton's num_warps means on a GPU: 32 invocations each, a power of two within the
 /// target's limit. Nothing without it, and on CPU drivers, where a workgroup is one subgroup.
 std::optional<int> hinted_workgroup(const ir::Kernel& k, const Target& target);
 

@@ -64,7 +64,7 @@ std::optional<ParallelPlan> expand_atomics(ir::Kernel& k, const Target& target) 
       const auto cast = [&](Value x, DType t) {
         return k.type(x).dtype == t ? x : b.elementwise(Opcode::bitcast, {x}, t);
       };
-      // Elements that meet go one after another: as they are where no op says just that.
+      // Updates of one place go one after another. The op stays as it is if no other op says the same.
       if (must_scatter_in_order(k, o)) {
         const bool plain = !used[o.results[0].index] && !in_any_order(k, o, used) &&
                            (kind == Opcode::swap || (kind == Opcode::add && held == as));

@@ -11,7 +11,7 @@ namespace tessera::lowering {
 /// then on would allow another, in which programs whose updates keep an order run at once.
 std::optional<ParallelPlan> expand_atomics(ir::Kernel& k, const Target& target);
 
-/// Elements of this atomic may meet, and all the same any invocation may update any of them, by an instruction that
-/// every device has: their old values are unused, and the updates commute.
+/// Elements of this atomic may be updates of one place, and yet any invocation may do any of them, by an instruction
+/// that every device has: their old values are unused, and the updates commute.
 bool in_any_order(const ir::Kernel& k, const ir::Op& op, const std::vector<bool>& used);
 }  // namespace tessera::lowering

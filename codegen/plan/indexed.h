@@ -6,10 +6,11 @@
 
 namespace tessera::lowering {
 
-/// A store, swap or addupdate of which two elements may meet in memory.
+/// A store, swap or addupdate of which two elements may go to one place in memory.
 bool must_scatter_in_order(const ir::Kernel& k, const ir::Op& op);
 
-/// Every addupdate whose elements never meet becomes a load, an addition and a store. True if there was one.
+/// Every addupdate whose elements go to different places becomes a load, an addition and a store. True if there was
+/// one.
 bool expand_updates(ir::Kernel& k);
 
 }  // namespace tessera::lowering

@@ -11,7 +11,7 @@
 namespace tessera::lowering {
 
 /// The target's largest shape for factors of dtypes a and b whose products are summed in `sum`. Integers of 32 bits
-/// wrap alike whatever their sign. Nothing found: there is none.
+/// wrap alike whatever their sign. None: no shape fits.
 std::optional<MatrixShape> matrix_shape(const Target& target, DType a, DType b, DType sum);
 
 /// How the invocations of a subgroup hold the rows of a matrix of sums: `down` invocations under each other, `across`

@@ -333,7 +333,7 @@ std::vector<BlockStart> block_starts(const ir::Kernel& k, int i, ScalarAnalysis&
 }
 
 namespace {
-// What the atomics among the accesses to one array ask of programs that run at once.
+// What the atomics among the accesses to one array require of programs that run at once.
 enum class Updates : uint8_t {
   none,     // there are none
   commute,  // nothing: they are all there is, and commute
@@ -487,7 +487,7 @@ class ParallelProof {
     return access;
   }
 
-  // Per axis: the accesses to the array of programs that differ in it never meet.
+  // Per axis: programs that differ in it access different elements of the array.
   std::vector<bool> separated_by(size_t array, const std::vector<const Access*>& accesses) const {
     std::vector<bool> separated(rank_, false);
     for (size_t d = 0; d < k_.blocks[array].array_shape.size(); ++d) {

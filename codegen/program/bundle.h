@@ -17,7 +17,7 @@
 
 namespace tessera {
 
-/// What a device must have to run a Program: read off the code itself, so it asks for nothing that the target had and
+/// What a device must have to run a Program: read off the code itself, so it requires nothing that the target had and
 /// the code does not use.
 struct Needs {
   std::vector<std::string>

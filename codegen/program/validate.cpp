@@ -23,7 +23,7 @@ bool is_spirv(const std::vector<uint32_t>& words) {
   return true;
 }
 
-bool possible_arguments(const Program& p) {
+bool valid_arguments(const Program& p) {
   const auto first_output = std::find_if(p.args.begin(), p.args.end(), [](const ProgramArg& a) { return a.is_output; });
   const auto inputs = first_output - p.args.begin();
   std::vector<bool> aliased(static_cast<size_t>(inputs));
@@ -39,7 +39,7 @@ bool possible_arguments(const Program& p) {
   return true;
 }
 
-bool possible_print(const ProgramPrint& print) {
+bool valid_print(const ProgramPrint& print) {
   int64_t words = PrintReport::kHeader;
   for (const auto& [dtype, shape] : print.arguments) {
     int64_t n = size_bytes(dtype) == 8 ? 2 : 1;
@@ -55,7 +55,7 @@ bool possible_print(const ProgramPrint& print) {
 bool is_valid(const Program& p) {
   const auto power_of_two = [](int32_t n) { return n > 0 && std::has_single_bit(static_cast<uint32_t>(n)); };
   if (!p.ptx.empty() ? !p.spirv.empty() : !is_spirv(p.spirv)) return false;
-  if (!possible_arguments(p)) return false;
+  if (!valid_arguments(p)) return false;
   if (p.workgroup_size < 1 || p.shared_bytes < 0 || p.scratch_bytes < 0 || p.max_workgroups < 0 ||
       p.max_loop_iterations < 0 || p.max_loop_iterations > INT32_MAX)
     return false;
@@ -77,7 +77,7 @@ bool is_valid(const Program& p) {
   if (p.report_bytes < 0 || p.report_bytes > kMostReport) return false;
   if (!p.prints.empty() && p.report_bytes < 4 * PrintReport::kRecords) return false;
   if (!p.axis_names.empty() && p.axis_names.size() != p.grid.size()) return false;
-  return std::all_of(p.prints.begin(), p.prints.end(), possible_print);
+  return std::all_of(p.prints.begin(), p.prints.end(), valid_print);
 }
 
 }  // namespace tessera

@@ -239,7 +239,7 @@ Words Emitter::run() {
   m_.capability(spv::CapabilityShader);
   m_.capability(spv::CapabilityPhysicalStorageBufferAddresses);
   m_.capability(spv::CapabilityVulkanMemoryModel);
-  if (!f_.pairs()) m_.capability(spv::CapabilityInt64);
+  if (!f_.emulates_int64()) m_.capability(spv::CapabilityInt64);
   if (uses_f64_) m_.capability(spv::CapabilityFloat64);
 
   const Id main = m_.fresh(), nothing = m_.type_void();

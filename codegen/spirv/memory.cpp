@@ -12,18 +12,18 @@ Id Emitter::storage_type(DType t) {
   switch (size_bytes(t)) {
     case 1:
       m_.capability(spv::CapabilityStorageBuffer8BitAccess);
-      if (f_.pairs()) m_.capability(spv::CapabilityInt8);  // subword.cpp says why
+      if (f_.emulates_int64()) m_.capability(spv::CapabilityInt8);  // subword.cpp says why
       return m_.type_uint(8);
     case 2:
       m_.capability(spv::CapabilityStorageBuffer16BitAccess);
-      if (f_.pairs()) m_.capability(spv::CapabilityInt16);
+      if (f_.emulates_int64()) m_.capability(spv::CapabilityInt16);
       return m_.type_uint(16);
     default: return f_.type(reg_of(t));
   }
 }
 
 Id Emitter::pointer(V address, Id pointee) {
-  return m_.op(f_.pairs() ? spv::OpBitcast : spv::OpConvertUToPtr,
+  return m_.op(f_.emulates_int64() ? spv::OpBitcast : spv::OpConvertUToPtr,
                m_.type_pointer(spv::StorageClassPhysicalStorageBuffer, pointee), {address.id});
 }
 Id Emitter::element_pointer(const ir::Op& op, const Ref& r, Id pointee) {

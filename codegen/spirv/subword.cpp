@@ -10,8 +10,8 @@ namespace tessera::spirv {
 bool Emitter::in_words(DType t) const {
   const int64_t size = size_bytes(t);
   // A pair becomes a pointer by a bitcast, which types that are for storage only may not take part in.
-  const bool bytes = target_.storage8 && (target_.int8 || !f_.pairs()),
-             halves = target_.storage16 && (target_.int16 || !f_.pairs());
+  const bool bytes = target_.storage8 && (target_.int8 || !f_.emulates_int64()),
+             halves = target_.storage16 && (target_.int16 || !f_.emulates_int64());
   return (size == 1 && !bytes) || (size == 2 && !halves);
 }
 

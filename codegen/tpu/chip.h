@@ -1,4 +1,4 @@
-// Chip: what is known of a TPU by its name, as a plain value. Nothing here asks a device. Read next: mosaic.h.
+// Chip: what is known of a TPU by its name, as a plain value. Nothing here queries a device. Read next: mosaic.h.
 #pragma once
 #include <cstdint>
 #include <string>

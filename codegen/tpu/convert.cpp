@@ -1,5 +1,5 @@
-// Conversions between dtypes. Floats meet integers as f32 and i32, whose conversions Mosaic has; those saturate, with
-// NaN to 0, which the instruction does not promise.
+// Conversions between dtypes. Floats and integers are converted as f32 and i32, whose conversions Mosaic has; those
+// saturate, with NaN to 0, which the instruction does not promise.
 #include "codegen/tpu/emitter.h"
 
 namespace tessera::tpu {

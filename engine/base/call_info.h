@@ -38,7 +38,7 @@ struct CallInfo {
   std::map<std::string, std::string> metadata;
   std::optional<CostEstimate> cost_estimate;   // as given; estimate_cost() computes one
   std::vector<CompilerParam> compiler_params;  // dimension_semantics is in the grid's axes
-  bool debug = false;                          // print each form of the kernel on its way; not in the text form
+  bool debug = false;                          // print the kernel after each step; not in the text form
 
   const CompilerParam* compiler_param(std::string_view backend, std::string_view name) const;
 };

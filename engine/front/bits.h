@@ -33,7 +33,7 @@ std::pair<Value, Value> iota_2x32(Shape shape, Loc loc = Loc::here());
 void delay(Operand nanoseconds);  ///< pl.delay: kernels' results hang on no clock
 /// plgpu.debug_barrier: barriers are placed by the compiler
 void debug_barrier(Loc loc = Loc::here());
-/// pltpu.trace_value: for a profiler, which there is none of
+/// pltpu.trace_value: does nothing, since there is no profiler
 void trace_value(const std::string& label, Operand value);
 /// plgpu.elementwise_inline_asm: always a TraceError. Assembly is one vendor's.
 [[noreturn]] void elementwise_inline_asm(const std::string& assembly, Loc loc = Loc::here());

@@ -83,8 +83,7 @@ inline constexpr int returns =
 
 /// n values as the caller spells them: a Value for one (not from a tuple), else a tuple.
 template <int n, bool tuple>
-auto unflatten(const Values& v) {
-  if constexpr (n == 0) (void)v;
+auto unflatten([[maybe_unused]] const Values& v) {
   if constexpr (n == 1 && !tuple) return v[0];
   else if constexpr (n > 0 || tuple)
     return [&]<size_t... i>(std::index_sequence<i...>) {

@@ -91,21 +91,18 @@ Pipeline emit_pipeline(F body, PipelineParams params, Loc loc = Loc::here()) {
   constexpr size_t num_refs = refs < 0 ? 0 : static_cast<size_t>(refs), values = std::tuple_size_v<P> - num_refs;
   static_assert(control::count<R> == static_cast<int>(values),
                 "emit_pipeline: the body must return as many Values as it takes");
-  return Pipeline(
-      {num_refs, values,
-       [body = std::move(body), loc](const std::vector<Ref>& r, const std::vector<Value>& v) -> control::Operands {
-         return
-             [&]<size_t... i, size_t... j>(std::index_sequence<i...>, std::index_sequence<j...>) -> control::Operands {
-               (void)v, (void)loc;
-               if constexpr (std::is_void_v<R>) {
-                 body(r[i]..., v[j]...);
-                 return {};
-               } else {
-                 return control::flatten<R>(body(r[i]..., v[j]...), loc);
-               }
-             }(std::make_index_sequence<num_refs>{}, std::make_index_sequence<values>{});
-       }},
-      std::move(params), loc);
+  auto step = [=, body = std::move(body)](const std::vector<Ref>& r,
+                                          [[maybe_unused]] const std::vector<Value>& v) -> control::Operands {
+    return [&]<size_t... i, size_t... j>(std::index_sequence<i...>, std::index_sequence<j...>) -> control::Operands {
+      if constexpr (std::is_void_v<R>) {
+        body(r[i]..., v[j]...);
+        return {};
+      } else {
+        return control::flatten<R>(body(r[i]..., v[j]...), loc);
+      }
+    }(std::make_index_sequence<num_refs>{}, std::make_index_sequence<values>{});
+  };
+  return Pipeline({num_refs, values, std::move(step)}, std::move(params), loc);
 }
 
 }  // namespace tessera

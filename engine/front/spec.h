@@ -133,9 +133,9 @@ class IndexMap {
         constexpr size_t num_refs = std::tuple_size_v<P> - static_cast<size_t>(values);
         arity_ = values;
         num_refs_ = static_cast<int>(num_refs);
-        call_ = [f = std::move(f)](const std::vector<Value>& ids, const std::vector<Ref>& refs) {
+        call_ = [f = std::move(f)]([[maybe_unused]] const std::vector<Value>& ids,
+                                   [[maybe_unused]] const std::vector<Ref>& refs) {
           return [&]<size_t... i, size_t... r>(std::index_sequence<i...>, std::index_sequence<r...>) -> Indices {
-            (void)ids, (void)refs;
             if constexpr (std::same_as<R, Indices>) return f(ids[i]..., refs[r]...);
             else if constexpr (slice) return Indices{BlockIndex(f(ids[i]..., refs[r]...))};
             else if constexpr (std::same_as<R, RefItem>)

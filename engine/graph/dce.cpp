@@ -9,8 +9,8 @@ namespace {
 using Body = Graph::Body;
 using Step = Graph::Step;
 
-/// What is needed, found from the outputs and from what speaks: each value and step is looked at once, however deep it
-/// lies.
+/// What is needed, found from the outputs and from calls that print or check: each value and step is looked at once,
+/// however deep it lies.
 class Needs {
  public:
   Needs(const Graph& g, const Body& b)
@@ -33,19 +33,19 @@ class Needs {
     size_t i = 0;
   };
 
-  /// Whether something in it speaks.
+  /// Whether a call in it prints or checks.
   bool enter(const Body& b) {
-    bool speaks = false;
+    bool prints = false;
     for (const Step& s : b.steps) {
       for (size_t i = 0; i < s.results.size(); ++i) made_[s.results[i]] = {&s, i};
       if (s.kind == Step::Kind::repeat)
         for (size_t i = 0; i < s.arguments.size(); ++i) taken_[s.bodies[0].inputs[i]] = {&s, i};
-      bool says = s.kind == Step::Kind::call && !graph_.kernels[s.kernel].texts.empty();
-      for (const Body& inner : s.bodies) says |= enter(inner);
-      if (says) keep(s);
-      speaks |= says;
+      bool one = s.kind == Step::Kind::call && !graph_.kernels[s.kernel].texts.empty();
+      for (const Body& inner : s.bodies) one |= enter(inner);
+      if (one) keep(s);
+      prints |= one;
     }
-    return speaks;
+    return prints;
   }
   void need(size_t v) {
     if (needed_[v]) return;

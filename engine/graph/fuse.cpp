@@ -20,7 +20,7 @@ using Step = Graph::Step;
 
 constexpr size_t kOps = 128, kInputs = 24;  // of one kernel: compilers take time
 
-/// One element of the result asks for one of each operand, or makes itself.
+/// One element of the result is computed from one element of each operand, or from none.
 bool by_element(const ir::Kernel& k, const Plain& p) {
   return std::all_of(p.ops.begin(), p.ops.end(), [&](OpId o) {
     const Opcode c = k.op(o).code;

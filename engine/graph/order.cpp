@@ -9,9 +9,7 @@ using Command = GraphPlan::Command;
 using Node = GraphPlan::Node;
 using Place = GraphPlan::Place;
 
-bool speaks(const Graph& g, const Command& c) {
-  return c.kind == Command::Kind::call && !g.kernels[c.kernel].texts.empty();
-}
+bool prints(const Graph& g, const Command& c) { return c.call() && !g.kernels[c.call()->kernel].texts.empty(); }
 
 template <class F>
 void for_each_range(std::vector<Node>& nodes, const F& f) {
@@ -21,17 +19,30 @@ void for_each_range(std::vector<Node>& nodes, const F& f) {
   }
 }
 
-/// By storage, where it lies in the arena.
-Place at(const GraphPlan& plan, const Place& p) {
-  const GraphPlan::Storage& s = plan.storages[p.storage];
-  if (s.memory != GraphPlan::Memory::arena) return p;
-  return {plan.storages.size(), s.offset + p.offset, p.bytes};
-}
-
 }  // namespace
 
 bool overlap(const Place& a, const Place& b) {
   return a.storage == b.storage && a.offset < b.offset + b.bytes && b.offset < a.offset + a.bytes;
+}
+
+bool conflict(const PlaceUse& a, const PlaceUse& b) { return (a.writes || b.writes) && overlap(a.place, b.place); }
+
+PlaceUse BarrierRule::placed(PlaceUse use) const {
+  const GraphPlan::Storage& s = plan_.storages[use.place.storage];
+  if (placed_ && s.memory == GraphPlan::Memory::arena)
+    use.place = {plan_.storages.size(), s.offset + use.place.offset, use.place.bytes};
+  return use;
+}
+
+bool BarrierRule::before(const std::vector<PlaceUse>& uses) {
+  std::vector<PlaceUse> here;
+  for (const PlaceUse& u : uses) here.push_back(placed(u));
+  const bool barrier = std::any_of(here.begin(), here.end(), [&](const PlaceUse& u) {
+    return std::any_of(since_.begin(), since_.end(), [&](const PlaceUse& o) { return conflict(u, o); });
+  });
+  if (barrier) restart();
+  since_.insert(since_.end(), here.begin(), here.end());
+  return barrier;
 }
 
 std::vector<PlaceUse> uses_of(const GraphPlan& plan, const Command& c,
@@ -40,37 +51,37 @@ std::vector<PlaceUse> uses_of(const GraphPlan& plan, const Command& c,
   const auto add = [&](const Place& p, bool reads, bool writes, bool indirect = false) {
     if (p.bytes > 0 && (reads || writes || indirect)) uses.push_back({p, reads, writes, indirect});
   };
-  if (c.kind == Command::Kind::copy && c.from == c.to) return uses;
+  const Command::Copy* const copy = c.copy();
+  const Command::SetGate* const set = c.set_gate();
+  if (copy && copy->from == copy->to) return uses;
   if (c.guard) {
     const GraphPlan::Gate& gate = plan.gates[c.guard->gate];
-    if (c.kind == Command::Kind::gate) add(gate.state, true, false);
+    if (set) add(gate.state, true, false);
     else
       add({gate.groups.storage, gate.groups.offset + c.guard->offset(), GraphPlan::Guard::kBytes}, false, false, true);
   }
-  for (const auto& [name, p] : c.sizes) add(p, true, false);
-  if (c.scratch) add(*c.scratch, true, true);
-  switch (c.kind) {
-    case Command::Kind::copy:
-      add(c.from, true, false);
-      add(c.to, false, true);
-      break;
-    case Command::Kind::gate:
-      if (c.decides) add(*c.decides, true, false);
-      add(plan.gates[c.gate].state, false, true);
-      add(plan.gates[c.gate].groups, false, true);
-      break;
-    case Command::Kind::call:
-      for (size_t a = 0; a < c.arguments.size(); ++a) {
-        const auto [reads, writes] = argument(a);
-        add(c.arguments[a], reads, writes);
-      }
+  if (copy) {
+    add(copy->from, true, false);
+    add(copy->to, false, true);
+  } else if (set) {
+    if (set->decides) add(*set->decides, true, false);
+    add(plan.gates[set->gate].state, false, true);
+    add(plan.gates[set->gate].groups, false, true);
+  } else {
+    const Command::Call& call = *c.call();
+    for (const auto& [name, p] : call.sizes) add(p, true, false);
+    if (call.scratch) add(*call.scratch, true, true);
+    for (size_t a = 0; a < call.arguments.size(); ++a) {
+      const auto [reads, writes] = argument(a);
+      add(call.arguments[a], reads, writes);
+    }
   }
   return uses;
 }
 
 std::vector<PlaceUse> uses_of(const Graph& g, const GraphPlan& plan, const Command& c) {
   return uses_of(plan, c, [&](size_t a) {
-    const ir::Kernel& k = g.kernels[c.kernel];
+    const ir::Kernel& k = g.kernels[c.call()->kernel];
     return std::pair(true, k.is_output(static_cast<int>(a)) || k.is_stored(static_cast<int>(a)));
   });
 }
@@ -81,8 +92,7 @@ void order_by_level(const Graph& g, GraphPlan& plan, size_t window) {
   std::vector<std::vector<PlaceUse>> uses;
   for (const Command& c : plan.commands) uses.push_back(uses_of(g, plan, c));
   struct Seen {
-    Place place;
-    bool writes;
+    PlaceUse use;
     size_t level;
   };
   for_each_range(plan.nodes, [&](size_t begin, size_t end) {
@@ -90,14 +100,14 @@ void order_by_level(const Graph& g, GraphPlan& plan, size_t window) {
       const size_t last = end - first > window ? first + window : end;
       std::map<size_t, std::vector<Seen>> seen;  // by storage
       std::vector<size_t> level(last - first, 0);
-      size_t spoken = 0;
+      size_t printed = 0;
       for (size_t i = first; i < last; ++i) {
         size_t& mine = level[i - first];
         for (const PlaceUse& u : uses[i])
           for (const Seen& s : seen[u.place.storage])
-            if ((u.writes || s.writes) && overlap(u.place, s.place)) mine = std::max(mine, s.level + 1);
-        if (speaks(g, plan.commands[i])) spoken = mine = std::max(mine, spoken);
-        for (const PlaceUse& u : uses[i]) seen[u.place.storage].push_back({u.place, u.writes, mine});
+            if (conflict(u, s.use)) mine = std::max(mine, s.level + 1);
+        if (prints(g, plan.commands[i])) printed = mine = std::max(mine, printed);
+        for (const PlaceUse& u : uses[i]) seen[u.place.storage].push_back({u, mine});
       }
       std::stable_sort(from.begin() + static_cast<std::ptrdiff_t>(first),
                        from.begin() + static_cast<std::ptrdiff_t>(last),
@@ -137,18 +147,8 @@ void order_by_level(const Graph& g, GraphPlan& plan, size_t window) {
 size_t count_barriers(const Graph& g, const GraphPlan& plan) {
   size_t barriers = 0;
   const auto count = [&](const std::vector<size_t>& sequence) {
-    std::vector<PlaceUse> since;
-    for (const size_t i : sequence) {
-      std::vector<PlaceUse> uses = uses_of(g, plan, plan.commands[i]);
-      for (PlaceUse& u : uses) u.place = at(plan, u.place);
-      const bool behind = std::any_of(uses.begin(), uses.end(), [&](const PlaceUse& u) {
-        return std::any_of(since.begin(), since.end(),
-                           [&](const PlaceUse& o) { return (u.writes || o.writes) && overlap(u.place, o.place); });
-      });
-      barriers += behind;
-      if (behind) since.clear();
-      since.insert(since.end(), uses.begin(), uses.end());
-    }
+    BarrierRule rule(plan, true);
+    for (const size_t i : sequence) barriers += rule.before(uses_of(g, plan, plan.commands[i]));
   };
   const auto walk = [&](const auto& self, const std::vector<Node>& nodes) -> void {
     std::vector<size_t> run;

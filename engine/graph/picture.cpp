@@ -5,6 +5,8 @@
 #include <set>
 #include <sstream>
 
+#include "engine/graph/order.h"
+
 namespace tessera {
 namespace {
 
@@ -54,9 +56,6 @@ class Drawing {
         {{name, to_string(t), bytes(p_.storages[storage].bytes)}, Picture::Node::Kind::argument, ""});
     writes_.push_back({{storage, 0, p_.storages[storage].bytes}, picture_.nodes.size() - 1});
   }
-  static bool overlap(const Place& a, const Place& b) {
-    return a.storage == b.storage && a.offset < b.offset + b.bytes && b.offset < a.offset + a.bytes;
-  }
   /// The last writers of the bytes come before the node.
   void reads(const Place& p, size_t node) {
     for (const Write& w : writes_)
@@ -94,30 +93,33 @@ class Drawing {
   void command(size_t at, const std::string& outside) {
     const Command& c = p_.commands[at];
     const size_t node = picture_.nodes.size();
-    const std::string around = c.guard && c.kind != Command::Kind::gate
+    const std::string around = c.guard && !c.set_gate()
                                    ? "gate " + std::to_string(c.guard->gate) + ", body " + std::to_string(c.guard->body)
                                    : outside;
-    if (c.kind == Command::Kind::gate) {
-      const GraphPlan::Gate& gate = p_.gates[c.gate];
+    if (const Command::SetGate* set = c.set_gate()) {
+      const GraphPlan::Gate& gate = p_.gates[set->gate];
       picture_.nodes.push_back(
-          {{"gate " + std::to_string(c.gate),
+          {{"gate " + std::to_string(set->gate),
             std::to_string(gate.members.size()) + (gate.members.size() == 1 ? " command" : " commands"),
             where(gate.groups)},
            Picture::Node::Kind::call,
            around});
-      if (c.decides) reads(*c.decides, node);
+      if (set->decides) reads(*set->decides, node);
       if (c.guard) reads(p_.gates[c.guard->gate].state, node);
       writes(gate.state, node);
       writes(gate.groups, node);
       return;
     }
     if (c.guard) reads(p_.gates[c.guard->gate].groups, node);
-    if (c.kind == Command::Kind::copy) {
-      picture_.nodes.push_back({{"copy", bytes(c.to.bytes), where(c.to)}, Picture::Node::Kind::copy, around});
-      reads(c.from, node);
-      writes(c.to, node);
+    if (const Command::Copy* copy = c.copy()) {
+      picture_.nodes.push_back({{"copy", bytes(copy->to.bytes), where(copy->to)}, Picture::Node::Kind::copy, around});
+      reads(copy->from, node);
+      writes(copy->to, node);
       return;
     }
+    call(*c.call(), node, around);
+  }
+  void call(const Command::Call& c, size_t node, const std::string& around) {
     const ir::Kernel& k = g_.kernels[c.kernel];
     picture_.nodes.push_back({{k.name}, Picture::Node::Kind::call, around});
     const auto inputs = static_cast<size_t>(k.num_inputs);
@@ -138,7 +140,7 @@ class Drawing {
     }
     if (c.scratch) picture_.nodes.back().lines.push_back("scratch: " + bytes(c.scratch->bytes));
   }
-  static DimValues bind_dims_of(const ir::Kernel& k, const Command& c) {
+  static DimValues bind_dims_of(const ir::Kernel& k, const Command::Call& c) {
     DimValues dims = c.dims;
     for (size_t i = 0; i < c.inputs.size(); ++i)
       for (size_t d = 0; d < c.inputs[i].second.size(); ++d)

@@ -78,24 +78,25 @@ class Planner {
     GraphPlan::Storage& s = plan_.storages[p.storage];
     s.last = std::max(s.last, when);
   }
-  /// Where a result goes: to where somebody wants it, or to memory of its own.
+  /// Where a result goes: to a place that is already given, or to memory of its own.
   Place result(size_t v) {
     if (const auto p = wanted_[v]) return *p;
     return fresh(bytes(graph_.values[v]));
   }
 
   void emit(Command c) {
-    for (const Place& p : c.arguments) use(p, now());
-    for (const auto& [name, p] : c.sizes) use(p, now());
-    if (c.kind == Command::Kind::copy) {
-      use(c.from, now());
-      use(c.to, now());
+    if (const Command::Call* call = c.call()) {
+      for (const Place& p : call->arguments) use(p, now());
+      for (const auto& [name, p] : call->sizes) use(p, now());
+    } else if (const Command::Copy* copied = c.copy()) {
+      use(copied->from, now());
+      use(copied->to, now());
     }
-    if (c.kind == Command::Kind::gate) {
-      if (c.decides) use(*c.decides, now());
+    if (const Command::SetGate* set = c.set_gate()) {
+      if (set->decides) use(*set->decides, now());
       if (c.guard) use(plan_.gates[c.guard->gate].state, now());
-      use(plan_.gates[c.gate].state, now());
-      use(plan_.gates[c.gate].groups, now());
+      use(plan_.gates[set->gate].state, now());
+      use(plan_.gates[set->gate].groups, now());
     } else if (guard_) {
       c.guard = guard_;
       std::vector<GraphPlan::Gate::Member>& members = plan_.gates[guard_->gate].members;
@@ -103,7 +104,7 @@ class Planner {
       members.push_back({now(), guard_->body});
       use(plan_.gates[guard_->gate].groups, now());
     }
-    const bool alone = !c.sizes.empty();
+    const bool alone = c.sized();
     if (alone || nodes_->empty() || nodes_->back().kind != Node::Kind::commands || nodes_->back().end != now() ||
         alone_ == now())
       nodes_->push_back({.begin = now(), .end = now()});
@@ -113,7 +114,7 @@ class Planner {
   }
   void copy(const Place& from, const Place& to) {
     if (from == to || from.bytes == 0) return;
-    emit({.kind = Command::Kind::copy, .from = from, .to = to});
+    emit({Command::Copy{from, to}});
   }
 
   std::vector<Place> walk(const Graph::Body& b) {
@@ -199,7 +200,7 @@ class Planner {
     return plan_.gates.size() - 1;
   }
   void set_gate(size_t gate, std::optional<Place> decides, std::optional<GraphPlan::Guard> guard) {
-    emit({.kind = Command::Kind::gate, .gate = gate, .decides = decides, .guard = guard});
+    emit({Command::SetGate{gate, decides}, guard});
   }
   /// All members are known. Few sizes mean few kernels that set them.
   void close_gate(size_t gate) {
@@ -217,8 +218,8 @@ class Planner {
   }
 
   /// The call, as far as the graph alone tells.
-  Command described(const Graph::Step& s) const {
-    Command c{.kernel = s.kernel};
+  Command::Call described(const Graph::Step& s) const {
+    Command::Call c{.kernel = s.kernel};
     for (const size_t v : s.arguments) c.inputs.emplace_back(graph_.values[v].dtype, graph_.values[v].shape);
     for (const auto& [name, v] : s.sizes)
       if (const auto it = constant_.find(v); it != constant_.end()) c.dims[name] = grid_size(scalar(*it->second));
@@ -226,7 +227,7 @@ class Planner {
   }
   void call(const Graph::Step& s) {
     const ir::Kernel& k = graph_.kernels[s.kernel];
-    Command c = described(s);
+    Command::Call c = described(s);
     for (size_t i = 0; i < s.arguments.size(); ++i) {
       Place p = places_[s.arguments[i]];
       const int input = static_cast<int>(i);
@@ -251,7 +252,7 @@ class Planner {
     }
     c.arguments.insert(c.arguments.end(), results.begin(), results.end());
     if (const int64_t n = options_.scratch ? options_.scratch(c) : 0) c.scratch = fresh(n);
-    emit(std::move(c));
+    emit({std::move(c)});
     for (size_t i = 0; i < s.results.size(); ++i) places_[s.results[i]] = results[i];
   }
 
@@ -401,8 +402,8 @@ class Planner {
     for (size_t i = 0; i < s.results.size(); ++i) places_[s.results[i]] = results[i];
   }
 
-  /// A copy made for an output that is aliased to an input, or for an input that the kernel changes, goes where nobody
-  /// needs its source after the call: the copy lives in the source's place.
+  /// A copy made for an output that is aliased to an input, or for an input that the kernel changes, takes the
+  /// place of its source, if no command reads that after the call.
   void take_places() {
     std::vector<size_t> now_in(plan_.storages.size());
     std::iota(now_in.begin(), now_in.end(), size_t{0});
@@ -411,22 +412,23 @@ class Planner {
       return s;
     };
     for (size_t t = 0; t < plan_.commands.size(); ++t) {
-      const Command& c = plan_.commands[t];
-      if (c.kind != Command::Kind::copy) continue;
+      const Command::Copy* const c = plan_.commands[t].copy();
+      if (!c) continue;
       size_t call = t;  // the one that it is for
-      while (call < plan_.commands.size() && plan_.commands[call].kind == Command::Kind::copy) ++call;
-      const size_t from = find(c.from.storage), to = find(c.to.storage);
+      while (call < plan_.commands.size() && plan_.commands[call].copy()) ++call;
+      const size_t from = find(c->from.storage), to = find(c->to.storage);
       GraphPlan::Storage &source = plan_.storages[from], &target = plan_.storages[to];
       const bool donated =
           source.memory == Memory::input && source.index < options_.donated.size() && options_.donated[source.index];
       if (call == plan_.commands.size() || from == to || (source.memory != Memory::arena && !donated) ||
           target.memory == Memory::input || target.memory == Memory::constant)
         continue;
-      if (!(c.from.offset == 0 && c.from.bytes == source.bytes && c.to.offset == 0 && c.to.bytes == target.bytes))
+      if (!(c->from.offset == 0 && c->from.bytes == source.bytes && c->to.offset == 0 && c->to.bytes == target.bytes))
         continue;
-      if (target.first > t || written_before(c.to, t) || source.last > call) continue;
+      if (target.first > t || written_before(c->to, t) || source.last > call) continue;
       // The call sees the source as this one argument at most, and no other copy reads it.
-      const Command& user = plan_.commands[call];
+      if (!plan_.commands[call].call()) continue;
+      const Command::Call& user = *plan_.commands[call].call();
       const ir::Kernel& k = graph_.kernels[user.kernel];
       size_t seen = 0, allowed = 0;
       for (size_t i = 0; i < user.arguments.size(); ++i) {
@@ -437,8 +439,10 @@ class Planner {
       }
       bool other = seen != allowed || std::none_of(user.arguments.begin(), user.arguments.end(),
                                                    [&](const Place& p) { return find(p.storage) == to; });
-      for (size_t i = t + 1; i < call; ++i)
-        other |= find(plan_.commands[i].from.storage) == from || find(plan_.commands[i].to.storage) == from;
+      for (size_t i = t + 1; i < call; ++i) {
+        const Command::Copy& between = *plan_.commands[i].copy();
+        other |= find(between.from.storage) == from || find(between.to.storage) == from;
+      }
       for (const auto& [name, p] : user.sizes) other |= find(p.storage) == from;
       if (other) continue;
       if (donated) {  // whose memory it is
@@ -451,11 +455,15 @@ class Planner {
     }
     const auto follow = [&](Place& p) { p.storage = find(p.storage); };
     for (Command& c : plan_.commands) {
-      follow(c.from);
-      follow(c.to);
-      if (c.decides) follow(*c.decides);
-      for (Place& p : c.arguments) follow(p);
-      for (auto& [name, p] : c.sizes) follow(p);
+      if (auto* copied = std::get_if<Command::Copy>(&c.what)) {
+        follow(copied->from);
+        follow(copied->to);
+      } else if (auto* set = std::get_if<Command::SetGate>(&c.what)) {
+        if (set->decides) follow(*set->decides);
+      } else {
+        for (Place& p : c.call()->arguments) follow(p);
+        for (auto& [name, p] : c.call()->sizes) follow(p);
+      }
     }
     for (Place& p : plan_.outputs) follow(p);
     const auto follow_nodes = [&](auto& self, std::vector<Node>& nodes) -> void {
@@ -476,15 +484,16 @@ class Planner {
   bool written_before(const Place& p, size_t t) const {
     for (size_t i = plan_.storages[p.storage].first; i < t; ++i) {
       const Command& c = plan_.commands[i];
-      if (c.kind == Command::Kind::copy && c.to.storage == p.storage) return true;
-      for (const Place& a : c.arguments)
-        if (a.storage == p.storage) return true;
+      if (c.copy() && c.copy()->to.storage == p.storage) return true;
+      if (c.call() && std::any_of(c.call()->arguments.begin(), c.call()->arguments.end(),
+                                  [&](const Place& a) { return a.storage == p.storage; }))
+        return true;
     }
     return false;
   }
 
-  /// Another order where it takes fewer barriers, and no memory to speak of: all commands, or as many at a time as it
-  /// may be.
+  /// Another order if that takes fewer barriers and little more memory: of all commands, else within windows of fewer
+  /// and fewer.
   void order() {
     plan_.barriers = plan_.barriers_as_written = count_barriers(graph_, plan_);
     if (!options_.reorder || plan_.barriers == 0) return;
@@ -504,10 +513,10 @@ class Planner {
   void table() {
     if (!options_.table) return;
     for (const Command& c : plan_.commands) {
-      if (c.kind == Command::Kind::call) plan_.table_bytes += options_.table(c);
-      if (c.kind == Command::Kind::copy && c.from != c.to) plan_.table_bytes += 16;  // from where and to where
+      if (c.call()) plan_.table_bytes += options_.table(*c.call());
+      if (c.copy() && c.copy()->from != c.copy()->to) plan_.table_bytes += 16;  // from where and to where
       // where five arrays are; and one of them (runtime/call/gate.h)
-      if (c.kind == Command::Kind::gate) plan_.table_bytes += 48 + 3 * plan_.gates[c.gate].groups.bytes;
+      if (c.set_gate()) plan_.table_bytes += 48 + 3 * plan_.gates[c.set_gate()->gate].groups.bytes;
     }
   }
 
@@ -524,21 +533,13 @@ class Planner {
   }
   /// For each command the last one that no barrier keeps behind it, if only what they compute does.
   std::vector<size_t> overlapping() const {
-    std::vector<PlaceUse> since;
+    BarrierRule rule(plan_, false);
     std::vector<size_t> ends(plan_.commands.size());
     size_t start = 0;
     for (size_t i = 0; i < plan_.commands.size(); ++i) {
       const Command& c = plan_.commands[i];
-      const std::vector<PlaceUse> uses = uses_of(graph_, plan_, c);
-      const bool behind = std::any_of(uses.begin(), uses.end(), [&](const PlaceUse& u) {
-        return std::any_of(since.begin(), since.end(),
-                           [&](const PlaceUse& o) { return (u.writes || o.writes) && overlap(u.place, o.place); });
-      });
-      if (behind || !c.sizes.empty()) {
-        since.clear();
-        start = i;
-      }
-      since.insert(since.end(), uses.begin(), uses.end());
+      if (c.sized()) rule.restart();
+      if (rule.before(uses_of(graph_, plan_, c)) || c.sized()) start = i;
       for (size_t j = start; j <= i; ++j) ends[j] = i;
       if (i - start > 64) start = i;  // enough that overlaps
     }
@@ -601,7 +602,7 @@ int64_t GraphPlan::peak_bytes() const {
 }
 
 bool GraphPlan::recorded(const Node& n) const {
-  if (n.kind == Node::Kind::commands) return commands[n.begin].sizes.empty();
+  if (n.kind == Node::Kind::commands) return !commands[n.begin].sized();
   return n.gate && n.at_most == n.iterations;
 }
 void GraphPlan::expand(const Node& n, std::vector<size_t>& sequence) const {
@@ -618,8 +619,8 @@ std::string explain(const Graph& g, const GraphPlan& p) {
   std::string text = "graph: ";
   size_t calls = 0, copies = 0;
   for (const Command& c : p.commands) {
-    calls += c.kind == Command::Kind::call;
-    copies += c.kind == Command::Kind::copy;
+    calls += c.call() != nullptr;
+    copies += c.copy() != nullptr;
   }
   text += plural(calls, "call") + " of " + plural(g.kernels.size(), "kernel") + ", " + std::to_string(copies) +
           (copies == 1 ? " copy" : " copies") + "; " + std::to_string(p.dropped) +
@@ -633,7 +634,7 @@ std::string explain(const Graph& g, const GraphPlan& p) {
     return n;
   };
   size_t waits = decided(decided, p.nodes);
-  for (const Command& c : p.commands) waits += !c.sizes.empty();
+  for (const Command& c : p.commands) waits += c.sized();
   text += "waits for the device: " +
           (waits ? "at " + plural(waits, "place") + ", where a value decides what is run" : std::string("none")) + "\n";
   if (!p.gates.empty()) text += "decided on the device: at " + plural(p.gates.size(), "place") + "\n";

@@ -7,7 +7,11 @@
 // Unused values are dropped (dce.h). Nothing here knows a device. Read next: runtime/call/graph.h.
 #pragma once
 #include <functional>
+#include <optional>
 #include <string>
+#include <utility>
+#include <variant>
+#include <vector>
 
 #include "engine/graph/graph.h"
 
@@ -48,21 +52,33 @@ struct GraphPlan {
     int64_t offset() const { return kBytes * static_cast<int64_t>(slot); }  // which begin here among the gate's groups
   };
   struct Command {
-    enum class Kind : uint8_t { call, copy, gate };
-    Kind kind = Kind::call;
-    Place from = {}, to = {};  // copy
-    size_t gate = 0;           // gate: sets this one's state,
-    // from a bool (true: body 0, false: none) or an i32 (clamped to the bodies); without one it is body 0
-    std::optional<Place> decides = {};
-    // of a gate, which always runs: where that does not hold, its state is -1
+    struct Call {
+      size_t kernel = 0;                                      // position in kernels
+      std::vector<Place> arguments = {};                      // its inputs, then its outputs
+      std::vector<std::pair<DType, Shape>> inputs = {};       // what they are
+      DimValues dims = {};                                    // sizes of the grid that no input shows, and are known
+      std::vector<std::pair<std::string, Place>> sizes = {};  // those that a value gives
+      std::optional<Place> scratch = {};                      // if it needs memory of its own
+    };
+    struct Copy {
+      Place from = {}, to = {};
+    };
+    /// Sets a gate's state: from a bool (true: body 0, false: none) or an i32 (clamped to the bodies); without one it
+    /// is body 0.
+    struct SetGate {
+      size_t gate = 0;
+      std::optional<Place> decides = {};
+    };
+    std::variant<Call, Copy, SetGate> what;
+    // of a SetGate, which always runs: where this does not hold, the state that it sets is -1
     std::optional<Guard> guard = {};
-    size_t kernel = 0;                                 // call: position in kernels
-    std::vector<Place> arguments = {};                 // its inputs, then its outputs
-    std::vector<std::pair<DType, Shape>> inputs = {};  // what they are
-    // sizes of the grid that no input shows, as far as they are known
-    DimValues dims = {};
-    std::vector<std::pair<std::string, Place>> sizes = {};  // those that a value gives
-    std::optional<Place> scratch = {};                      // if it needs memory of its own
+
+    Call* call() { return std::get_if<Call>(&what); }
+    const Call* call() const { return std::get_if<Call>(&what); }
+    const Copy* copy() const { return std::get_if<Copy>(&what); }
+    const SetGate* set_gate() const { return std::get_if<SetGate>(&what); }
+    /// A call of which a value gives sizes.
+    bool sized() const { return call() && !call()->sizes.empty(); }
   };
   /// Steps one after another: commands, or what the host decides.
   struct Node {
@@ -76,7 +92,7 @@ struct GraphPlan {
     std::optional<size_t> gate = {};
     // and with at_most == iterations that is all there is to it; else again, as long as the gate's state is not -1
     int64_t iterations = 0;
-    std::string why = {};  // of what is left to whoever runs the plan: why
+    std::string why = {};  // why the host has to decide
     Loc loc = {};
     bool reverse = false;
     // of a counted repeat: an array, and where row i of it goes before iteration i
@@ -113,14 +129,14 @@ struct PlanOptions {
   /// Calls that need nothing of one another stand together, which takes fewer barriers, but more values at once: where
   /// the arena is no larger than 16 MiB, or than 5/4 of what the order of the program takes.
   bool reorder = true;
-  bool gates = true;               ///< false: what a value decides is left to whoever runs the plan
+  bool gates = true;               ///< false: the host makes every decision
   std::vector<bool> donated = {};  ///< by input: its memory may become another value's; empty: none
   /// Bytes that a call needs beside its arguments.
-  std::function<int64_t(const GraphPlan::Command&)> scratch = {};
+  std::function<int64_t(const GraphPlan::Command::Call&)> scratch = {};
   /// Bytes of a call's part of the table.
-  std::function<int64_t(const GraphPlan::Command&)> table = {};
+  std::function<int64_t(const GraphPlan::Command::Call&)> table = {};
   /// Whether a call, of which kernel, inputs and dims are given, is one dispatch: a gate can decide about no other.
-  std::function<bool(const GraphPlan::Command&)> whole = {};
+  std::function<bool(const GraphPlan::Command::Call&)> whole = {};
 };
 GraphPlan plan(const Graph& graph, const PlanOptions& options = {});
 

@@ -105,7 +105,7 @@ class GraphParser {
     if (!ir::within_limits(t.shape)) fail(to_string(t) + " is beyond 32 dims or 2^40 elements");
     return t;
   }
-  /// Of the folder's own files only: what somebody sent may not reach beyond it.
+  /// Of the folder's own files only: a folder from elsewhere must not name files outside of it.
   std::string file_name() {
     need('"');
     const size_t n = line_.find('"');

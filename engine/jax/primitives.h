@@ -28,7 +28,7 @@ using Entries = std::vector<Entry>;
 struct Import {
   std::string kernel;                   // its name, for messages
   std::vector<int> grid_axes;           // the axes that program_id counts: those that vmap did not add
-  std::vector<std::string> grid_names;  // of all axes, empty where there is none
+  std::vector<std::string> grid_names;  // one per axis, empty for an axis without a name
   std::vector<Ref> tables = {};         // constants that are arrays of different elements; none in index maps
 };
 

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "engine/base/plural.h"
+#include "engine/ir/moves.h"
 #include "engine/ir/walk.h"
 #include "engine/lint/finding.h"
 
@@ -178,56 +179,32 @@ class Overhang {
   State move(const Op& op) const {
     const State& from = state(op.operands[0]);
     State s{{}, from.mixed, from.knows_positions};
-    const Shape &in = k_.type(op.operands[0]).shape, &out = k_.type(op.results[0]).shape;
-    if (op.code == Opcode::concatenate) {
+    if (op.operands.size() > 1) {
       for (const Value v : op.operands) s.knows_positions |= state(v).knows_positions;
       s.mixed.reset();
       return s;
     }
-    if (from.ends.empty()) return s;
+    const std::optional<std::vector<ir::DimSource>> sources = ir::move_dims(k_, op);
+    if (from.ends.empty() || !sources) return s;
+    const Shape &in = k_.type(op.operands[0]).shape, &out = k_.type(op.results[0]).shape;
     s.ends.resize(out.size());
-    switch (ir::Move(op.code)) {
-      case ir::Move::broadcast:
-        for (size_t i = 0; i < in.size(); ++i)
-          if (const auto d = static_cast<size_t>(op.ints(Attr::dims)[i]); in[i] == out[d]) s.ends[d] = from.ends[i];
-        break;
-      case ir::Move::transpose:
-        for (size_t d = 0; d < out.size(); ++d) s.ends[d] = from.ends[static_cast<size_t>(op.ints(Attr::perm)[d])];
-        break;
-      case ir::Move::slice:
-        for (size_t d = 0; d < out.size(); ++d) s.ends[d] = sliced(from.ends[d], in[d], op, d, out[d]);
-        break;
-      case ir::Move::rev:
-        s.ends = from.ends;
-        for (const int64_t d : op.ints(Attr::axes)) {
-          Ends& e = s.ends[static_cast<size_t>(d)];
-          std::swap(e.low, e.high);
-        }
-        break;
-      case ir::Move::reshape: s.ends = reshaped(from.ends, in, out); break;
-      case ir::Move::concatenate: break;
-    }
+    for (size_t d = 0; d < in.size(); ++d)
+      if (const ir::DimSource& source = (*sources)[d]; source.dim >= 0) {
+        const auto to = static_cast<size_t>(source.dim);
+        s.ends[to] = source.whole ? from.ends[d] : moved(from.ends[d], in[d], source, out[to]);
+      }
     return s;
   }
-  static Ends sliced(Ends e, int64_t n, const Op& op, size_t d, int64_t size) {
+  /// Of `size` positions that the source takes from a dim of n.
+  static Ends moved(const Ends& e, int64_t n, const ir::DimSource& source, int64_t size) {
     if (!e.any()) return e;
-    const int64_t start = op.ints(Attr::start)[d], step = op.ints(Attr::stride)[d];
+    const auto below = [&](int64_t i) { return source.offset + i * source.stride < e.low; };
+    const auto above = [&](int64_t i) { return source.offset + i * source.stride >= n - e.high; };
+    const bool up = source.stride > 0;
     Ends left{0, 0, e.block, e.dim};
-    for (int64_t i = 0; i < size && start + i * step < e.low; ++i) ++left.low;
-    for (int64_t i = size; i-- > 0 && start + i * step >= n - e.high;) ++left.high;
+    for (int64_t i = 0; i < size && (up ? below(i) : above(i)); ++i) ++left.low;
+    for (int64_t i = size; i-- > 0 && (up ? above(i) : below(i));) ++left.high;
     return left;
-  }
-  /// Dims of size 1 come and go, and the others stay; or nothing is known.
-  static std::vector<Ends> reshaped(const std::vector<Ends>& from, const Shape& in, const Shape& out) {
-    std::vector<Ends> to(out.size());
-    size_t d = 0;
-    for (size_t i = 0; i < in.size(); ++i) {
-      if (in[i] == 1) continue;
-      while (d < out.size() && out[d] == 1) ++d;
-      if (d == out.size() || out[d] != in[i]) return {};
-      to[d++] = from[i];
-    }
-    return to;
   }
 
   State reduce(OpId id, const std::vector<int64_t>& axes) const {

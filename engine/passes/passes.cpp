@@ -15,7 +15,7 @@ const std::vector<Pass>& all() {
 
 void optimize(ir::Kernel& k, const std::function<void(const Pass&, const ir::Kernel&, bool)>& after) {
   constexpr int kMaxRounds = 4;
-  // Verifying costs as much as a pass: after each one where somebody watches or in builds that check, else once at the
+  // Verifying costs as much as a pass: after each one if a dump is wanted or in builds that check, else once at the
   // end.
 #ifdef NDEBUG
   const bool each = static_cast<bool>(after);

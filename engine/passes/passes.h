@@ -14,7 +14,8 @@ namespace tessera::passes {
 /// a constant, ...): never one that changes a float result, NaN or signed zero included. Also removes an if/switch with
 /// a constant choice and a for that provably runs zero times.
 bool fold(ir::Kernel& k);
-/// Makes a for of a while that counts up to a value by ones, at tile level; never of one whose test asks anything else.
+/// Makes a for of a while that counts up to a value by ones, at tile level; never of one whose test has another
+/// condition.
 bool count(ir::Kernel& k);
 /// Merges equal pure ops where the first dominates the second; equal loads too when no store to that memory lies
 /// between.

@@ -1,6 +1,6 @@
 // Calls of tile-level kernels on devices: compiled once per device, cached in memory with it, launched on device or
-// host arrays. The compiler (codegen/) and the runtime meet here; programs that bring compiled Programs use launch.h
-// alone. Read next: codegen/compile.h, runtime/launch.h.
+// host arrays. This folder joins the compiler (codegen/) and the runtime; programs that bring compiled Programs use
+// launch.h alone. Read next: codegen/compile.h, runtime/launch.h.
 #pragma once
 #include <memory>
 #include <vector>

@@ -11,8 +11,8 @@
 
 namespace tessera {
 
-/// Of a gate command: inputs what decides (bool[] or i32[]), a state that has to be a certain body, the numbers;
-/// outputs the gate's state and groups. Where that state is the gate's own, the first output is aliased to it.
+/// Of a command that sets a gate: inputs what decides (bool[] or i32[]), a state that has to be a certain body, the
+/// numbers; outputs the gate's state and groups. Where that state is the gate's own, the first output is aliased to it.
 struct GateKernel {
   ir::Kernel kernel;
   std::string key;  // equal kernels have equal ones

@@ -93,12 +93,12 @@ std::vector<TimedCommand> CompiledGraph::trace() const {
       for (const Recording::Timed& t : part.recording ? part.recording->times() : std::vector<Recording::Timed>()) {
         const Command& c = s.plan.commands[t.command];
         if (commands.empty()) zero = t.begin;
-        TimedCommand made{
-            "copy", {}, since(t.begin), since(t.end), c.kind == Command::Kind::copy ? c.from.bytes + c.to.bytes : 0};
-        if (c.kind == Command::Kind::call) {
+        TimedCommand made{"copy", {}, since(t.begin), since(t.end), 0};
+        if (const Command::Copy* copy = c.copy()) made.bytes = copy->from.bytes + copy->to.bytes;
+        if (c.call()) {
           made.name = s.calls[t.command].program->name;
           made.loc = s.calls[t.command].program->loc;
-          for (const Spot& p : c.arguments) made.bytes += p.bytes;
+          for (const Spot& p : c.call()->arguments) made.bytes += p.bytes;
           made.guarded = c.guard.has_value();
         }
         commands.push_back(std::move(made));
@@ -330,7 +330,7 @@ class CompiledGraph::Replay {
   void replay(const std::vector<State::Part>& parts) {
     for (const State::Part& part : parts) {
       if (!part.recording) {
-        const Command& c = s_.plan.commands[part.copy];
+        const Command::Copy& c = *s_.plan.commands[part.copy].copy();
         copy(c.from, c.to);
         continue;
       }
@@ -440,7 +440,7 @@ class CompiledGraph::Replay {
 
   /// A call whose grid's size is a value.
   void sized(size_t i) {
-    const Command& c = s_.plan.commands[i];
+    const Command::Call& c = *s_.plan.commands[i].call();
     const PreparedCall& call = s_.calls[i];
     const Program& p = *call.program;
     DimValues given = c.dims;
@@ -568,7 +568,7 @@ std::vector<Array> CompiledGraph::run(const std::vector<Array>& inputs) const {
   std::vector<DeviceArray> arguments;
   for (const Array& a : inputs) arguments.emplace_back(device(), a);
   for (size_t i = 0; i < shared_->frames[0]->options.donated.size(); ++i)
-    if (shared_->frames[0]->options.donated[i]) arguments[i] = donate(arguments[i]);  // nobody else has them
+    if (shared_->frames[0]->options.donated[i]) arguments[i] = donate(arguments[i]);  // no other call uses them
   std::vector<Array> outputs;
   for (const DeviceArray& o : (*this)(arguments)) outputs.push_back(o.download());
   return outputs;

@@ -22,8 +22,9 @@ namespace {
 
 // A copy from or to what is elsewhere in every replay.
 bool moves(const GraphPlan& plan, const Command& c) {
-  if (c.kind != Command::Kind::copy || c.from == c.to) return false;
-  for (const Spot& p : {c.from, c.to})
+  const Command::Copy* const copy = c.copy();
+  if (!copy || copy->from == copy->to) return false;
+  for (const Spot& p : {copy->from, copy->to})
     if (const Memory m = plan.storages[p.storage].memory; m == Memory::input || m == Memory::output) return true;
   return false;
 }
@@ -71,10 +72,10 @@ void CompiledGraph::State::make() {
   });
 }
 
-vulkan::Bound CompiledGraph::State::bind(const Command& c, DimValues& dims) const {
+vulkan::Bound CompiledGraph::State::bind(const Command::Call& c, DimValues& dims, vulkan::Cut cut) const {
   const Program& p = kernels[c.kernel].program();
   dims = bind_dims(p, c.inputs, c.dims);
-  return vulkan::bind(p, dims, device, c.guard ? vulkan::Cut::none : vulkan::Cut::watchdog);
+  return vulkan::bind(p, dims, device, cut);
 }
 
 void CompiledGraph::State::make_plan() {
@@ -84,14 +85,14 @@ void CompiledGraph::State::make_plan() {
     kernels.push_back(load_for_table(device, k));
     plan_options.alignment = std::max<int64_t>(plan_options.alignment, kernels.back().program().alignment);
   }
-  plan_options.scratch = [&](const Command& c) -> int64_t {
+  plan_options.scratch = [&](const Command::Call& c) -> int64_t {
     DimValues dims;
-    return c.sizes.empty() ? bind(c, dims).scratch_bytes : 0;
+    return c.sizes.empty() ? bind(c, dims, vulkan::Cut::watchdog).scratch_bytes : 0;
   };
   // An indirect dispatch has no base, so what has to be cut is left to the host to decide.
-  plan_options.whole = [&](const Command& c) {
+  plan_options.whole = [&](const Command::Call& c) {
     DimValues dims;
-    return !bind(c, dims).cut();
+    return !bind(c, dims, vulkan::Cut::watchdog).cut();
   };
   plan = tessera::plan(graph, plan_options);
   copy_by_kernels(plan_options.alignment);
@@ -102,33 +103,25 @@ void CompiledGraph::State::make_plan() {
 void CompiledGraph::State::copy_by_kernels(int64_t alignment) {
   std::map<int64_t, size_t> copies;
   for (Command& c : plan.commands) {
-    if (c.kind != Command::Kind::copy || c.from == c.to || (!c.guard && !moves(plan, c)) || c.from.offset % alignment ||
-        c.to.offset % alignment)
-      continue;
-    const auto [it, fresh] = copies.emplace(c.to.bytes, kernels.size());
+    if (!c.copy()) continue;
+    const auto [from, to] = *c.copy();
+    if (from == to || (!c.guard && !moves(plan, c)) || from.offset % alignment || to.offset % alignment) continue;
+    const auto [it, fresh] = copies.emplace(to.bytes, kernels.size());
     if (fresh) {
-      graph.kernels.push_back(copy_kernel(c.to.bytes));
+      graph.kernels.push_back(copy_kernel(to.bytes));
       kernels.push_back(load_for_table(device, graph.kernels.back()));
     }
     const ProgramArg& a = kernels[it->second].program().args[0];
-    c.kind = Command::Kind::call;
-    c.kernel = it->second;
-    c.arguments = {c.from, c.to};
-    c.inputs = {{a.dtype, {*a.shape[0].value()}}};
+    c.what = Command::Call{.kernel = it->second, .arguments = {from, to}, .inputs = {{a.dtype, {*a.shape[0].value()}}}};
   }
 }
 
 void CompiledGraph::State::bind_calls() {
   calls.resize(plan.commands.size());
   for (size_t i = 0; i < plan.commands.size(); ++i)
-    if (const Command& c = plan.commands[i]; c.kind == Command::Kind::call && c.sizes.empty())
-      calls[i].bound = bind(c, calls[i].dims);
+    if (const Command& c = plan.commands[i]; c.call() && !c.sized())
+      calls[i].bound = bind(*c.call(), calls[i].dims, c.guard ? vulkan::Cut::none : vulkan::Cut::watchdog);
   gates();
-  for (size_t i = 0; i < plan.commands.size(); ++i)
-    if (plan.commands[i].kind == Command::Kind::gate) {
-      plan.commands[i].kind = Command::Kind::call;
-      calls[i].bound = bind(plan.commands[i], calls[i].dims);
-    }
 }
 
 void CompiledGraph::State::place_storages() {
@@ -148,7 +141,7 @@ void CompiledGraph::State::place_storages() {
 void CompiledGraph::State::fill_table() {
   patches.resize(plan.commands.size());
   for (size_t i = 0; i < plan.commands.size(); ++i)
-    if (plan.commands[i].kind == Command::Kind::call) add_block(i);
+    if (plan.commands[i].call()) add_block(i);
   plan.table_bytes = static_cast<int64_t>(contents.size());
   plan.frames = options.frames_in_flight;
   if (contents.empty()) return;
@@ -162,16 +155,13 @@ void CompiledGraph::State::fill_table() {
 }
 
 void CompiledGraph::State::add_block(size_t command) {
-  const Command& c = plan.commands[command];
+  const Command::Call& c = *plan.commands[command].call();
   vulkan::Context& context = *device.context();
   PreparedCall& call = calls[command];
   call.program = &kernels[c.kernel].program();
   call.pipeline = &context.pipeline(*call.program);
   if (!c.sizes.empty()) return;
   call.seconds = vulkan::seconds_of(context, *call.program, call.dims);
-  // Where workgroups loop over units of work, every slice has bounds of its own, and its scratch begins with its first
-  // unit.
-  const bool by_units = call.bound.cut() && vulkan::slices_have_blocks(*call.program);
   call.table_at = contents.size();
   std::vector<Spot> places = c.arguments;
   if (c.scratch) places.push_back(*c.scratch);
@@ -183,16 +173,15 @@ void CompiledGraph::State::add_block(size_t command) {
   }
   if (call.program->report_bytes > 0) addresses.push_back(0);
   call.num_addresses = addresses.size();
-  for (size_t n = 0; n < (by_units ? call.bound.slices.size() : 1); ++n) {
+  const std::vector<std::vector<std::byte>> blocks = vulkan::argument_blocks(*call.program, addresses, call.bound);
+  for (const std::vector<std::byte>& block : blocks) {
     const uint64_t block_at = contents.size();
     for (size_t k = 0; k < places.size(); ++k)
       if (!fixed[places[k].storage] && places[k].bytes > 0)
         patches[command].push_back({block_at + k * sizeof(uint64_t), places[k]});
-    const std::vector<std::byte> block =
-        vulkan::argument_block(*call.program, addresses, call.bound.sizes, by_units ? &call.bound.slices[n] : nullptr);
     contents.insert(contents.end(), block.begin(), block.end());
     contents.resize((contents.size() + 15) / 16 * 16);
-    if (by_units) call.block_stride = contents.size() - block_at;
+    if (blocks.size() > 1) call.block_stride = contents.size() - block_at;
   }
 }
 
@@ -234,9 +223,10 @@ void CompiledGraph::State::gates() {
   };
   const Spot zero = constant(Array({}, DType::i32));
   std::map<std::string, size_t> known;
-  for (Command& c : plan.commands) {
-    if (c.kind != Command::Kind::gate) continue;
-    const GraphPlan::Gate& gate = plan.gates[c.gate];
+  for (size_t i = 0; i < plan.commands.size(); ++i) {
+    Command& c = plan.commands[i];
+    if (!c.set_gate()) continue;
+    const GraphPlan::Gate& gate = plan.gates[c.set_gate()->gate];
     std::vector<std::array<uint32_t, 3>> groups;
     for (const GraphPlan::Gate::Member& m : gate.members)
       groups.push_back(calls[m.command].bound.count > 0 ? calls[m.command].bound.groups : std::array<uint32_t, 3>{});
@@ -246,16 +236,17 @@ void CompiledGraph::State::gates() {
       kernels.push_back(load_for_table(device, made.kernel));
       graph.kernels.push_back(std::move(made.kernel));
     }
-    c.kernel = it->second;
-    c.arguments = {c.decides.value_or(zero), c.guard ? plan.gates[c.guard->gate].state : zero,
-                   constant(gate_numbers(plan, c, groups)), gate.state, gate.groups};
-    for (size_t i = 0; i < 3; ++i) {
-      const ProgramArg& a = kernels[c.kernel].program().args[i];
+    Command::Call call{.kernel = it->second};
+    call.arguments = {c.set_gate()->decides.value_or(zero), c.guard ? plan.gates[c.guard->gate].state : zero,
+                      constant(gate_numbers(plan, c, groups)), gate.state, gate.groups};
+    for (size_t argument = 0; argument < 3; ++argument) {
+      const ProgramArg& a = kernels[call.kernel].program().args[argument];
       Shape shape;
       for (const Extent& e : a.shape) shape.push_back(*e.value());
-      c.inputs.emplace_back(a.dtype, shape);
+      call.inputs.emplace_back(a.dtype, shape);
     }
-    c.guard.reset();  // it always runs
+    calls[i].bound = bind(call, calls[i].dims, vulkan::Cut::watchdog);
+    c = {std::move(call)};  // without a guard: it always runs
   }
 }
 

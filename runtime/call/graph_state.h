@@ -65,7 +65,7 @@ struct CompiledGraph::State {
   void fill_table();
   void add_block(size_t command);
   void record(std::vector<Part>& to, const std::vector<size_t>& sequence);
-  vulkan::Bound bind(const GraphPlan::Command& c, DimValues& dims) const;
+  vulkan::Bound bind(const GraphPlan::Command::Call& c, DimValues& dims, vulkan::Cut cut) const;
 
   // by the first command of nodes in a row; true: the iterations that are left of a loop
   std::map<std::pair<size_t, bool>, std::vector<Part>> parts;

@@ -23,12 +23,12 @@ ir::Kernel copy_array(DType t, const Shape& shape) {
 }
 std::string key_of(DType t, const Shape& shape) { return to_string(Graph::Type{t, shape}); }
 
-/// What is no list of commands.
+/// Throws the error for a node that is no list of commands.
 [[noreturn]] void refuse(const Graph& g, const GraphPlan& p, const GraphPlan::Node& n) {
   std::string why = n.why;
   Loc loc = n.loc;
   if (n.kind == GraphPlan::Node::Kind::commands) {
-    const ir::Kernel& k = g.kernels[p.commands[n.begin].kernel];
+    const ir::Kernel& k = g.kernels[p.commands[n.begin].call()->kernel];
     why = "a value is the size of a grid of " + k.name;
     loc = k.loc;
   }
@@ -137,39 +137,42 @@ struct PreparedGraph::Preparation {
 
   void want(size_t command) {
     const Command& c = p.commands[command];
-    if (c.kind == Command::Kind::copy && c.from == c.to) return;
+    const Command::Copy* const copy = c.copy();
+    if (copy && copy->from == copy->to) return;
     wanted_by[command] = wanted.size();
-    if (c.kind == Command::Kind::copy) {
-      const auto type = types.find(c.from.storage);
-      const std::pair<DType, Shape> t = type != types.end() ? type->second : std::pair{DType::u8, Shape{c.to.bytes}};
-      types[c.to.storage] = t;
-      wanted.push_back({copy_of(t.first, t.second), {t}, {}, {c.from, c.to}});
-    } else if (c.kind == Command::Kind::gate) {
+    if (copy) {
+      const auto type = types.find(copy->from.storage);
+      const std::pair<DType, Shape> t =
+          type != types.end() ? type->second : std::pair{DType::u8, Shape{copy->to.bytes}};
+      types[copy->to.storage] = t;
+      wanted.push_back({copy_of(t.first, t.second), {t}, {}, {copy->from, copy->to}});
+    } else if (c.set_gate()) {
       want_gate(c);
     } else {
-      const ir::Kernel& k = g.graph_.kernels[c.kernel];
-      const DimValues dims = bind_dims(k, c.inputs, c.dims);
-      for (size_t a = 0; a < c.arguments.size(); ++a)
-        types[c.arguments[a].storage] = {k.blocks[a].dtype, bind_shape(k, static_cast<int>(a), dims)};
-      wanted.push_back({&k, c.inputs, dims, c.arguments});
+      const Command::Call& called = *c.call();
+      const ir::Kernel& k = g.graph_.kernels[called.kernel];
+      const DimValues dims = bind_dims(k, called.inputs, called.dims);
+      for (size_t a = 0; a < called.arguments.size(); ++a)
+        types[called.arguments[a].storage] = {k.blocks[a].dtype, bind_shape(k, static_cast<int>(a), dims)};
+      wanted.push_back({&k, called.inputs, dims, called.arguments});
     }
   }
 
   void want_gate(const Command& c) {
     GateKernel gate_made = gate_kernel(p, c);
     const ir::Kernel& k = gates.emplace(gate_made.key, std::move(gate_made.kernel)).first->second;
-    const GraphPlan::Gate& gate = p.gates[c.gate];
-    Wanted w{
-        &k,
-        {},
-        {},
-        {c.decides.value_or(Spot{}), c.guard ? p.gates[c.guard->gate].state : Spot{}, {}, gate.state, gate.groups}};
+    const std::optional<Spot>& decides = c.set_gate()->decides;
+    const GraphPlan::Gate& gate = p.gates[c.set_gate()->gate];
+    Wanted w{&k,
+             {},
+             {},
+             {decides.value_or(Spot{}), c.guard ? p.gates[c.guard->gate].state : Spot{}, {}, gate.state, gate.groups}};
     for (size_t a = 0; a < 3; ++a) w.inputs.emplace_back(k.blocks[a].dtype, bind_shape(k, static_cast<int>(a), {}));
-    if (!zero && (!c.decides || !c.guard)) {
+    if (!zero && (!decides || !c.guard)) {
       zero = g.arrays_.size();
       g.arrays_.emplace_back(g.device_, Array({}, DType::i32));
     }
-    if (!c.decides) w.own[0] = *zero;
+    if (!decides) w.own[0] = *zero;
     if (!c.guard) w.own[1] = *zero;
     w.own[2] = g.arrays_.size();  // known when all that the gate decides about is
     g.arrays_.emplace_back();
@@ -241,9 +244,9 @@ struct PreparedGraph::Preparation {
   // A gate gets the sizes of what it decides about; that finds its numbers of workgroups where the gate leaves them.
   void connect_gate(size_t command) {
     const Command& c = p.commands[command];
-    if (c.kind == Command::Kind::gate) {
+    if (const Command::SetGate* set = c.set_gate()) {
       std::vector<std::array<uint32_t, 3>> groups;
-      for (const GraphPlan::Gate::Member& m : p.gates[c.gate].members)
+      for (const GraphPlan::Gate::Member& m : p.gates[set->gate].members)
         groups.push_back(wanted_by[m.command] == kNone ? std::array<uint32_t, 3>{}
                                                        : g.prepared_[made[wanted_by[m.command]].kernel].groups());
       DeviceArray& numbers = g.arrays_[wanted[wanted_by[command]].own.at(2)];
@@ -263,7 +266,7 @@ PreparedGraph::PreparedGraph(const Device& device, const Graph& graph, const Pre
   Preparation(*this, options).run();
 }
 
-// Texts are made of what is wrong alone.
+// Makes the text of an error only if there is one.
 void PreparedGraph::check(std::span<const DeviceArray> inputs, std::span<const DeviceArray> outputs) const {
   const Graph::Body& body = graph_.body;
   const auto name_of = [&](size_t i) {

@@ -21,23 +21,6 @@ std::vector<PlaceUse> uses_of(const GraphPlan& plan, const std::vector<PreparedC
   });
 }
 
-namespace {
-
-/// Bytes of the arena, or of another storage.
-struct Range {
-  size_t memory;  // a storage, or kArena
-  uint64_t begin, end;
-};
-constexpr size_t kArena = SIZE_MAX;
-Range range(const GraphPlan& plan, const Place& p) {
-  const GraphPlan::Storage& s = plan.storages[p.storage];
-  const uint64_t at = base(s) + static_cast<uint64_t>(p.offset);
-  return {s.memory == GraphPlan::Memory::arena ? kArena : p.storage, at, at + static_cast<uint64_t>(p.bytes)};
-}
-bool overlap(const Range& a, const Range& b) { return a.memory == b.memory && a.begin < b.end && b.begin < a.end; }
-
-}  // namespace
-
 Recording::Recording(std::shared_ptr<Context> context, const GraphPlan& plan, std::vector<size_t> sequence,
                      const std::vector<PreparedCall>& calls, const std::vector<std::shared_ptr<Buffer>>& fixed,
                      const std::shared_ptr<Buffer>& table, bool timestamps)
@@ -67,25 +50,22 @@ Recording::Recording(std::shared_ptr<Context> context, const GraphPlan& plan, st
                               waits ? VK_PIPELINE_STAGE_2_ALL_COMMANDS_BIT : VK_PIPELINE_STAGE_2_TOP_OF_PIPE_BIT,
                               queries_, static_cast<uint32_t>(2 * timed_.size() + after));
   };
-  std::vector<std::pair<Range, bool>> since;  // the last barrier, with whether it writes
+  BarrierRule rule(plan, true);
   for (const size_t i : sequence_) {
     const Command& c = plan.commands[i];
-    const bool copy = c.kind == Command::Kind::copy;
+    const bool copy = c.copy() != nullptr;
     Step step{
         .copy = copy, .name = copy ? "copy" : "dispatch " + calls[i].program->name, .uses = uses_of(plan, calls, i)};
     if (copy ? step.uses.empty() : calls[i].bound.count == 0) continue;
-    for (const PlaceUse& t : step.uses)
-      for (const auto& [r, writes] : since) step.barrier |= (writes || t.writes) && overlap(r, range(plan, t.place));
+    step.barrier = rule.before(step.uses);
     if (step.barrier) {
       constexpr StageMask stages = mask(Stage::compute) | mask(Stage::transfer);
       memory_barrier(vk, commands_, stages, indirect_ ? stages | mask(Stage::indirect) : stages);
-      since.clear();
       ++barriers_;
     }
-    for (const PlaceUse& t : step.uses) since.emplace_back(range(plan, t.place), t.writes);
     // what waits for no other begins beside it; before the first one may stand a barrier of the recorder's
     stamp(false, step.barrier || steps_.empty());
-    if (copy) record_copy(c, fixed);
+    if (copy) record_copy(*c.copy(), fixed);
     else record_call(c, calls[i], fixed, table.get());
     stamp(true, true);
     if (queries_) timed_.push_back(i);
@@ -100,7 +80,7 @@ Recording::Recording(std::shared_ptr<Context> context, const GraphPlan& plan, st
   }
 }
 
-void Recording::record_copy(const Command& c, const std::vector<std::shared_ptr<Buffer>>& fixed) const {
+void Recording::record_copy(const Command::Copy& c, const std::vector<std::shared_ptr<Buffer>>& fixed) const {
   const DeviceTable& vk = context_->vk();
   const Buffer &from = *fixed[c.from.storage], &to = *fixed[c.to.storage];
   const VkBufferCopy region{from.offset() + base(plan_.storages[c.from.storage]) + static_cast<uint64_t>(c.from.offset),

@@ -30,7 +30,7 @@ std::vector<PlaceUse> uses_of(const GraphPlan& plan, const std::vector<PreparedC
 
 class Recording {
  public:
-  /// Those commands of the plan one after another, with the time before and after each if asked for. `fixed`: the
+  /// Those commands of the plan one after another, with the time before and after each if `timestamps`. `fixed`: the
   /// memory of the arena and the constants, by storage; null for the others. `table`: of the calls' blocks.
   Recording(std::shared_ptr<Context> context, const GraphPlan& plan, std::vector<size_t> sequence,
             const std::vector<PreparedCall>& calls, const std::vector<std::shared_ptr<Buffer>>& fixed,
@@ -57,7 +57,7 @@ class Recording {
   std::vector<LogEntry> log(const std::vector<std::shared_ptr<Buffer>>& buffers, const Buffer& table) const;
 
  private:
-  void record_copy(const GraphPlan::Command& c, const std::vector<std::shared_ptr<Buffer>>& fixed) const;
+  void record_copy(const GraphPlan::Command::Copy& c, const std::vector<std::shared_ptr<Buffer>>& fixed) const;
   void record_call(const GraphPlan::Command& c, const PreparedCall& call,
                    const std::vector<std::shared_ptr<Buffer>>& fixed, const Buffer* table) const;
   struct Step {

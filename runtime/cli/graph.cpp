@@ -58,13 +58,13 @@ void explain_graph(const CompileArguments& a) {
     programs.push_back(tessera::compile(k, t, compile_options));
     options.alignment = std::max<int64_t>(options.alignment, programs.back().alignment);
   }
-  options.scratch = [&](const GraphPlan::Command& c) -> int64_t {
+  options.scratch = [&](const GraphPlan::Command::Call& c) -> int64_t {
     const Program& p = programs[c.kernel];
     if (p.scratch_bytes == 0 || !c.sizes.empty()) return 0;
     const int64_t units = p.num_units.eval(bind_dims(p, c.inputs, c.dims));
     return p.scratch_bytes * (p.max_workgroups > 0 ? std::min<int64_t>(units, p.max_workgroups) : units);
   };
-  options.table = [&](const GraphPlan::Command& c) {
+  options.table = [&](const GraphPlan::Command::Call& c) {
     return (static_cast<int64_t>(programs[c.kernel].push_bytes()) + 15) / 16 * 16;
   };
   const GraphPlan p = plan(g, options);

@@ -161,7 +161,7 @@ Features::Features() {
   core = chained<VkPhysicalDeviceFeatures2>(VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2, &v11);
 }
 
-// Not by the chain, which ends early where a device below 1.3 has been asked.
+// Not by the chain, which is shorter for a device below 1.3.
 VkBool32& Features::at(const DeviceFeature& f) {
   char* base = nullptr;
   switch (f.type) {

@@ -30,7 +30,7 @@ class Matrices {
  public:
   Matrices() = default;
   Matrices(const Matrices&) = delete;  // the structs point to one another
-  /// `enabled`: an imported device's chain; null: the device is asked.
+  /// `enabled`: an imported device's chain; null: the device's own list.
   void probe(const Instance& instance, VkPhysicalDevice device, const std::vector<std::string>& extensions,
              bool imported, const void* enabled);
   /// Names of the extensions, to enable; empty where there are no matrices.

@@ -98,13 +98,20 @@ std::vector<std::byte> argument_block(const Program& p, const std::vector<uint64
   return block;
 }
 
+std::vector<std::vector<std::byte>> argument_blocks(const Program& p, const std::vector<uint64_t>& addresses,
+                                                    const Bound& bound) {
+  // Of programs whose workgroups loop over units, or whose loops are cut: a slice's bounds, and where its arena begins.
+  const bool slices_have_blocks = p.max_workgroups > 0 || p.steps_extent >= 0;
+  if (!bound.cut() || !slices_have_blocks) return {argument_block(p, addresses, bound.sizes)};
+  std::vector<std::vector<std::byte>> blocks;
+  for (const GroupSlice& s : bound.slices) blocks.push_back(argument_block(p, addresses, bound.sizes, &s));
+  return blocks;
+}
+
 std::vector<std::vector<std::byte>> pushes_of(const std::shared_ptr<Context>& context, const Program& p,
                                               const std::vector<uint64_t>& addresses, const Bound& bound,
                                               std::shared_ptr<Buffer>& table) {
-  const bool by_units = bound.cut() && slices_have_blocks(p);
-  std::vector<std::vector<std::byte>> pushes;
-  for (size_t i = 0; i < (by_units ? bound.slices.size() : 1); ++i)
-    pushes.push_back(argument_block(p, addresses, bound.sizes, by_units ? &bound.slices[i] : nullptr));
+  std::vector<std::vector<std::byte>> pushes = argument_blocks(p, addresses, bound);
   if (!p.indirect_table || pushes[0].empty()) return pushes;
   const uint64_t stride = (pushes[0].size() + 15) / 16 * 16;
   std::vector<std::byte> all(stride * (pushes.size() - 1) + pushes[0].size());

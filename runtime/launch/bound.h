@@ -47,15 +47,15 @@ std::unique_ptr<Buffer> scratch_of(const std::shared_ptr<Context>& context, cons
 /// last one and whose arena begins with its first.
 std::vector<std::byte> argument_block(const Program& program, const std::vector<uint64_t>& addresses,
                                       const std::vector<int64_t>& sizes, const GroupSlice* units = nullptr);
+/// The blocks of a call: one, or of a call that is cut one for each slice if these have blocks of their own.
+std::vector<std::vector<std::byte>> argument_blocks(const Program& program, const std::vector<uint64_t>& addresses,
+                                                    const Bound& bound);
 
 /// What a dispatch pushes, or where workgroups loop over units, what each of the slices does: the block, or the address
 /// of one in `table`, which is made for programs that want that; it is to be noted as written by the host.
 std::vector<std::vector<std::byte>> pushes_of(const std::shared_ptr<Context>& context, const Program& program,
                                               const std::vector<uint64_t>& addresses, const Bound& bound,
                                               std::shared_ptr<Buffer>& table);
-
-/// Each slice has a block of its own: its bounds, and where its arena begins.
-inline bool slices_have_blocks(const Program& p) { return p.max_workgroups > 0 || p.steps_extent >= 0; }
 
 /// How long a call may take, as far as that can be estimated: else 0.
 double seconds_of(Context& context, const Program& program, const DimValues& dims);

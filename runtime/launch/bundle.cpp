@@ -22,7 +22,7 @@ std::string read_file(const std::string& path) {
   }
 }
 
-/// A file's kernels, and those of its Programs that somebody has asked for.
+/// A file's kernels, and those of its Programs that have been loaded.
 struct Contents {
   BundleFile file;
   std::string name;

@@ -22,7 +22,7 @@ std::vector<Array> CompiledKernel::run(const std::vector<Array>& inputs, const D
   bind_dims(*program_, shapes, dims);  // before anything is uploaded
   std::vector<DeviceArray> arguments;
   for (const Array& a : inputs) arguments.emplace_back(device_, a);
-  for (size_t i = 0; i < program_->args.size(); ++i) {  // nobody else has them
+  for (size_t i = 0; i < program_->args.size(); ++i) {  // no other call uses them
     const ProgramArg& a = program_->args[i];
     if (a.alias >= 0) arguments[static_cast<size_t>(a.alias)] = donate(arguments[static_cast<size_t>(a.alias)]);
     else if (i < arguments.size() && a.written) arguments[i] = donate(arguments[i]);

@@ -241,7 +241,7 @@ class Launch {
   /// One submission: those slices, or all workgroups; the copies before the first.
   void submit(size_t first, size_t end) {
     const std::vector<GroupSlice>& slices = bound_.slices;
-    const bool whole = !bound_.cut(), own_blocks = !whole && vulkan::slices_have_blocks(p_);
+    const bool whole = !bound_.cut(), own_blocks = pushes_.size() > 1;
     const bool by_units = !whole && p_.max_workgroups > 0;
     const int64_t parts = by_units ? p_.num_units.eval(dims_)
                           : whole  ? int64_t{bound_.groups[0]} * bound_.groups[1] * bound_.groups[2]
@@ -290,8 +290,7 @@ class Launch {
       if (inputs_[i].donated()) inputs_[i].give_to(p_.name);
   }
 
-  /// Where the arrays that the call reads come from, as far as that may yet turn out wrong, or has; with the mutex
-  /// held.
+  /// The outcomes of the calls that made what this call reads, unless they are known to be good; with the mutex held.
   std::vector<std::shared_ptr<Outcome>> doubts() const {
     std::vector<std::shared_ptr<Outcome>> found;
     for (size_t i = 0; i < inputs_.size(); ++i) {
@@ -302,7 +301,7 @@ class Launch {
     return found;
   }
 
-  /// What went wrong with an array's former contents is of no matter any more.
+  /// Errors of what the outputs' memory held before are forgotten.
   void set_outcome(std::vector<std::shared_ptr<Outcome>> from) {
     std::shared_ptr<Outcome> outcome;
     if (report_ || !from.empty()) {

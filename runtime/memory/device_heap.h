@@ -40,7 +40,7 @@ class DeviceHeap : public OpenDevice {
   /// The process has ended: destructors call nothing of Vulkan's any more.
   bool ended() const { return ended_; }
 
-  // What memory asks of the queue.
+  // What the heap needs of the queue.
   /// Throws DeviceError if the device has been lost; without mutex().
   virtual void require_alive() = 0;
   /// Waits until the timeline has reached `value`; without mutex().

@@ -1,4 +1,4 @@
-// Device memory out of its host's own allocator (ImportedDevice::memory): what is asked for each kind of buffer, and
+// Device memory out of its host's own allocator (ImportedDevice::memory): what each kind of buffer requires, and
 // whether the answer will do.
 #include <algorithm>
 #include <mutex>

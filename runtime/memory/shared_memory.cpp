@@ -1,4 +1,4 @@
-// Memory shared by file descriptors. The allocator is not asked: such memory has an allocation to itself, which the
+// Memory shared by file descriptors. It bypasses the allocator: such memory is an allocation of its own, which the
 // other side has to know the size and type of.
 #include <algorithm>
 #include <mutex>

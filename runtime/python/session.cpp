@@ -37,7 +37,7 @@ struct LoadedGraph {
   std::optional<CompiledGraph> compiled;  // or for a device
 };
 
-/// Something made once, by whoever comes first; a failure is remembered as well as a success.
+/// Something made once, by the first thread that needs it; a failure is remembered as well as a success.
 template <class T>
 class Once {
  public:

@@ -48,7 +48,7 @@ class Context final : public DeviceHeap {
   const Pipeline& pipeline(const Program& program);
 
   // Reports (outcome.cpp):
-  /// Memory for one; whoever has cleared it, and had a submission write it, hands it on with the call's outcome.
+  /// Memory for one. The caller clears it, has a submission write it, and hands it on with the call's outcome.
   std::unique_ptr<Buffer> report_buffer(const Program& program);
   void clear_report(const std::string& what, Buffer& report, const Program& program);  // with mutex() held
   // of a Program that is open_ended, whose dispatches until now are done; forgets it. With mutex() held

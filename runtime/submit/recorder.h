@@ -37,7 +37,7 @@ struct Work {
 };
 
 VkPipelineStageFlags2 stage_flags(StageMask stages);
-VkAccessFlags2 access_flags(StageMask stages, bool reads);  // that they write, and read too if asked
+VkAccessFlags2 access_flags(StageMask stages, bool reads);  // writes, and reads too if `reads`
 void memory_barrier(const DeviceTable& vk, VkCommandBuffer commands, StageMask from, StageMask to);
 /// Throws SpecError where a host's buffer may not be copied.
 void check_copy(const Buffer& from, const Buffer& to);

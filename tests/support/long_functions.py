@@ -1,37 +1,58 @@
-"""Functions of more than 80 lines, as `file:line lines`: tables and switches over ops may be longer. The files come on stdin."""
+"""Functions of more than 80 lines, as `file:line name lines`, but for the tables and switches over ops below. The files come on stdin."""
 import re
 import sys
 
 LIMIT = 80
+# Long because they have a row or a case per op.
+ALLOWED = {
+    ("engine/ir/infer.cpp", "Inference::structured"),
+    ("engine/jax/primitives.cpp", "value_rows"),
+    ("engine/passes/identities.cpp", "Folder::integers"),
+    ("codegen/lane/interpreter.cpp", "advance"),
+    ("codegen/nvidia/function.cpp", "Function::apply"),
+    ("codegen/spirv/builder/function.cpp", "Function::apply"),
+}
 TOKEN = re.compile(r'//[^\n]*|/\*.*?\*/|R"(\w*)\(.*?\)\1"|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\])+\'|^ *#(?:[^\n\\]|\\.)*', re.S | re.M)
 NO_FUNCTION = re.compile(r'^(extern *$|(inline )?namespace|(template *<.*> *)?(struct|class|union|enum)\b[^()]*$)', re.S)
-# Long by their nature: a row or a case per op.
-TABLE = re.compile(r"std::vector<Row> rows\{|\bswitch \(\w+\.code\)|\bcase (\w+::)*(Opcode|Code|Prim)::")
+NAME = re.compile(r"([\w:~]+|operator *\S+?) *\(")
 
 
 def functions(text):
-    """(first line, last line, text) of each outermost block that is no namespace, class or the like."""
+    """(first line, last line, name) of each outermost block that is no namespace, class or the like."""
     bare = TOKEN.sub(lambda m: re.sub(r"[^\n]", " ", m[0]), text)
     depth_of_function, start, head = None, 0, 0
     open_blocks = 0
+    name = ""
     for m in re.finditer(r"[{};]", bare):
         at = m.start()
         if m[0] == "{":
             statement = bare[head:at].strip()
             if depth_of_function is None and not NO_FUNCTION.search(statement):
                 depth_of_function, start = open_blocks, head + len(bare[head:at]) - len(bare[head:at].lstrip())
+                found = NAME.search(statement)
+                name = found[1] if found else statement
             open_blocks += 1
         elif m[0] == "}":
             open_blocks -= 1
             if depth_of_function == open_blocks:
                 depth_of_function = None
-                yield bare.count("\n", 0, start) + 1, bare.count("\n", 0, at) + 1, text[start:at]
+                yield bare.count("\n", 0, start) + 1, bare.count("\n", 0, at) + 1, name
         head = at + 1
 
 
-for name in sys.stdin.read().split():
-    if not re.match(r"(engine|codegen|runtime|samples)/.*\.(h|cpp)$", name):
+unused = set(ALLOWED)
+for path in sys.stdin.read().split():
+    if not re.match(r"(engine|codegen|runtime|samples)/.*\.(h|cpp)$", path):
         continue
-    for first, last, body in functions(open(name).read()):
-        if last - first + 1 > LIMIT and not TABLE.search(body):
-            print(f"{name}:{first} {last - first + 1}")
+    with open(path, encoding="utf-8") as source:
+        text = source.read()
+    for first, last, name in functions(text):
+        lines = last - first + 1
+        if lines <= LIMIT:
+            continue
+        if (path, name) in ALLOWED:
+            unused.discard((path, name))
+        else:
+            print(f"{path}:{first} {name} {lines}")
+for path, name in sorted(unused):
+    print(f"{path}: {name} may be longer than {LIMIT} lines, but no such function is")

@@ -15,7 +15,7 @@ Id Function::declare(Reg r) {
   switch (r) {
     case Reg::boolean: return id = module.type_bool();
     case Reg::u32: return id = module.type_uint(32);
-    case Reg::u64: return id = pairs() ? module.type_vector(type(Reg::u32), 2) : module.type_uint(64);
+    case Reg::u64: return id = emulates_int64() ? module.type_vector(type(Reg::u32), 2) : module.type_uint(64);
     case Reg::f32: return id = module.type_float(32);
     case Reg::f64: return id = module.type_float(64);
     case Reg::opaque: break;
@@ -31,7 +31,7 @@ Reg Function::opaque(Id of) {
 }
 
 V Function::make_bits(Reg r, uint64_t b) {
-  if (r == Reg::u64 && pairs()) {
+  if (r == Reg::u64 && emulates_int64()) {
     const V low = make_bits(Reg::u32, b & 0xffffffffu), high = make_bits(Reg::u32, b >> 32);
     const V v{this, module.constant_vector(type(r), {low.id, high.id}), r};
     halves_.insert({v.id, {low, high}});
@@ -170,7 +170,7 @@ V compare(V a, V b, spv::Op f, spv::Op i) { return function(a).emit(is_float(a.r
 
 }  // namespace
 
-using pairs::is_pair;
+using int64::is_pair;
 
 namespace {
 
@@ -210,17 +210,17 @@ namespace {
 V add(V a, V b) {
   if (mistaken_zero(b) == false) return plus_zero(a);
   if (mistaken_zero(a) == false) return plus_zero(b);
-  return is_pair(a) ? pairs::add(a, b) : pick(a, b, spv::OpFAdd, spv::OpIAdd);
+  return is_pair(a) ? int64::add(a, b) : pick(a, b, spv::OpFAdd, spv::OpIAdd);
 }
 V sub(V a, V b) {
   if (mistaken_zero(b) == true) return plus_zero(a);
   if (mistaken_zero(a) == false) return plus_zero(-b);
-  return is_pair(a) ? pairs::sub(a, b) : pick(a, b, spv::OpFSub, spv::OpISub);
+  return is_pair(a) ? int64::sub(a, b) : pick(a, b, spv::OpFSub, spv::OpISub);
 }
 V mul(V a, V b) {
   if (const auto negative = mistaken_zero(b)) return times_zero(a, *negative);
   if (const auto negative = mistaken_zero(a)) return times_zero(b, *negative);
-  return is_pair(a) ? pairs::mul(a, b) : pick(a, b, spv::OpFMul, spv::OpIMul);
+  return is_pair(a) ? int64::mul(a, b) : pick(a, b, spv::OpFMul, spv::OpIMul);
 }
 V div(V a, V b) {
   // Compilers may make anything of a division by a constant 0. This is the same, but for which NaN comes out.
@@ -240,7 +240,7 @@ V signed_compare(V a, V b, bool or_equal) {
 }
 
 V resize(V a, Reg r) {
-  if (function(a).pairs()) return r == Reg::u64 ? pairs::extend(a, false) : pairs::low(a);
+  if (function(a).emulates_int64()) return r == Reg::u64 ? int64::extend(a, false) : int64::low(a);
   return function(a).emit(spv::OpUConvert, r, {a});
 }
 
@@ -248,37 +248,37 @@ V resize(V a, Reg r) {
 
 V Function::apply(Prim p, Reg r, const std::vector<V>& operands) {
   const V a = operands[0], b = operands.size() > 1 ? operands[1] : V{};
-  const bool pair = is_pair(a), to_pair = r == Reg::u64 && pairs();
+  const bool pair = is_pair(a), to_pair = r == Reg::u64 && emulates_int64();
   switch (p) {
     case Prim::add: return add(a, b);
     case Prim::sub: return sub(a, b);
     case Prim::mul: return mul(a, b);
     case Prim::div: return div(a, b);
     case Prim::neg:
-      return pair ? pairs::sub(literal(a, 0), a) : emit(is_float(a.reg) ? spv::OpFNegate : spv::OpSNegate, a.reg, {a});
+      return pair ? int64::sub(literal(a, 0), a) : emit(is_float(a.reg) ? spv::OpFNegate : spv::OpSNegate, a.reg, {a});
     case Prim::and_:
-      return pair ? pairs::bitwise(spv::OpBitwiseAnd, a, b) : logic(a, b, spv::OpBitwiseAnd, spv::OpLogicalAnd);
+      return pair ? int64::bitwise(spv::OpBitwiseAnd, a, b) : logic(a, b, spv::OpBitwiseAnd, spv::OpLogicalAnd);
     case Prim::or_:
-      return pair ? pairs::bitwise(spv::OpBitwiseOr, a, b) : logic(a, b, spv::OpBitwiseOr, spv::OpLogicalOr);
+      return pair ? int64::bitwise(spv::OpBitwiseOr, a, b) : logic(a, b, spv::OpBitwiseOr, spv::OpLogicalOr);
     case Prim::xor_:
-      return pair ? pairs::bitwise(spv::OpBitwiseXor, a, b) : logic(a, b, spv::OpBitwiseXor, spv::OpLogicalNotEqual);
+      return pair ? int64::bitwise(spv::OpBitwiseXor, a, b) : logic(a, b, spv::OpBitwiseXor, spv::OpLogicalNotEqual);
     case Prim::not_:
-      return pair ? pairs::complement(a) : emit(a.reg == Reg::boolean ? spv::OpLogicalNot : spv::OpNot, a.reg, {a});
-    case Prim::shl: return pair ? pairs::shift_left(a, b) : emit(spv::OpShiftLeftLogical, a.reg, {a, b});
-    case Prim::shr: return pair ? pairs::shift_right(a, b, false) : emit(spv::OpShiftRightLogical, a.reg, {a, b});
-    case Prim::sar: return pair ? pairs::shift_right(a, b, true) : emit(spv::OpShiftRightArithmetic, a.reg, {a, b});
-    case Prim::lt: return pair ? pairs::less(a, b, false) : compare(a, b, spv::OpFOrdLessThan, spv::OpULessThan);
+      return pair ? int64::complement(a) : emit(a.reg == Reg::boolean ? spv::OpLogicalNot : spv::OpNot, a.reg, {a});
+    case Prim::shl: return pair ? int64::shift_left(a, b) : emit(spv::OpShiftLeftLogical, a.reg, {a, b});
+    case Prim::shr: return pair ? int64::shift_right(a, b, false) : emit(spv::OpShiftRightLogical, a.reg, {a, b});
+    case Prim::sar: return pair ? int64::shift_right(a, b, true) : emit(spv::OpShiftRightArithmetic, a.reg, {a, b});
+    case Prim::lt: return pair ? int64::less(a, b, false) : compare(a, b, spv::OpFOrdLessThan, spv::OpULessThan);
     case Prim::le:
-      return pair ? pairs::less(a, b, true) : compare(a, b, spv::OpFOrdLessThanEqual, spv::OpULessThanEqual);
-    case Prim::gt: return pair ? pairs::less(b, a, false) : compare(a, b, spv::OpFOrdGreaterThan, spv::OpUGreaterThan);
+      return pair ? int64::less(a, b, true) : compare(a, b, spv::OpFOrdLessThanEqual, spv::OpULessThanEqual);
+    case Prim::gt: return pair ? int64::less(b, a, false) : compare(a, b, spv::OpFOrdGreaterThan, spv::OpUGreaterThan);
     case Prim::ge:
-      return pair ? pairs::less(b, a, true) : compare(a, b, spv::OpFOrdGreaterThanEqual, spv::OpUGreaterThanEqual);
+      return pair ? int64::less(b, a, true) : compare(a, b, spv::OpFOrdGreaterThanEqual, spv::OpUGreaterThanEqual);
     case Prim::eq:
-      if (pair) return pairs::equal(a, b);
+      if (pair) return int64::equal(a, b);
       return a.reg == Reg::boolean ? emit(spv::OpLogicalEqual, a.reg, {a, b})
                                    : compare(a, b, spv::OpFOrdEqual, spv::OpIEqual);
     case Prim::ne:
-      if (pair) return ~pairs::equal(a, b);
+      if (pair) return ~int64::equal(a, b);
       return a.reg == Reg::boolean ? emit(spv::OpLogicalNotEqual, a.reg, {a, b})
                                    : compare(a, b, spv::OpFUnordNotEqual, spv::OpINotEqual);
     case Prim::slt: return signed_compare(a, b, false);
@@ -286,10 +286,10 @@ V Function::apply(Prim p, Reg r, const std::vector<V>& operands) {
     case Prim::unordered_lt: return emit(spv::OpFUnordLessThan, Reg::boolean, {a, b});
     case Prim::unordered_gt: return emit(spv::OpFUnordGreaterThan, Reg::boolean, {a, b});
     case Prim::select:
-      return is_pair(b) ? pairs::choose(a, b, operands[2]) : emit(spv::OpSelect, b.reg, {a, b, operands[2]});
-    case Prim::udiv: return pair ? pairs::divide(a, b) : emit(spv::OpUDiv, a.reg, {a, b});
-    case Prim::sdiv: return pair ? pairs::divide_signed(a, b) : emit(spv::OpSDiv, a.reg, {a, b});
-    case Prim::umod: return pair ? a - pairs::divide(a, b) * b : emit(spv::OpUMod, a.reg, {a, b});
+      return is_pair(b) ? int64::select(a, b, operands[2]) : emit(spv::OpSelect, b.reg, {a, b, operands[2]});
+    case Prim::udiv: return pair ? int64::divide(a, b) : emit(spv::OpUDiv, a.reg, {a, b});
+    case Prim::sdiv: return pair ? int64::divide_signed(a, b) : emit(spv::OpSDiv, a.reg, {a, b});
+    case Prim::umod: return pair ? a - int64::divide(a, b) * b : emit(spv::OpUMod, a.reg, {a, b});
     case Prim::umul_high:
     case Prim::smul_high: {
       const Id u = type(Reg::u32), both = module.op(p == Prim::smul_high ? spv::OpSMulExtended : spv::OpUMulExtended,
@@ -303,11 +303,11 @@ V Function::apply(Prim p, Reg r, const std::vector<V>& operands) {
     case Prim::to_bits:
     case Prim::from_bits: return emit(spv::OpBitcast, r, {a});
     case Prim::resize: return resize(a, r);
-    case Prim::sign_extend: return pairs() ? pairs::extend(a, true) : emit(spv::OpSConvert, Reg::u64, {a});
-    case Prim::float_from_uint: return pair ? pairs::to_float(a, r, false) : emit(spv::OpConvertUToF, r, {a});
-    case Prim::float_from_sint: return pair ? pairs::to_float(a, r, true) : emit(spv::OpConvertSToF, r, {a});
-    case Prim::uint_from_float: return to_pair ? pairs::from_float(a, false) : emit(spv::OpConvertFToU, r, {a});
-    case Prim::sint_from_float: return to_pair ? pairs::from_float(a, true) : emit(spv::OpConvertFToS, r, {a});
+    case Prim::sign_extend: return emulates_int64() ? int64::extend(a, true) : emit(spv::OpSConvert, Reg::u64, {a});
+    case Prim::float_from_uint: return pair ? int64::to_float(a, r, false) : emit(spv::OpConvertUToF, r, {a});
+    case Prim::float_from_sint: return pair ? int64::to_float(a, r, true) : emit(spv::OpConvertSToF, r, {a});
+    case Prim::uint_from_float: return to_pair ? int64::from_float(a, false) : emit(spv::OpConvertFToU, r, {a});
+    case Prim::sint_from_float: return to_pair ? int64::from_float(a, true) : emit(spv::OpConvertFToS, r, {a});
     case Prim::float_to_float: return emit(spv::OpFConvert, r, {a});
     case Prim::abs: return glsl(GLSLstd450FAbs, r, {a});
     case Prim::floor: return glsl(GLSLstd450Floor, r, {a});

@@ -46,7 +46,7 @@ class Function final : public Sink {
   V glsl(GLSLstd450 code, Reg r, const std::vector<V>& operands);
 
   /// True where 64-bit integers are two words (int64.h).
-  bool pairs() const { return !target.int64; }
+  bool emulates_int64() const { return !target.int64; }
   V join(V low, V high);                             ///< such a pair
   std::array<V, 2> halves(V pair);                   ///< its low and its high word
   std::optional<uint32_t> known_word(V word) const;  ///< of a constant

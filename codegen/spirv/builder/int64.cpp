@@ -4,7 +4,7 @@
 #include <functional>
 #include <optional>
 
-namespace tessera::spirv::pairs {
+namespace tessera::spirv::int64 {
 namespace {
 
 V high(V a) { return function(a).halves(a)[1]; }
@@ -58,7 +58,7 @@ V divide_words(V u1, V u0, V v) {
   return (q1 << 16) + q0;
 }
 
-V absolute(V a, V negative) { return choose(negative, sub(a.fn->make(Reg::u64, 0), a), a); }
+V absolute(V a, V negative) { return int64::select(negative, sub(a.fn->make(Reg::u64, 0), a), a); }
 V is_negative(V a) { return slt(high(a), 0); }
 
 }  // namespace
@@ -137,7 +137,7 @@ V equal(V a, V b) {
   const V highs = of_highs(same_word, a, b);
   return of_lows(same_word, a, b) & highs;
 }
-V choose(V c, V a, V b) {
+V select(V c, V a, V b) {
   const auto chosen = [&](V x, V y) { return spirv::select(c, x, y); };
   const V h = of_highs(chosen, a, b);
   return join(of_lows(chosen, a, b), h);
@@ -158,7 +158,7 @@ V divide(V a, V b) {
   const V one = literal(g, 1), none = literal(g, 0), lower = extend(g - spirv::select(eq(g, 0), none, one), false);
   const V remainder = sub(a, mul(lower, b));
   const V large = add(lower, extend(carry(~less(remainder, b, false)), false));
-  return choose(small, join(q, upper), large);
+  return int64::select(small, join(q, upper), large);
 }
 
 V divide_signed(V a, V b) {
@@ -194,4 +194,4 @@ V from_float(V a, bool is_signed) {
   return is_signed ? absolute(r, a < 0.0) : r;
 }
 
-}  // namespace tessera::spirv::pairs
+}  // namespace tessera::spirv::int64

@@ -1,12 +1,12 @@
 // 64-bit integers on devices without shaderInt64: two 32-bit words in a uvec2, low word first, as in memory. Private to
-// function.cpp, whose operators call it if Function::pairs() holds. Everything is total, no loop is emitted, and shifts
-// by constants are short.
+// function.cpp, whose operators call it if Function::emulates_int64() holds. Everything is total, no loop is emitted,
+// and shifts by constants are short.
 #pragma once
 #include "codegen/spirv/builder/function.h"
 
-namespace tessera::spirv::pairs {
+namespace tessera::spirv::int64 {
 
-inline bool is_pair(const V& a) { return a.reg == Reg::u64 && function(a).pairs(); }
+inline bool is_pair(const V& a) { return a.reg == Reg::u64 && function(a).emulates_int64(); }
 
 V add(V a, V b);
 V sub(V a, V b);
@@ -17,7 +17,7 @@ V shift_left(V a, V amount);  // amount: a word or a pair, below 64
 V shift_right(V a, V amount, bool arithmetic);
 V less(V a, V b, bool or_equal);
 V equal(V a, V b);
-V choose(V c, V a, V b);
+V select(V c, V a, V b);
 V divide(V a, V b);  // b not 0
 V divide_signed(V a, V b);
 V extend(V word, bool is_signed);
@@ -27,4 +27,4 @@ V to_float(V a, Reg r, bool is_signed);
 /// Truncates; in range.
 V from_float(V a, bool is_signed);
 
-}  // namespace tessera::spirv::pairs
+}  // namespace tessera::spirv::int64

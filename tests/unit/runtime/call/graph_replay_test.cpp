@@ -300,11 +300,11 @@ TEST_CASE("graphs: memory is planned, and barriers are where they must be" * wit
       of("%2 = call \"mean.tir\"(%0, %1) : f32[8]\n%3 = call \"onto.tir\"(%2, %0) : f32[8]\n%4 = call \"onto.tir\"(%3, "
          "%1) : f32[8]\nout %4\n");
   CHECK(p.arena_bytes == 0);
-  for (const GraphPlan::Command& c : p.commands) CHECK((c.kind == GraphPlan::Command::Kind::call || c.from == c.to));
+  for (const GraphPlan::Command& c : p.commands) CHECK((c.call() || c.copy()->from == c.copy()->to));
   // Onto one that is needed later, that is the other argument too, or the caller's: with a copy.
   const auto copies = [](const GraphPlan& plan) {
     size_t n = 0;
-    for (const GraphPlan::Command& c : plan.commands) n += c.kind == GraphPlan::Command::Kind::copy && c.from != c.to;
+    for (const GraphPlan::Command& c : plan.commands) n += c.copy() && c.copy()->from != c.copy()->to;
     return n;
   };
   CHECK(copies(of("%2 = call \"mean.tir\"(%0, %1) : f32[8]\n%3 = call \"onto.tir\"(%2, %0) : f32[8]\n%4 = call "
