@@ -41,6 +41,7 @@ class DotEmitter : public Part {
     bool by_k = false;
     int64_t width = 1, items = 0, words = 0;  // words: for each invocation
   };
+  bool keeps_order(const MatrixForm& form) const;  ///< tiles may lie as memory has them
   MatrixShare matrix_share(const DotShape& d, const MatrixForm& form, int operand) const;
   /// words of an operand's chunk that each invocation fetches
   int64_t staged_share(const DotShape& d, int operand) const;

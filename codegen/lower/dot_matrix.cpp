@@ -1,6 +1,7 @@
 // Products by the matrices of a subgroup (Target::matrices), for GPUs. Chunks of both operands go through shared
 // memory, packed, each row (of the left operand) and each column (of the right one) with its k behind each other: an
-// operand whose memory has them otherwise is turned on its way, so no operand is copied for its order. The next chunk
+// operand whose memory has them otherwise is turned on its way, so no operand is copied for its order. Where the device
+// turns them as it loads matrices (Target::turns_matrices), they lie in the tile as in memory. The next chunk
 // is on its way into registers while one is multiplied, and sums stay matrices until all chunks are done, or longer
 // (dot_matrix.h): the rows of a matrix lie on the lanes of the subgroup that made it (plan_matrix_dot).
 #include <algorithm>
@@ -51,8 +52,13 @@ class MatrixDot : public ChunkedDot {
 
  private:
   // A tile has words: free elements by k. A share's item is `width` elements that are neighbours in memory, for each of
-  // which (by free) or of all (by k) words come.
-  int64_t words_of(const Operand& o) const { return o.by_k ? o.width / per_ : o.width; }
+  // which (by free) or of all (by k) words come. A tile in memory's order has k by words of free elements, and its
+  // items come as they are.
+  bool in_order(const Operand& o) const { return !o.by_k && dots_.keeps_order(form_); }
+  bool whole(const Operand& o) const { return o.by_k || in_order(o); }  // the words of an item lie behind each other
+  int64_t words_of(const Operand& o) const { return whole(o) ? o.width / per_ : o.width; }
+  int64_t stride(const Operand& o) const { return (in_order(o) ? o.plan->cover() : tk_) / per_ + kRowPad; }
+  int64_t tile_words(const Operand& o) const { return (in_order(o) ? tk_ : o.plan->cover()) * stride(o); }
   size_t values_of(const Operand& o) const override { return static_cast<size_t>(words_of(o)); }
   void deal(Operand& o, const DotEmitter::MatrixShare& mine) {
     o.by_k = mine.by_k;
@@ -61,12 +67,20 @@ class MatrixDot : public ChunkedDot {
     for (int64_t r = 0; r < cdiv(n, int64_t{s_.group}); ++r) {
       Fetched x;
       const Value e = item(r, n, x);
-      // Neighbours in the group write neighbours in k: no two of them one bank.
-      const int64_t pieces = o.by_k ? tk_ / o.width : tk_ / per_;
+      // Neighbours in the group write neighbours in a row: no two of them one bank.
+      const int64_t pieces = in_order(o) ? o.plan->cover() / o.width : o.by_k ? tk_ / o.width : tk_ / per_;
       const Value piece = b_.rem(e, pieces), across = b_.div(e, pieces);
+      if (in_order(o)) {
+        x.k = across;
+        x.free = b_.mul(piece, b_.i32(o.width));
+        const Value row = b_.mul(across, b_.i32(stride(o))), word = b_.mul(piece, b_.i32(o.width / per_));
+        x.index = b_.add(row, word);
+        o.share.push_back(x);
+        continue;
+      }
       x.k = b_.mul(piece, b_.i32(o.by_k ? o.width : per_));
       x.free = b_.mul(across, b_.i32(o.by_k ? 1 : o.width));
-      const Value row = b_.mul(x.free, b_.i32(stride_));
+      const Value row = b_.mul(x.free, b_.i32(stride(o)));
       const Value word = b_.mul(piece, b_.i32(o.by_k ? o.width / per_ : 1));
       x.index = b_.add(row, word);
       o.share.push_back(x);
@@ -97,7 +111,7 @@ class MatrixDot : public ChunkedDot {
     for (const Fetched& x : o.share) {
       const Value free0 = b_.add(start, x.free), k0 = b_.add(chunk_k, x.k);
       // Element by element in the order of memory, then packed.
-      const int64_t lines = o.by_k ? 1 : per_;
+      const int64_t lines = whole(o) ? 1 : per_;
       std::vector<Values> all(static_cast<size_t>(lines));
       for (int64_t l = 0; l < lines; ++l)
         for (int64_t i = 0; i < o.width; ++i)
@@ -105,8 +119,8 @@ class MatrixDot : public ChunkedDot {
       for (int64_t w = 0; w < words_of(o); ++w) {
         Values parts;
         for (int64_t i = 0; i < per_; ++i)
-          parts.push_back(o.by_k ? all[0][static_cast<size_t>(w * per_ + i)]
-                                 : all[static_cast<size_t>(i)][static_cast<size_t>(w)]);
+          parts.push_back(whole(o) ? all[0][static_cast<size_t>(w * per_ + i)]
+                                   : all[static_cast<size_t>(i)][static_cast<size_t>(w)]);
         words.push_back(b_.pack(std::move(parts)));
       }
     }
@@ -119,7 +133,7 @@ class MatrixDot : public ChunkedDot {
         const int64_t n = words_of(*o);
         b_.when(x.valid, [&] {
           for (int64_t w = 0; w < n; ++w) {
-            const Value at = b_.add(x.index, b_.i32(o->by_k ? w : w * stride_));
+            const Value at = b_.add(x.index, b_.i32(whole(*o) ? w : w * stride(*o)));
             b_.store(o->tile.ref, at, in[from + static_cast<size_t>(w)]);
           }
         });
@@ -137,23 +151,25 @@ class MatrixDot : public ChunkedDot {
     if (by_columns) o.set(Attr::reverse, 1);
     return b_.raw().one(std::move(o), ir::Type::array(t, std::move(shape)));
   }
-  Value at_wave(int64_t each, int64_t more) {
-    const Value first = b_.mul(wave_, b_.i32(each));
-    return b_.add(first, b_.i32(more));
+  // The matrix at `k` of a tile, `wave` * each + `free` of its free elements on.
+  Value factor(const Operand& o, Value wave, int64_t each, int64_t free, int64_t k) {
+    const bool left = &o == &lhs_, turned = in_order(o);
+    const int64_t row = stride(o), element = turned ? 1 : row, per = turned ? per_ : 1;
+    const int64_t more = free * element / per + (turned ? k * row : k / per_);
+    Value at = wave ? b_.mul(wave, b_.i32(each * element / per)) : Value{};
+    at = wave ? b_.add(at, b_.i32(more)) : b_.i32(more);
+    return load(o.tile.ref, at, row, left ? MatrixUse::left : MatrixUse::right, left ? m_.a : m_.b,
+                left ? Shape{m_.m, m_.k} : Shape{m_.k, m_.n}, left == turned);
   }
   // Matrices of sums: rows[r] of a subgroup are those of its lanes' registers r; across the columns one by one.
   size_t count_across() const { return static_cast<size_t>(cols_.cover() / m_.n); }
   void multiply(Values& sums, Value) override {
     const int64_t waves = rows_.invocations / m_.m;
-    for (int64_t k = 0; k < tk_ / m_.k; ++k) {
-      const int64_t word = k * m_.k / per_;
+    for (int64_t k = 0; k < tk_; k += m_.k) {
       Values left;
-      for (int r = 0; r < rows_.reg; ++r)
-        left.push_back(load(lhs_.tile.ref, at_wave(m_.m * stride_, r * waves * m_.m * stride_ + word), stride_,
-                            MatrixUse::left, m_.a, {m_.m, m_.k}, false));
+      for (int r = 0; r < rows_.reg; ++r) left.push_back(factor(lhs_, wave_, m_.m, r * waves * m_.m, k));
       for (size_t c = 0; c < count_across(); ++c) {
-        const Value at = b_.i32(static_cast<int64_t>(c) * m_.n * stride_ + word);
-        const Value right = load(rhs_.tile.ref, at, stride_, MatrixUse::right, m_.b, {m_.k, m_.n}, true);
+        const Value right = factor(rhs_, {}, 0, static_cast<int64_t>(c) * m_.n, k);
         for (size_t r = 0; r < left.size(); ++r) {
           Value& sum = sums[r * count_across() + c];
           sum = b_.raw().one({.code = Opcode::matrix_multiply_add, .operands = {left[r], right, sum}});
@@ -168,8 +184,8 @@ class MatrixDot : public ChunkedDot {
     if (!start_ && d_.start)
       each_register(counts(), [&](const std::vector<int>& regs) { start.push_back(d_.start_at(point(regs).c)); });
     Values sums = start_ ? *start_ : d_.start ? sums_.from_registers(form_, start) : sums_.filled(form_, 0);
-    lhs_.tile = arena_.temporary(DType::u32, rows_.cover() * stride_);
-    rhs_.tile = arena_.temporary(DType::u32, cols_.cover() * stride_);
+    lhs_.tile = arena_.temporary(DType::u32, tile_words(lhs_));
+    rhs_.tile = arena_.temporary(DType::u32, tile_words(rhs_));
     sums = over_chunks(std::move(sums));
     arena_.free(lhs_.tile);
     arena_.free(rhs_.tile);
@@ -189,8 +205,7 @@ class MatrixDot : public ChunkedDot {
   const MatrixShape m_;
   const Values* start_;
   Values* keep_;
-  const int64_t per_ = 4 / size_bytes(m_.a);     // elements in a word
-  const int64_t stride_ = tk_ / per_ + kRowPad;  // words of a tile's row
+  const int64_t per_ = 4 / size_bytes(m_.a);  // elements in a word
   Value wave_;
 };
 }  // namespace
@@ -209,6 +224,10 @@ std::optional<MatrixForm> DotEmitter::matrix_form(const DotShape& d) const {
   return MatrixForm{*shape, i, j, d.acc};
 }
 
+bool DotEmitter::keeps_order(const MatrixForm& form) const {
+  return target_.turns_matrices && size_bytes(form.shape.a) == 2;
+}
+
 // Which dim of an operand is the fastest in memory decides how invocations are dealt to its tile: as many items for
 // each, if there can be.
 DotEmitter::MatrixShare DotEmitter::matrix_share(const DotShape& d, const MatrixForm& form, int operand) const {
@@ -219,12 +238,14 @@ DotEmitter::MatrixShare DotEmitter::matrix_share(const DotShape& d, const Matrix
   const int along_axis = x.by_k ? k : axis;
   const bool wide = along_axis != kNoAxis && !s_.widths.empty() && s_.widths[static_cast<size_t>(along_axis)] > 1;
   const int64_t size = size_bytes(form.shape.a), per = 4 / size, tk = matrix_depth(d, form.shape);
-  const int64_t free = plan(axis).cover(), along = x.by_k ? tk : free, least = x.by_k ? per : 1;
-  const auto items = [&] { return x.by_k ? free * (tk / x.width) : free / x.width * (tk / per); };
+  const int64_t free = plan(axis).cover(), along = x.by_k ? tk : free, least = x.by_k || keeps_order(form) ? per : 1;
+  const auto items = [&] {
+    return x.by_k ? free * (tk / x.width) : free / x.width * (keeps_order(form) ? tk : tk / per);
+  };
   x.width = wide ? 16 / size : least;
   while (x.width > least && (along % x.width != 0 || items() % s_.group != 0)) x.width /= 2;
   x.items = items();
-  x.words = cdiv(x.items, int64_t{s_.group}) * (x.by_k ? x.width / per : x.width);
+  x.words = cdiv(x.items, int64_t{s_.group}) * (x.by_k || keeps_order(form) ? x.width / per : x.width);
   return x;
 }
 

@@ -10,6 +10,7 @@ using ir::Opcode;
 
 namespace {
 constexpr int64_t kMostStatic = 48 << 10, kMostArguments = 4096;
+constexpr const char* kVersionOfF8Matrices = "8.4";  // the first that has mma of 8-bit floats
 }  // namespace
 
 std::string emit(const ir::Kernel& lane_kernel, const Target& target, bool relaxed, bool lines) {
@@ -56,7 +57,7 @@ void Emitter::emit(const ir::Op& op) {
     const int file = files_.emplace(op.loc.file, static_cast<int>(files_.size()) + 1).first->second;
     f_.line(".loc " + std::to_string(file) + " " + std::to_string(op.loc.line) + " 0");
   }
-  Walk::emit(op);
+  if (!emit_in_vector(op) && !emit_turned_pack(op)) Walk::emit(op);
 }
 
 V Emitter::launch_value(const ir::Op& op) {
@@ -88,8 +89,9 @@ void Emitter::emit_switch(const ir::Op& op) {
 
 std::string Emitter::frame(const std::string& body) const {
   const std::string arena = std::string(".shared .align 16 .b8 arena[");
-  std::string s =
-      "// " + k_.name + "\n.version " + target_.ptx_version + "\n.target " + target_.chip + "\n.address_size 64\n\n";
+  const std::string version =
+      multiplies_f8_ && target_.ptx_version < kVersionOfF8Matrices ? kVersionOfF8Matrices : target_.ptx_version;
+  std::string s = "// " + k_.name + "\n.version " + version + "\n.target " + target_.chip + "\n.address_size 64\n\n";
   if (large_arena()) s += ".extern " + arena + "];\n\n";
   s += ".visible .entry main(";
   if (argument_bytes_) s += "\n  .param .align 8 .b8 arguments[" + std::to_string(argument_bytes_) + "]\n";
@@ -109,6 +111,8 @@ std::string Emitter::run() {
   lane_id_ = local_index_ & 31;
   arguments();
   if (k_.lane.shared_bytes > 0) arena_ = special("arena");
+  place_lanes();
+  find_vectors(k_.body);
   region(k_.body);
   return frame(f_.body());
 }

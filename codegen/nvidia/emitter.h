@@ -1,5 +1,6 @@
 // What the walk over a lane-level kernel leaves to PTX. Private to codegen/nvidia; emit.h is the entry point.
-// emit.cpp: the module's frame, parameters, special registers. memory.cpp, atomics.cpp, group.cpp: by the op.
+// emit.cpp: the module's frame, parameters, special registers. memory.cpp, vectors.cpp, atomics.cpp, group.cpp,
+// matrix.cpp: by the op.
 #pragma once
 #include <map>
 #include <set>
@@ -8,6 +9,7 @@
 
 #include "codegen/expand/walk.h"
 #include "codegen/nvidia/function.h"
+#include "engine/passes/divisors.h"
 
 namespace tessera::nvidia {
 
@@ -37,15 +39,28 @@ class Emitter final : private Code, public Walk {
   bool large_arena() const;  ///< beyond what a static array may have
 
   // memory.cpp
+  bool emit_turned_pack(const ir::Op& op);
   Register load(const ir::Op& op, const Ref& r) override;
   void store(const ir::Op& op, const Ref& r, V value, V raw) override;
   std::vector<V> load_words(const ir::Op& op, const Ref& r, size_t words) override;
   void store_words(const ir::Op& op, const Ref& r, const std::vector<V>& words) override;
   V byte_offset(V index, const Bounds& known, int64_t size) override;
   std::string shared_address(const ir::Op& op, const Ref& r);
+  std::pair<ir::Value, int64_t> split_sum(ir::Value x, int64_t constant) const;
+  std::string in_arena(V from, const Ref& r, std::optional<ir::Value> index, int64_t start, int64_t more_bytes);
   std::string at(V address) { return "[" + f_.in_register(address) + "]"; }
   void emit_report_memory(const ir::Op& op) override;
   void emit_report(const ir::Op& op) override;
+
+  // vectors.cpp
+  struct SharedVector {
+    std::vector<const ir::Op*> members;  // by place
+    const ir::Op* at = nullptr;          // where it is written down
+  };
+  std::pair<std::optional<ir::Value>, int64_t> split_index(const ir::Op& op) const;
+  void join(std::vector<const ir::Op*>& run);
+  void find_vectors(ir::RegionId r);
+  bool emit_in_vector(const ir::Op& op);
 
   // atomics.cpp
   void emit_atomic(const ir::Op& op) override;
@@ -62,11 +77,44 @@ class Emitter final : private Code, public Walk {
   V shuffle_xor(const ir::Op& op, V v, uint32_t mask) override;
   V exchange(const std::string& mode, V v, V lane);
 
+  // matrix.cpp
+  /// Which places of a tile a lane's addresses are.
+  enum class LanePlaces : uint8_t {
+    rows_of_matrices_down,    // of ldmatrix: its four matrices are two under each other, and two beside those
+    rows_of_matrices_across,  // two beside each other, and two under those
+    words,                    // one word: of row lane / 4, word lane % 4
+    elements,                 // its elements, each by itself: rows are of k
+    sums,                     // two words: of row lane / 4, words 2 * (lane % 4) and on
+  };
+  struct Access {
+    LanePlaces places;
+    int64_t stride;   // words from row to row
+    int64_t element;  // bytes of an element
+    auto operator<=>(const Access&) const = default;
+  };
+  int64_t divisor_of_place(const ir::Op& op);
+  Access access_of(const ir::Op& op);
+  void place_lanes();
+  void emit_matrix(const ir::Op& op) override;
+  void emit_fill(const ir::Op& op);
+  void emit_matrix_load(const ir::Op& op);
+  void emit_sums(const ir::Op& op, V sums, bool store);
+  void emit_multiply_add(const ir::Op& op);
+  V factor_register(const ir::Op& op, const Access& access, int64_t row, int64_t k);
+  std::string matrix_place(const ir::Op& op, const Access& access, int64_t more_bytes);
+
   const bool lines_;
   std::vector<V> extents_;
   V report_, num_workgroups_, local_index_, subgroup_id_, lane_id_, arena_;
   std::map<std::string, int> files_;  // of lines
   int64_t argument_bytes_ = 0;
+  passes::Divisors divisors_{k_};
+  std::vector<SharedVector> vectors_;
+  std::map<const ir::Op*, size_t> vector_of_;
+  std::map<Access, V> lane_places_;  // each lane's address in the arena, for a tile at its beginning
+  bool multiplies_f8_ = false;
+  // Of two words, the bytes 2 * third and 2 * third + 1 in turn; by the block that holds them, too.
+  std::map<std::tuple<uint32_t, uint32_t, uint32_t, uint32_t>, V> turned_;
 };
 
 }  // namespace tessera::nvidia

@@ -1,5 +1,6 @@
 #include "codegen/nvidia/function.h"
 
+#include <algorithm>
 #include <array>
 #include <cstdio>
 
@@ -8,7 +9,7 @@
 namespace tessera::nvidia {
 namespace {
 
-// By Reg: boolean, u32, u64, f32, f64; nothing here is opaque.
+// By Reg: boolean, u32, u64, f32, f64. From opaque on, a value is several registers of those.
 constexpr std::array<const char*, 5> kPrefix = {"%p", "%r", "%d", "%f", "%g"};
 constexpr std::array<const char*, 5> kBits = {"pred", "b32", "b64", "f32", "f64"};
 // There are no literals of predicates.
@@ -35,8 +36,23 @@ std::string integer(Reg r, bool is_signed) { return std::string(is_signed ? "s" 
 
 const char* bits_type(Reg r) { return of(kBits, r); }
 
+Reg Function::several(Reg part, uint32_t n) {
+  const std::pair type{part, n};
+  auto it = std::find(several_.begin(), several_.end(), type);
+  if (it == several_.end()) it = several_.insert(it, type);
+  return static_cast<Reg>(static_cast<int>(Reg::opaque) + static_cast<int>(it - several_.begin()));
+}
+
 V Function::fresh(Reg r) {
   const auto id = static_cast<uint32_t>(names_.size());
+  if (r >= Reg::opaque) {
+    names_.emplace_back();
+    const auto [part, n] = several_.at(static_cast<size_t>(r) - static_cast<size_t>(Reg::opaque));
+    std::vector<V> all;
+    for (uint32_t i = 0; i < n; ++i) all.push_back(fresh(part));
+    parts_[id] = std::move(all);
+    return {this, id, r};
+  }
   names_.push_back(of(kPrefix, r) + std::to_string(++registers_[static_cast<size_t>(r)]));
   return {this, id, r};
 }
@@ -79,6 +95,10 @@ V Function::op(const std::string& code, Reg r, const std::vector<V>& operands) {
 }
 
 void Function::move(V to, V from) {
+  if (to.reg >= Reg::opaque) {
+    for (size_t i = 0; i < parts(to).size(); ++i) move(parts(to)[i], parts(from)[i]);
+    return;
+  }
   line(std::string("mov.") + of(kBits, to.reg) + " " + operand(to) + ", " + operand(from));
 }
 

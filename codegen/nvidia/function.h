@@ -34,7 +34,10 @@ class Function final : public Sink {
   std::vector<V> while_loop(const std::vector<V>& init, const std::function<V(const std::vector<V>&)>& cond,
                             const std::function<std::vector<V>(const std::vector<V>&)>& body) override;
 
-  V fresh(Reg r);                                                        ///< a register that nothing has written
+  V fresh(Reg r);  ///< a register that nothing has written
+  /// A type of `n` registers at once, which control flow merges as one value: what a lane has of a matrix.
+  Reg several(Reg part, uint32_t n);
+  const std::vector<V>& parts(V v) const { return parts_.at(v.id); }
   std::string operand(V v) const;                                        ///< its register or literal
   std::string in_register(V v);                                          ///< its register; a literal is moved into one
   std::optional<uint64_t> known(V v) const;                              ///< the bits of a constant
@@ -58,6 +61,8 @@ class Function final : public Sink {
   std::map<uint32_t, uint64_t> bits_;               // of constants, by id
   std::map<std::pair<uint32_t, DType>, V> narrow_;  // of rounded values, the bits that they were made of
   std::array<uint32_t, 5> registers_{};
+  std::vector<std::pair<Reg, uint32_t>> several_;  // from Reg::opaque on
+  std::map<uint32_t, std::vector<V>> parts_;       // of values of such types, by id
   uint32_t halves_ = 0, labels_ = 0;
 };
 

@@ -26,30 +26,40 @@ V Emitter::byte_offset(V index, const Bounds& known, int64_t size) {
 }
 
 // x + constant, of whatever was added to an index: 32-bit addresses wrap as indices do.
-std::string Emitter::shared_address(const ir::Op& op, const Ref& r) {
-  const ir::Index& i = op.index.at(0);
+std::pair<ir::Value, int64_t> Emitter::split_sum(ir::Value x, int64_t constant) const {
+  for (const ir::Op* d = k_.def(x); d && d->code == Opcode::add; d = k_.def(x)) {
+    const auto c = ir::constant_int(k_, d->operands[1]);
+    if (!c || std::abs(*c) > INT32_MAX || std::abs(constant + *c) > INT32_MAX / 16) break;
+    constant += *c;
+    x = d->operands[0];
+  }
+  return {x, constant};
+}
+
+// `from`: the arena's address, or a place in it.
+std::string Emitter::in_arena(V from, const Ref& r, std::optional<ir::Value> index, int64_t start, int64_t more_bytes) {
   const int64_t stride = ir::arena_stride(r.dtype);
-  int64_t constant = i.start;
-  V address = arena_;
-  if (!i.is_static()) {
-    constant = 0;
-    ir::Value x = op.operands.at(static_cast<size_t>(i.start_operand));
-    for (const ir::Op* d = k_.def(x); d && d->code == Opcode::add; d = k_.def(x)) {
-      const auto c = ir::constant_int(k_, d->operands[1]);
-      if (!c || std::abs(*c) > INT32_MAX || std::abs(constant + *c) > INT32_MAX / 16) break;
-      constant += *c;
-      x = d->operands[0];
-    }
-    const V index = get(x);
-    V& known = addresses_[{f_.block, arena_.id, index.id, stride}];
-    if (!known.id) known = arena_ + (to_uint(index, Reg::u32) << (stride == 8 ? 3 : 2));
+  int64_t constant = start;
+  V address = from;
+  if (index) {
+    const auto [x, sum] = split_sum(*index, start);
+    constant = sum;
+    const V at = get(x);
+    V& known = addresses_[{f_.block, from.id, at.id, stride}];
+    if (!known.id) known = from + (to_uint(at, Reg::u32) << (stride == 8 ? 3 : 2));
     address = known;
   }
-  constant *= stride;
+  constant = constant * stride + more_bytes;
   if (const auto base = f_.known(r.base)) constant += static_cast<int64_t>(*base) * 4;
   else address = address + (r.base << 2);
   const std::string offset = constant ? "+" + std::to_string(static_cast<int32_t>(constant)) : "";
   return "[" + f_.in_register(address) + offset + "]";
+}
+
+std::string Emitter::shared_address(const ir::Op& op, const Ref& r) {
+  const ir::Index& i = op.index.at(0);
+  if (i.is_static()) return in_arena(arena_, r, {}, i.start, 0);
+  return in_arena(arena_, r, op.operands.at(static_cast<size_t>(i.start_operand)), 0, 0);
 }
 
 Emitter::Register Emitter::load(const ir::Op& op, const Ref& r) {
@@ -105,6 +115,31 @@ void Emitter::store_words(const ir::Op& op, const Ref& r, const std::vector<V>& 
   for (size_t i = 0; i < words.size(); ++i) names += (i ? ", " : "") + f_.in_register(words[i]);
   const std::string to = at(element_address(op, r));
   f_.line("st.global." + vector_type(words.size()) + to + ", " + (words.size() == 1 ? names : "{" + names + "}"));
+}
+
+// Elements of 8 or 16 bits that stand at one place in words that vector accesses have loaded: blocks are turned so,
+// byte by byte, and two words share the first step.
+bool Emitter::emit_turned_pack(const ir::Op& op) {
+  const size_t n = op.operands.size();
+  if (op.code != Opcode::pack || (n != 2 && n != 4)) return false;
+  const uint32_t part = registers_[op.operands[0].index].part;
+  std::vector<V> words;
+  for (const ir::Value v : op.operands) {
+    const Register& r = registers_[v.index];
+    if (!r.word.id || r.part != part) return false;
+    words.push_back(r.word);
+  }
+  const auto permuted = [&](V low, V high, uint32_t bytes) {
+    return f_.op("prmt.b32", Reg::u32, {low, high, f_.make(Reg::u32, bytes)});
+  };
+  if (n == 4)
+    for (const size_t i : {size_t{0}, size_t{1}}) {
+      V& t = turned_[{f_.block, words[2 * i].id, words[2 * i + 1].id, part / 2}];
+      if (!t.id) t = permuted(words[2 * i], words[2 * i + 1], part < 2 ? 0x5140 : 0x7362);
+      words[i] = t;
+    }
+  set(op.results.at(0), permuted(words[0], words[1], part % 2 ? 0x7632 : 0x5410));
+  return true;
 }
 
 void Emitter::emit_report_memory(const ir::Op& op) {

@@ -148,6 +148,19 @@ constexpr Chip kChips[] = {{"sm_80", "7.8", 163, 108},  {"sm_86", "7.8", 99, 84}
                            {"sm_100", "8.6", 227, 148}, {"sm_100a", "8.6", 227, 148}, {"sm_103", "8.8", 227, 160},
                            {"sm_120", "8.7", 99, 188},  {"sm_121", "8.8", 99, 48}};
 
+/// Pairs and fours of what mma.sync multiplies (PTX ISA, "Matrix multiply-accumulate operation using mma instruction"):
+/// 32 bytes of k, as many as one ldmatrix brings of 16 rows.
+std::vector<MatrixShape> nvidia_matrices(const std::string& chip) {
+  std::vector<MatrixShape> all;
+  for (const DType t : {DType::f16, DType::bf16}) all.push_back({16, 16, 16, t, t, DType::f32});
+  for (const DType a : {DType::i8, DType::u8})
+    for (const DType b : {DType::i8, DType::u8}) all.push_back({16, 16, 32, a, b, DType::i32});
+  if (std::stoi(chip.substr(3)) < 89) return all;
+  for (const DType a : {DType::f8e4m3fn, DType::f8e5m2})
+    for (const DType b : {DType::f8e4m3fn, DType::f8e5m2}) all.push_back({16, 16, 32, a, b, DType::f32});
+  return all;
+}
+
 }  // namespace
 
 Target Target::nvidia(const std::string& chip) {
@@ -164,6 +177,8 @@ Target Target::nvidia(const std::string& chip) {
     t.push_constant_bytes = 4096;
     t.max_buffer_bytes = int64_t{1} << 40;
     t.compute_units = c.multiprocessors;
+    t.matrices = nvidia_matrices(chip);
+    t.turns_matrices = true;
     return t;
   }
   throw CompileError("target nvidia:" + chip + ": no such chip", {}, "the chips are " + known);

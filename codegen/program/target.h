@@ -64,6 +64,8 @@ struct Target {
   /// instructions for them: of signed elements, of unsigned ones, of both.
   bool integer_dot = false, dot4_signed = false, dot4_unsigned = false, dot4_mixed = false;
   std::vector<MatrixShape> matrices;  // in the device's order; empty: products are made by each invocation
+  /// Matrices of 16-bit elements come from shared memory by rows or by columns at one cost.
+  bool turns_matrices = false;
   /// The driver jumps over a branch that no invocation takes. Lavapipe from Mesa 25 on runs it, and loads there from
   /// addresses that are the same for all invocations (seen on 26.1).
   bool skips_branches = false;

@@ -1,0 +1,249 @@
+// Products by mma.sync: which instructions a dot becomes, for which chips and dtypes, and that the emulator (tests/ptx,
+// whose fragments are the manual's) notices when one of them is wrong. What products compute in general the fuzzer's
+// suite compares with the interpreter.
+#include <doctest/doctest.h>
+
+#include <string>
+
+#include "codegen/compile.h"
+#include "codegen/lane/interpreter.h"
+#include "codegen/nvidia/emit.h"
+#include "engine/interpreter/interpreter.h"
+#include "engine/ir/text.h"
+#include "tests/support/emulate/emulate.h"
+
+namespace nvidia_matrix_test {
+using namespace tessera;
+
+namespace {
+
+/// [m, k] times [k, n], or with `turned` [k, m] and [n, k].
+std::string product(const std::string& t, const std::string& sum, int64_t m, int64_t k, int64_t n,
+                    bool turned = false) {
+  const auto dims = [](int64_t a, int64_t b) { return "[" + std::to_string(a) + ", " + std::to_string(b) + "]"; };
+  const auto all = [](int64_t a, int64_t b) { return "[0:" + std::to_string(a) + ", 0:" + std::to_string(b) + "]"; };
+  const int64_t a = turned ? k : m, b = turned ? m : k, c = turned ? n : k, d = turned ? k : n;
+  return "tir 1\nkernel @product\nin " + t + dims(a, b) + " whole\nin " + t + dims(c, d) + " whole\nout " + sum +
+         dims(m, n) + " whole\nbody (%x, %y, %o) {\n  %a = load %x" + all(a, b) + "\n  %b = load %y" + all(c, d) +
+         "\n  %c = dot %a, %b lhs_contract " + (turned ? "[0]" : "[1]") + " rhs_contract " + (turned ? "[1]" : "[0]") +
+         " lhs_batch [] rhs_batch [] : " + sum + dims(m, n) + "\n  store %o" + all(m, n) + ", %c\n}\n";
+}
+
+Program compiled(const std::string& text, const char* chip) {
+  return compile(ir::parse(text, "k.tir"), Target::nvidia(chip), {});
+}
+bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+size_t count(const std::string& text, const std::string& part) {
+  size_t n = 0;
+  for (size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++n;
+  return n;
+}
+
+/// Small whole numbers, of which every sum is exact.
+std::vector<Array> numbers(const ir::Kernel& k) {
+  std::vector<Array> all;
+  uint32_t x = 7;
+  for (int i = 0; i < 2; ++i) {
+    const DType t = k.blocks.at(static_cast<size_t>(i)).dtype;
+    Array a(bind_shape(k, i, {}), t);
+    for (int64_t e = 0; e < a.size(); ++e) {
+      x = x * 1664525 + 1013904223;
+      const int v = static_cast<int>(x >> 29) - (t == DType::u8 ? 0 : 4);
+      a.set_element_bits(e, is_float(t) ? to_narrow_bits(t, v) : static_cast<uint64_t>(v) & 0xff);
+    }
+    all.push_back(std::move(a));
+  }
+  return all;
+}
+
+/// What is wrong with the program's results, or with how it gets them.
+std::string wrong(const std::string& text, Program p, const std::string& ptx) {
+  const ir::Kernel k = ir::parse(text, "k.tir");
+  std::vector<Array> arrays = numbers(k);
+  const std::vector<Array> want = interpret(k, arrays);
+  arrays.emplace_back(want[0].shape(), want[0].dtype());
+  p.ptx = ptx;
+  for (uint64_t seed = 0; seed < 4; ++seed) {
+    emulated::Options o;
+    o.seed = seed;
+    const emulated::Result r = emulated::run(p, arrays, {}, o);
+    if (!r.fault.empty()) return r.fault;
+    for (int64_t e = 0; e < want[0].size(); ++e)
+      if (r.outputs.at(0).at(e) != want[0].at(e)) return "element " + std::to_string(e) + " differs";
+  }
+  return "";
+}
+
+std::string replaced(std::string text, const std::string& from, const std::string& to, size_t which = 0) {
+  size_t at = text.find(from);
+  for (; which > 0 && at != std::string::npos; --which) at = text.find(from, at + 1);
+  REQUIRE(at != std::string::npos);
+  return text.replace(at, from.size(), to);
+}
+
+}  // namespace
+
+TEST_CASE("nvidia: products of each dtype by mma.sync, on chips that have it") {
+  struct Want {
+    const char *dtype, *sum, *chip, *version, *code;
+  };
+  for (const Want& w : {Want{"f16", "f32", "sm_80", "7.8", "m16n8k16.row.col.f32.f16.f16.f32 "},
+                        {"bf16", "f32", "sm_80", "7.8", "m16n8k16.row.col.f32.bf16.bf16.f32 "},
+                        {"i8", "i32", "sm_80", "7.8", "m16n8k32.row.col.s32.s8.s8.s32 "},
+                        {"u8", "u32", "sm_80", "7.8", "m16n8k32.row.col.s32.u8.u8.s32 "},
+                        {"f8e4m3fn", "f32", "sm_89", "8.4", "m16n8k32.row.col.f32.e4m3.e4m3.f32 "},
+                        {"f8e5m2", "f32", "sm_100a", "8.6", "m16n8k32.row.col.f32.e5m2.e5m2.f32 "}}) {
+    CAPTURE(w.dtype);
+    for (const bool turned : {false, true}) {
+      CAPTURE(turned);
+      const std::string text = product(w.dtype, w.sum, 40, 72, 48, turned);
+      const Program p = compiled(text, w.chip);
+      CHECK(has(p.ptx, std::string("mma.sync.aligned.") + w.code));
+      CHECK(has(p.ptx, std::string(".version ") + w.version + "\n"));
+      CHECK(has(p.ptx, "ldmatrix.sync.aligned.m8n8.x4.shared.b16 "));
+      // Only one of the operands lies with its rows along k in memory, and elements of 16 bits turn on their way.
+      CHECK(has(p.ptx, ".trans.") == (w.dtype == std::string("f16") || w.dtype == std::string("bf16")));
+      CHECK(wrong(text, p, p.ptx) == "");
+    }
+  }
+  CHECK_FALSE(has(compiled(product("f8e5m2", "f32", 40, 72, 48), "sm_80").ptx, "mma."));
+  CHECK_FALSE(has(compiled(product("f32", "f32", 40, 72, 48), "sm_90a").ptx, "mma."));
+}
+
+TEST_CASE("nvidia: a changed instruction of a product is noticed") {
+  const std::string text = product("f16", "f32", 64, 128, 64);
+  const Program p = compiled(text, "sm_80");
+  REQUIRE(wrong(text, p, p.ptx) == "");
+  // Two registers of an operand, or both operands' order.
+  const size_t mma = p.ptx.find("mma.sync"), end = p.ptx.find(';', mma);
+  const std::string one = p.ptx.substr(mma, end - mma);
+  std::vector<std::string> lists;
+  for (size_t at = one.find('{'); at != std::string::npos; at = one.find('{', at + 1))
+    lists.push_back(one.substr(at, one.find('}', at) - at + 1));
+  REQUIRE(lists.size() == 4);
+  const auto swapped = [](const std::string& list, size_t i, size_t j) {
+    std::vector<std::string> names;
+    for (size_t at = 1; at < list.size(); at = list.find_first_of(",}", at) + 2)
+      names.push_back(list.substr(at, list.find_first_of(",}", at) - at));
+    std::swap(names.at(i), names.at(j));
+    std::string s;
+    for (const std::string& n : names) s += (s.empty() ? "{" : ", ") + n;
+    return s + "}";
+  };
+  struct Swap {
+    size_t list, i, j;
+  };
+  for (const Swap& w : {Swap{1, 1, 2}, {1, 0, 1}, {2, 0, 1}, {0, 1, 2}}) {
+    CAPTURE(w.list);
+    const std::string other = replaced(one, lists[w.list], swapped(lists[w.list], w.i, w.j));
+    CHECK(wrong(text, p, replaced(p.ptx, one, other)) != "");
+  }
+  // A matrix that is not turned, or turned without need.
+  CHECK(wrong(text, p, replaced(p.ptx, ".x4.trans.", ".x4.")) != "");
+  CHECK(wrong(text, p, replaced(p.ptx, ".x4.shared", ".x4.trans.shared")) != "");
+  // Each barrier: shares that have not landed are read, or are written over while others still read.
+  const size_t barriers = count(p.ptx, "  bar.sync 0;\n");
+  REQUIRE(barriers >= 2);
+  size_t noticed = 0;
+  for (size_t i = 0; i < barriers; ++i) noticed += wrong(text, p, replaced(p.ptx, "  bar.sync 0;\n", "", i)) != "";
+  CHECK(noticed == barriers);
+  // Rows further apart than they are, by as much as ldmatrix takes, or by less.
+  const size_t stride = p.ptx.find(", 80;\n");
+  REQUIRE(stride != std::string::npos);
+  CHECK(wrong(text, p, replaced(p.ptx, ", 80;\n", ", 96;\n")) != "");
+  const std::string fault = wrong(text, p, replaced(p.ptx, ", 80;\n", ", 84;\n"));
+  CHECK_MESSAGE(has(fault, "ldmatrix"), fault);
+}
+
+// -- places that ldmatrix does not take
+
+namespace {
+
+struct Tiles {
+  const char *dtype, *sum;
+  int64_t left, right, left_stride, right_stride;  // the first words, and words from row to row
+  bool left_turned, right_turned;                  // rows are of k
+  size_t by_ldmatrix;                              // how many of both
+  int64_t sums_stride = 24;
+};
+/// One product of matrices at any place: the words of %x, taken as they are, go to shared memory, and the sums to %o.
+ir::Kernel lane_kernel(const Tiles& t, int64_t k) {
+  const auto text = [](int64_t v) { return std::to_string(v); };
+  std::string s =
+      "tir 1\nlane kernel @tiles\nworkgroup_size 32 subgroup_size 32 shared_bytes 12288\nnum_units 1 exact\nin "
+      "u32[2048] "
+      "whole\nout " +
+      std::string(t.sum) + "[256] whole\nbody (%x: ref<global, u32[?]>, %o: ref<global, " + t.sum +
+      "[?]>) {\n  %me = local_index : i32[]\n  %words = alloc_shared offset 0 : ref<shared, u32[2048]>\n  %place = "
+      "alloc_shared offset 8192 : ref<shared, u32[1024]>\n  %numbers = alloc_shared offset 8192 : ref<shared, " +
+      t.sum + "[1024]>\n";
+  for (int i = 0; i < 64; ++i) {
+    const std::string n = text(i);
+    s += "  %c" + n + " = constant " + text(32 * i) + " : i32[]\n  %i" + n + " = add %me, %c" + n + "\n  %v" + n +
+         " = load %x[%i" + n + "]\n  store %words[%i" + n + "], %v" + n + "\n";
+  }
+  const auto load = [&](const std::string& name, int64_t at, int64_t stride, const std::string& kind, bool reverse,
+                        const std::string& shape) {
+    s += "  %at_" + name + " = constant " + text(at) + " : i32[]\n  %" + name + " = matrix_load %words, %at_" + name +
+         " stride [" + text(stride) + "] kind " + kind + (reverse ? " reverse 1" : "") + " : " + t.dtype + shape + "\n";
+  };
+  s += "  barrier\n";
+  load("left", t.left, t.left_stride, "add", t.left_turned, "[16, " + text(k) + "]");
+  load("right", t.right, t.right_stride, "sub", !t.right_turned, "[" + text(k) + ", 16]");
+  s += std::string("  %zero = constant ") + (t.sum == std::string("f32") ? "0.0" : "0") + " : " + t.sum +
+       "[]\n  %start = matrix_fill %zero : " + t.sum +
+       "[16, 16]\n  %sums = matrix_multiply_add %left, %right, %start : " + t.sum +
+       "[16, 16]\n  %three = constant 3 : i32[]\n  matrix_store %place, %sums, %three stride [" + text(t.sums_stride) +
+       "]\n  barrier\n  %again = matrix_load %place, %three stride [" + text(t.sums_stride) + "] kind mul : " + t.sum +
+       "[16, 16]\n  barrier\n  %first = constant 0 : i32[]\n  matrix_store %place, %again, %first stride [16]\n  "
+       "barrier\n";
+  for (int i = 0; i < 8; ++i) {
+    const std::string n = text(i);
+    s += "  %r" + n + " = load %numbers[%i" + n + "]\n  store %o[%i" + n + "], %r" + n + "\n";
+  }
+  return ir::parse(s + "}\n", "tiles.tir");
+}
+
+}  // namespace
+
+TEST_CASE("nvidia: matrices anywhere in shared memory, by rows and by columns") {
+  const std::vector<Tiles> all = {
+      {"f16", "f32", 0, 640, 20, 20, false, false, 2},   // as the lowering has them
+      {"f16", "f32", 64, 640, 12, 12, true, true, 2},    // both turned, by ldmatrix
+      {"bf16", "f32", 1, 642, 20, 20, false, false, 0},  // no row is aligned
+      {"f16", "f32", 4, 640, 9, 11, false, false, 0},    {"f16", "f32", 2, 641, 9, 13, true, true, 0, 17},
+      {"i8", "i32", 0, 640, 12, 12, true, true, 0},  // bytes, which ldmatrix does not turn
+      {"u8", "u32", 3, 640, 12, 20, true, false, 1, 19}, {"f8e5m2", "f32", 8, 644, 12, 5, false, true, 1},
+  };
+  for (const Tiles& t : all) {
+    CAPTURE(std::string(t.dtype) + " at " + std::to_string(t.left) + ", " + std::to_string(t.right));
+    const DType dtype = *dtype_from_name(t.dtype);
+    const int64_t k = 32 / size_bytes(dtype);
+    const ir::Kernel lanes = lane_kernel(t, k);
+    Program p;
+    p.name = "tiles";
+    p.workgroup_size = 32;
+    p.num_units = 1;
+    p.args = {{"x", DType::u32, {2048}, false, true, false}, {"o", *dtype_from_name(t.sum), {256}, true, false, true}};
+    p.ptx = nvidia::emit(lanes, Target::nvidia("sm_89"), false, false);
+    CHECK(count(p.ptx, "ldmatrix") == t.by_ldmatrix);
+    std::vector<Array> arrays{Array({2048}, DType::u32), Array({256}, *dtype_from_name(t.sum))};
+    uint32_t x = 1;
+    for (int64_t e = 0; e < 2048 * 4 / size_bytes(dtype); ++e) {
+      x = x * 1664525 + 1013904223;
+      const int v = static_cast<int>(x >> 29) - (dtype == DType::u8 ? 0 : 4);
+      const uint64_t bits = is_float(dtype) ? to_narrow_bits(dtype, v) : static_cast<uint64_t>(v) & 0xff;
+      const int64_t per = 4 / size_bytes(dtype), shift = e % per * 8 * size_bytes(dtype);
+      arrays[0].set_element_bits(e / per, arrays[0].element_bits(e / per) | bits << shift);
+    }
+    const lane::RunResult want = lane::run(lanes, arrays, 1, {});
+    for (const std::string& r : want.reports) FAIL_CHECK(r);
+    const emulated::Result r = emulated::run(p, arrays, {}, {});
+    CHECK(r.fault == "");
+    int64_t others = 0;
+    for (int64_t e = 0; e < 256; ++e) others += r.outputs.at(0).element_bits(e) != want.outputs.at(0).element_bits(e);
+    CHECK(others == 0);
+  }
+}
+
+}  // namespace nvidia_matrix_test
