@@ -68,6 +68,11 @@ if command -v pkg-config > /dev/null; then
     export PKG_CONFIG_PATH='$lib' && '${CXX:-c++}' -std=c++20 '$work/main.cpp' -o '$work/by_pkg_config' \$(PKG_CONFIG_PATH='$lib' pkg-config --cflags --libs tessera) &&
     '$work/by_pkg_config' | grep -qxF '$expected'"
 fi
+try "the man page has the options of every command" bash -c "grep -qF -- '\\-\\-uninitialised' '$work/prefix/share/man/man1/tessera.1' && grep -qF '.SH BUNDLE' '$work/prefix/share/man/man1/tessera.1'"
+# completed WORD... : what bash offers for the last word.
+completed() { bash -c '. "$0" && COMP_WORDS=("$@") COMP_CWORD=$(($# - 1)) && _tessera && echo "${COMPREPLY[*]}"' "$work/prefix/share/bash-completion/completions/tessera" "$@"; }
+try "bash completes commands, options and their values" bash -c "$(declare -p work); $(declare -f completed)
+  [ \"\$(completed tessera comp)\" = compile ] && [ \"\$(completed tessera run --ra)\" = --races ] && [ \"\$(completed tessera explain --lint '')\" = 'off warn error' ]"
 try "the licence is installed" bash -c "[ -n \"\$(find '$work/prefix/share' -name LICENSE)\" ]"
 # found COMPONENTS...: configures a project that asks for these alone, where SPIRV-Tools cannot be found.
 found() {

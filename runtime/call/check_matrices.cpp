@@ -102,7 +102,7 @@ std::optional<Target> without_wrong_matrices(const Device& device, const Program
     if (!uses(program, target, shape)) return false;
     const auto [it, fresh] = context.matrices_right.try_emplace(to_string(shape), true);
     if (!fresh) return !it->second;
-    const auto wrong = wrong_product(shape, device.target(), run);
+    const auto wrong = wrong_product(shape, target, run);
     if (device.lost()) {  // nothing is known of the shape
       context.matrices_right.erase(it);
       throw DeviceError(wrong.value_or(device.info().name + " was lost"));
