@@ -76,7 +76,7 @@ TEST_CASE("halo blocks: every edge, size and dtype is what a walk along the arra
   for (const Edge edge : kEdges)
     for (const int64_t n : {0, 1, 2, 3, 5, 16, 33, 35, 49})
       for (const int64_t block : {1, 2, 5, 16})
-        for (const std::pair<int64_t, int64_t> around :
+        for (const std::pair<int64_t, int64_t>& around :
              {std::pair<int64_t, int64_t>{0, 0}, {1, 1}, {2, 0}, {0, 3}, {7, 2}, {40, 61}}) {
           const int64_t low = around.first, high = around.second;
           const ts::DType t = dtypes[turn++ % std::size(dtypes)];
