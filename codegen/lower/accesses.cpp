@@ -49,7 +49,8 @@ Address RefWindows::address(const RefState& r, const ir::Op& o, const Coords& c,
       a.valid = b_.both(a.valid, b_.lt(p, r.limit[d]));
     }
     if (r.below[d]) a.valid = b_.both(a.valid, b_.lt(b_.add(r.below[d], b_.i32(-1)), p));
-    keep_inside(r, d, p, a.valid);
+    if (r.halo[d]) p = at_edge(r, d, p, a);
+    else keep_inside(r, d, p, a.valid);
     if (r.stride[d] < 0) {
       const Value w = b_.mul(b_.convert(p, DType::i64), r.wide_stride[d]);
       a.wide = a.wide ? b_.add(a.wide, w) : w;
@@ -64,13 +65,73 @@ Address RefWindows::address(const RefState& r, const ir::Op& o, const Coords& c,
   return a;
 }
 
+void RefWindows::keep_in_block(int64_t n, Value p, Value& valid) {
+  if (!b_.not_negative({{1, p}}, valid)) valid = b_.both(valid, b_.ge_zero(p));
+  if (!b_.not_negative({{n - 1, {}}, {-1, p}}, valid)) valid = b_.both(valid, b_.lt(p, b_.i32(n)));
+}
+
+// The element of the array that position p of a halo block reads. In the end it is clamped, so that no mistake in what
+// comes before leads outside; an array that may have no elements is tested for them.
+Value RefWindows::at_edge(const RefState& r, size_t d, Value p, Address& a) {
+  const ir::BlockDim& dim = *r.halo[d];
+  keep_in_block(r.shape[d], p, a.valid);
+  const Value at = b_.add(r.origin[d], p), zero = b_.i32(0);
+  if (!r.extent[d]) return at;  // all of the block lies in the array
+  const Value end = b_.convert(r.extent[d], DType::i32), last = b_.add(end, b_.i32(-1));
+  if (dim.edge == ir::Edge::zero) {
+    if (!b_.not_negative({{1, at}}, a.valid)) a.there = b_.both(a.there, b_.ge_zero(at));
+    if (!b_.not_negative({{1, last}, {-1, at}}, a.valid)) a.there = b_.both(a.there, b_.lt(at, end));
+  }
+  const Value inside = b_.max(b_.min(folded(dim, b_.known(end), at, end), last), zero);
+  if (!b_.not_negative({{1, last}}, a.exists)) a.exists = b_.both(a.exists, b_.lt(zero, end));
+  return inside;
+}
+
+// The array continued beyond its edges. What goes round once at most is folded once; an array that may be smaller takes
+// divisions.
+Value RefWindows::folded(const ir::BlockDim& dim, std::optional<int64_t> extent, Value at, Value end) {
+  constexpr int64_t kMost = INT32_MAX / 2;  // twice the array fits 32 bits
+  const Value zero = b_.i32(0);
+  // The farthest that the block of a program goes beyond the array.
+  const int64_t beyond = std::max(dim.low, dim.unit() - 1 + dim.high);
+  const auto select_negative = [&](Value v, Value instead) { return b_.select(b_.lt(v, zero), instead, v); };
+  switch (dim.edge) {
+    case ir::Edge::clamp:
+    case ir::Edge::zero: return at;
+    case ir::Edge::wrap: {
+      if (extent && beyond <= *extent && *extent <= kMost) {
+        const Value from_end = b_.add(at, end), back = b_.sub(at, end);
+        return b_.select(b_.lt(at, end), select_negative(at, from_end), back);
+      }
+      const Value n = b_.max(end, b_.i32(1)), rest = b_.rem(at, n), from_end = b_.add(rest, n);
+      return select_negative(rest, from_end);
+    }
+    case ir::Edge::reflect:
+    case ir::Edge::symmetric: {
+      // Mirrored at the beginning, then at the end: 2 * end - 2 - at, or 2 * end - 1 - at.
+      const bool repeats = dim.edge == ir::Edge::symmetric;
+      const Value mirrored = b_.sub(b_.i32(repeats ? -1 : 0), at), behind = select_negative(at, mirrored);
+      const int64_t least = beyond + (repeats ? 0 : 1);
+      if (extent && least <= *extent && *extent <= kMost) {
+        const Value from_end = b_.sub(b_.i32(2 * *extent - (repeats ? 1 : 2)), behind);
+        return b_.min(behind, from_end);
+      }
+      // 64 bits: a period may be twice the array.
+      const Value wide_end = b_.convert(end, DType::i64), twice = b_.add(wide_end, wide_end);
+      const Value one = b_.i64(1), period = b_.max(repeats ? twice : b_.add(twice, b_.i64(-2)), one),
+                  rest = b_.rem(b_.convert(behind, DType::i64), period);
+      const Value back = b_.sub(repeats ? b_.add(period, b_.i64(-1)) : period, rest);
+      return b_.convert(b_.min(rest, back), DType::i32);
+    }
+  }
+  return at;
+}
+
 // Every access to memory that a kernel sees goes through here, dim by dim: its position is proved to lie in the block
 // and in the array, or tested. What the rest of lowering believes of it is not asked.
 void RefWindows::keep_inside(const RefState& r, size_t d, Value p, Value& valid) {
   if (valid && b_.known(valid) == 0) return;
-  const int64_t n = r.shape[d];
-  if (!b_.not_negative({{1, p}}, valid)) valid = b_.both(valid, b_.ge_zero(p));
-  if (!b_.not_negative({{n - 1, {}}, {-1, p}}, valid)) valid = b_.both(valid, b_.lt(p, b_.i32(n)));
+  keep_in_block(r.shape[d], p, valid);
   if (!r.extent[d]) return;
   const Value s = r.origin[d], end = r.extent[d];
   const auto in_array = [&] {
@@ -153,7 +214,15 @@ Value RefWindows::load_element(const ir::Op& o, const Coords& c, Value valid) {
   if (o.has_mask()) mask = b_.both(mask, elements_.of(o.operands[static_cast<size_t>(o.mask_position())], c));
   if (o.has_other()) other = elements_.of(o.operands[static_cast<size_t>(o.other_position())], c);
   // Whoever may not exist, or is written by another slice, must not be read in place of what hangs over.
-  return load_at(r, address(r, o, c, !r.tracked && !r.may_be_empty, true), mask, other);
+  Address a = address(r, o, c, !r.tracked && !r.may_be_empty, true);
+  if (!r.halo_offset) return load_at(r, a, mask, other);
+  // What the halo reads as 0 is 0, and what the mask leaves out is `other`.
+  const Value chosen = b_.both(a.valid, mask), zero = b_.zero(r.dtype);
+  a.valid = b_.both(chosen, a.exists);
+  Value v = load_at(r, a, {}, {});
+  if (a.there) v = b_.select(a.there, v, zero);
+  if (other && chosen) v = b_.select(chosen, v, other);
+  return v;
 }
 
 void RefWindows::store_element(const ir::Op& o, const Coords& c, Value v, Value predicate) {
@@ -278,16 +347,27 @@ void RefWindows::load(ir::OpId id) {
     if (placement_.kind(v) == Kind::lazy) return;
     bool layout = false;
     for (Value x : roots) layout = layout || placement_.reads_registers(x);
+    const auto by_place = [&](Value halo, int64_t size, const std::function<Values(bool)>& body) {
+      return halo ? inside_and_at_edge({ref}, axes_.of(v), size, body) : body(false);
+    };
     if (placement_.kind(v) == Kind::registers) {
       arena_.order(reads, {});
-      nests_.by_layout(shape(v), axes_.of(v), false,
-                       [&](const NestPoint& p) { h.regs.push_back(load_element(o, p.c, p.valid)); });
+      h.regs = by_place(r.halo_offset, s_.registers(axes_.of(v)), [&](bool) {
+        Values regs;
+        nests_.by_layout(shape(v), axes_.of(v), false,
+                         [&](const NestPoint& p) { regs.push_back(load_element(o, p.c, p.valid)); });
+        return regs;
+      });
     } else {
       h.slot = arena_.make(k_.type(v).dtype, shape(v), axes_.of(v));
       arena_.order(reads, {h.slot.range});
-      nests_.each(shape(v), axes_.of(v), layout, true, [&](const NestPoint& p) {
-        const Value e = load_element(o, p.c, p.valid);
-        b_.when(p.valid, [&] { arena_.store(h.slot, p.c, e); });
+      by_place(r.halo_offset, layout ? s_.registers(axes_.of(v)) : 0, [&](bool edge) {
+        const auto load_point = [&](const NestPoint& p) {
+          const Value e = load_element(o, p.c, p.valid);
+          b_.when(p.valid, [&] { arena_.store(h.slot, p.c, e); });
+        };
+        nests_.each(shape(v), axes_.of(v), layout, true, load_point, edge);
+        return Values{};
       });
     }
   }

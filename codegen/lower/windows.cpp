@@ -79,11 +79,11 @@ Value RefWindows::block_begin(const ir::BlockMapping& m, size_t d, const BlockSt
     }
     s = b_.max(b_.min(s, most), zero);  // of an empty array: 0
   }
-  // Where blocks start is formed in 32 bits.
+  // Where blocks start is formed in 32 bits, and so is where a halo block ends.
   const auto last = ir::last_index(dim, m.array_shape[d]).value();
-  if (last &&
-      __int128{std::clamp<int64_t>(scalars_.range(known.form).hi, 0, std::max<int64_t>(*last, 0))} * dim.unit() >
-          INT32_MAX)
+  const bool halo = dim.kind == ir::BlockDim::Kind::halo;
+  const int64_t reached = last ? std::clamp<int64_t>(scalars_.range(known.form).hi, 0, std::max<int64_t>(*last, 0)) : 0;
+  if (last && __int128{halo ? *last : reached} * dim.unit() + (halo ? dim.size : 0) > INT32_MAX)
     throw CompileError(k_.name + ": " + m.origin + ": dim " + std::to_string(d) + " of its array has " +
                            to_string(m.array_shape[d]) + " elements, but at most 2147483647 are numbered, in 32 bits",
                        m.loc, "give the array more dims, of fewer elements each");
@@ -115,7 +115,9 @@ void RefWindows::add_dim(RefState& r, const ir::BlockMapping& m, size_t d, const
   // Element 0 of the block is in the array, or is never read in place of another. Both are proved here as in
   // keep_inside(), whatever block_starts() says.
   const bool from_inside = b_.not_negative({{1, s}}, {}),
-             begins = from_inside && b_.not_negative({{1, end}, {-1, s}, {-1, {}}}, {});
+             begins = dim.kind == ir::BlockDim::Kind::halo
+                          ? b_.not_negative({{1, end}, {-1, {}}}, {})
+                          : from_inside && b_.not_negative({{1, end}, {-1, s}, {-1, {}}}, {});
   if (!begins) r.may_be_empty = true;
   // Nothing of the block need lie in the array.
   if (limit && (bound || dim.low || dim.high)) r.may_be_empty = true;
@@ -129,6 +131,7 @@ void RefWindows::add_dim(RefState& r, const ir::BlockMapping& m, size_t d, const
   const auto n = stride.value();
   r.stride.push_back(n ? *n : -1);
   r.wide_stride.push_back(n ? Value{} : extent_value(stride, DType::i64));
+  r.halo.push_back(dim.kind == ir::BlockDim::Kind::halo ? &dim : nullptr);
   r.limit.push_back(limit);
   r.origin.push_back(s);
   r.extent.push_back(from_inside && b_.not_negative({{1, end}, {-1, s}, {-dim.size, {}}}, {}) ? Value{} : end);
@@ -165,6 +168,7 @@ void RefWindows::enter_window(int i) {
     r.below.resize(rank);
     r.origin.resize(rank);
     r.extent.resize(rank);
+    r.halo.resize(rank);
     r.limit_divisor.assign(rank, 1);
   } else {
     const std::vector<BlockStart> known = block_starts(k_, i, scalars_);
@@ -174,18 +178,28 @@ void RefWindows::enter_window(int i) {
     for (size_t d = 0; d < rank; ++d) {
       const size_t at = k_.map_result(i, d);
       const Value s = block_begin(m, d, known[d], starts[at]);
-      offset = b_.add(offset, offset_along(m, d, stride[d], s));
+      const Value along = offset_along(m, d, stride[d], s);
+      if (m.block[d].kind != ir::BlockDim::Kind::halo) offset = b_.add(offset, along);
+      else r.halo_offset = r.halo_offset ? b_.add(r.halo_offset, along) : along;
       const bool bounded = m.block[d].kind == ir::BlockDim::Kind::bounded;
       r.bounded = r.bounded || bounded;
       add_dim(r, m, d, known[d], stride[d], s, bounded ? starts[at + 1] : Value{});
     }
     r.ref = b_.view(base, offset);
   }
-  int64_t span = 0;
-  for (size_t d = 0; d < r.shape.size(); ++d)
-    if (r.stride[d] > 0)
-      span += std::max<int64_t>(r.shape[d] - 1, 0) * std::min<int64_t>(r.stride[d], int64_t{1} << 40);
+  constexpr int64_t kFar = int64_t{1} << 40;
+  int64_t span = 0, span_inside = 0;
+  for (size_t d = 0, at = 0; d < rank; ++d) {
+    if (!m.whole && !m.block[d].seen()) continue;
+    const int64_t by = std::min(r.stride[at], kFar), n = std::max<int64_t>(r.shape[at] - 1, 0);
+    // A halo's edge is any element of the array, and 31 bits do not count those of one of unknown size.
+    const int64_t most = r.halo[at] ? std::min(m.array_shape[d].value().value_or(kFar), kFar) : n;
+    if (by > 0) span_inside += n * by;
+    if (by > 0) span += std::min(most, kFar / by) * by;
+    ++at;
+  }
   r.narrow = span * size_bytes(m.dtype) < INT32_MAX;
+  r.narrow_inside = span_inside * size_bytes(m.dtype) < INT32_MAX;
 }
 
 namespace {
@@ -239,6 +253,7 @@ void RefWindows::enter(size_t depth) {
       tile.below.resize(type.shape.size());
       tile.origin.resize(type.shape.size());
       tile.extent.resize(type.shape.size());
+      tile.halo.resize(type.shape.size());
       tile.limit_divisor.assign(type.shape.size(), 1);
       tile.dead = num_elements(type.shape) == 0;
       if (!scratch) {
@@ -313,10 +328,20 @@ Value RefWindows::wholly_inside(const RefState& r) {
   return inside;
 }
 
+// Where all of a halo block lies in its array, its positions are those of the array from the block's first element on.
+void RefWindows::inside_halo(RefState& r) {
+  r.ref = b_.view(r.ref, r.halo_offset);
+  r.halo.assign(r.halo.size(), nullptr);
+  r.halo_offset = {};
+  r.narrow = r.narrow_inside;
+}
+
 Values RefWindows::inside_and_at_edge(const std::vector<int>& refs, const std::vector<int>& dims, int64_t size,
                                       const std::function<Values(bool edge)>& body) {
   constexpr int64_t kMostTwice = 512;  // elements times values
-  if (target_.kind != Target::Kind::gpu || s_.general || !uniform_group() || size > kMostTwice) return body(false);
+  const bool halo = std::any_of(refs.begin(), refs.end(), [&](int i) { return bool{state(i).halo_offset}; });
+  if ((target_.kind != Target::Kind::gpu && !halo) || s_.general || !uniform_group() || size > kMostTwice)
+    return body(false);
   Value inside = nests_.whole_tiles(dims);
   std::vector<int> windows;
   for (int i : refs) {
@@ -338,6 +363,7 @@ Values RefWindows::inside_and_at_edge(const std::vector<int>& refs, const std::v
           r.below.assign(r.shape.size(), {});
           r.inside = {};
           r.may_be_empty = false;
+          if (r.halo_offset) inside_halo(r);
         }
         Values result = nests_.with_whole_tiles(dims, [&] { return body(false); });
         states_ = outer;

@@ -9,7 +9,7 @@ namespace tessera::lowering {
 
 /// A body Ref inside the current program.
 struct RefState {
-  Value ref;  // lane-level Ref at the block's first element
+  Value ref;  // lane-level Ref at the block's first element; along halo dims at the array's, until inside_halo() moves it
   DType dtype = DType::f32;
   Shape shape;                     // what the kernel sees
   std::vector<int64_t> stride;     // per visible dim, elements; -1: run-time, see wide_stride
@@ -20,6 +20,9 @@ struct RefState {
   std::vector<Value> origin;  // per visible dim: where in the array the block begins (i32), or none at 0
   // per visible dim: the array's size (i32), or none where all of the block is proved to lie in the array
   std::vector<Value> extent;
+  std::vector<const ir::BlockDim*> halo;  // per visible dim: what says how positions outside are read, or none
+  Value halo_offset;                      // i64: from ref to the block's first element
+  bool narrow_inside = true;              // narrow, once ref is there
   std::vector<int64_t> limit_divisor;  // a power of two, at most 16, that divides the limit
   Value inside;                        // bool: squeezed dims' positions exist (arrays that may be empty); none: always
   bool bounded = false;                // a dim's elements are counted by the index map
@@ -38,6 +41,8 @@ struct RefState {
 /// Where an access's element lies, in elements from its Ref.
 struct Address {
   Value wide, narrow, valid;
+  // bools of halo blocks; none: always. The array has elements, and the position's is not 0 for lying outside of it
+  Value exists, there;
 };
 
 class RefWindows : public Part {
@@ -84,6 +89,10 @@ class RefWindows : public Part {
   void add_dim(RefState& r, const ir::BlockMapping& m, size_t d, const BlockStart& known, const Extent& stride, Value s,
                Value bound);
   void keep_inside(const RefState& r, size_t d, Value p, Value& valid);
+  void keep_in_block(int64_t n, Value p, Value& valid);
+  Value at_edge(const RefState& r, size_t d, Value p, Address& a);
+  Value folded(const ir::BlockDim& dim, std::optional<int64_t> extent, Value at, Value end);
+  void inside_halo(RefState& r);
   Value position(const ir::Op& op, const ir::AccessDims& form, size_t d, int64_t n, const Coords& c, bool reads,
                  Value& valid);
   Value load_at(const RefState& r, const Address& a, Value mask, Value other);

@@ -86,6 +86,7 @@ std::string block_text(const ir::Kernel& k, const Target& target, Plan& plan, si
                                                : "no axis that stays in order moves the block");
   if (needs_copy(k, static_cast<int>(i)))
     out += "; copied when a program starts, because it is read after a store to its alias";
+  if (k.has_halo(static_cast<int>(i))) out += "; a halo: positions outside are moved into the array";
   out += interior ? "; interior, no masks" : "; may hang over the edge, masked";
   if (depends_on_data(k, static_cast<int>(i))) out += in_range ? "; index from data" : "; index from data, clamped";
   if (plan.parallel.concurrent[i]) out += "; updated by programs at once, atomically";

@@ -235,7 +235,8 @@ bool needs_copy(const ir::Kernel& k, int i) {
 bool may_overlap(const ir::Kernel& k, int i) {
   const auto& dims = k.blocks[static_cast<size_t>(i)].block;
   return std::any_of(dims.begin(), dims.end(), [](const ir::BlockDim& d) {
-    return d.kind == ir::BlockDim::Kind::element || d.kind == ir::BlockDim::Kind::bounded;
+    return d.kind == ir::BlockDim::Kind::element || d.kind == ir::BlockDim::Kind::bounded ||
+           d.kind == ir::BlockDim::Kind::halo;
   });
 }
 
@@ -296,8 +297,9 @@ std::vector<BlockStart> block_starts(const ir::Kernel& k, int i, ScalarAnalysis&
     const Extent last = ir::last_index(dim, b.array_shape[d]);
     if (r.lo >= 0) {
       if (const auto n = last.value()) s.in_range = r.hi <= std::max<int64_t>(*n, 0);
-      else if (dim.kind == ir::BlockDim::Kind::blocked || dim.kind == ir::BlockDim::Kind::squeezed) {
-        const Extent blocks = cdiv(b.array_shape[d], Extent(dim.size));
+      else if (dim.kind == ir::BlockDim::Kind::blocked || dim.kind == ir::BlockDim::Kind::squeezed ||
+               dim.kind == ir::BlockDim::Kind::halo) {
+        const Extent blocks = cdiv(b.array_shape[d], Extent(dim.unit()));
         // A run-time size: in range if the index is one program id whose grid size is this very number of blocks.
         int axis = -1, used = 0;
         for (size_t a = 0; a < s.form.coef.size(); ++a)
@@ -320,6 +322,12 @@ std::vector<BlockStart> block_starts(const ir::Kernel& k, int i, ScalarAnalysis&
       s.nothing_below = lo >= 0;
       s.interior = extent && lo >= 0 && hi <= *extent - dim.size &&
                    (dim.kind == ir::BlockDim::Kind::element || scalars.range(yields.operands[at + 1]).lo >= dim.size);
+      starts.push_back(s);
+      continue;
+    }
+    // Every element of a halo block is an element of the array or 0: it has no overhang.
+    if (dim.kind == ir::BlockDim::Kind::halo) {
+      s.interior = true;
       starts.push_back(s);
       continue;
     }
@@ -473,6 +481,11 @@ class ParallelProof {
       }
       const int64_t block = b.block[d].size, unit = b.block[d].unit(), low = b.block[d].low;
       const BlockStart& s = starts_[i][d];
+      if (b.block[d].kind == ir::BlockDim::Kind::halo) {  // its edges are read from anywhere
+        access.dims.push_back(scalars_.bounded({}));
+        ++ref_dim;
+        continue;
+      }
       const Affine form =
           s.in_range ? scalars_.sum(scalars_.scaled(s.form, unit), scalars_.constant(-low)) : scalars_.bounded({});
       if (b.block[d].kind == ir::BlockDim::Kind::squeezed) {

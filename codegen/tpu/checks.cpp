@@ -59,6 +59,9 @@ void check_block(const ir::Kernel& k, const Chip& chip, int i) {
   for (const BlockDim& d : b.block)
     if (d.kind == BlockDim::Kind::bounded)
       fail(k, chip, b.origin, b.loc, "its blocks have fixed sizes, but this is " + block_text(b));
+  if (k.has_halo(i))
+    fail(k, chip, b.origin, b.loc, "its blocks do not go beyond the array's edges, but this is " + block_text(b),
+         "pad the array before the call, and give Element blocks of it");
   for (size_t d = 0; d < b.block.size(); ++d)
     if (b.block[d].low + *b.array_shape[d].value() + b.block[d].high + b.block[d].size > INT32_MAX)
       fail(k, chip, b.origin, b.loc, block_text(b) + " has positions beyond 32 bits");

@@ -218,6 +218,7 @@ BlockDim::BlockDim(std::nullopt_t) : kind_(Squeezed{}) {}
 BlockDim::BlockDim(Blocked b) : kind_(b) {}
 BlockDim::BlockDim(Element e) : kind_(e) {}
 BlockDim::BlockDim(BoundedSlice b) : kind_(b) {}
+BlockDim::BlockDim(Halo h) : kind_(h) {}
 BlockDim::BlockDim(Extent e) : kind_(std::move(e)) {}
 BlockDim::BlockDim(const BlockDim&) = default;
 BlockDim::BlockDim(BlockDim&&) noexcept = default;
@@ -237,6 +238,12 @@ std::string to_string(const std::vector<BlockDim>& block) {
                (low || high ? ", padding=(" + std::to_string(low) + ", " + std::to_string(high) + ")" : "") + ")";
       }
       std::string operator()(BoundedSlice b) const { return "BoundedSlice(" + std::to_string(b.size) + ")"; }
+      std::string operator()(const Halo& h) const {
+        const auto [low, high] = h.around;
+        return "Halo(" + std::to_string(h.size) + ", " +
+               (low == high ? std::to_string(low) : "{" + std::to_string(low) + ", " + std::to_string(high) + "}") +
+               ", Edge::" + std::string(ir::name(h.edge)) + ")";
+      }
       std::string operator()(const Extent& e) const { return to_string(e); }
     } print;
     s += (i ? ", " : "") + std::visit(print, block[i].kind());
@@ -305,6 +312,11 @@ class Maker {
     if (from.dtype != to.dtype || from.shape != to.shape)
       fail(place + " is " + show(from) + " but output " + std::to_string(output) + " is " + show(to),
            "an output has the shape and dtype of the input that it is aliased to");
+    const BlockMapping& b = m.block_mappings[static_cast<size_t>(input - m.num_index_operands)];
+    if (std::any_of(b.block.begin(), b.block.end(),
+                    [](const ir::BlockDim& d) { return d.kind == ir::BlockDim::Kind::halo; }))
+      fail(place + " is " + b.origin + ", whose halo reads what other programs may have stored already",
+           "leave the alias out");
     m.block_mappings[static_cast<size_t>(m.num_inputs + output)].alias = input;
   }
 
@@ -398,6 +410,18 @@ class Maker {
                        std::to_string(d) + (low < 0 || high < 0 ? " is negative" : " is more than 1073741824"),
                    "padding counts the elements before and behind the array");
       return {ir::BlockDim::Kind::element, blocked(e->size).size, low, high};
+    }
+    if (const auto* h = std::get_if<Halo>(&kind)) {
+      const auto [low, high] = h->around;
+      constexpr int64_t kMost = int64_t{1} << 30;  // positions are i32
+      if (low < 0 || high < 0 || low > kMost || high > kMost)
+        place.fail(where + "halo (" + std::to_string(low) + ", " + std::to_string(high) + ") of dim " +
+                       std::to_string(d) + (low < 0 || high < 0 ? " is negative" : " is more than 1073741824"),
+                   "a halo counts the elements before and behind the block");
+      if (place.origin.starts_with("out_specs"))
+        place.fail(where + "dim " + std::to_string(d) + " has a halo, which is for inputs",
+                   "what a program stores is its own: give the output blocks of " + std::to_string(h->size));
+      return {ir::BlockDim::Kind::halo, blocked(h->size).size + low + high, low, high, h->edge};
     }
     if (const auto* s = std::get_if<BoundedSlice>(&kind))
       return {.kind = ir::BlockDim::Kind::bounded, .size = blocked(s->size).size};

@@ -203,6 +203,11 @@ class Emitter {
              "padding counts the elements before and behind the array", loc);
       dim = {ir::BlockDim::Kind::element, b->size, low, high};
     }
+    if (std::holds_alternative<Halo>(kind))
+      fail(origin,
+           "dim " + std::to_string(d) + " of the block shape " + to_string(p.block) +
+               " has a halo, which a pipeline inside a kernel does not copy",
+           "give the Halo to the call's in_specs, or use Element and masks", loc);
     if (const auto* b = std::get_if<BoundedSlice>(&kind)) {
       dim = {.kind = ir::BlockDim::Kind::bounded, .size = b->size};
       p.bounded = true;

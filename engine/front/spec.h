@@ -18,6 +18,7 @@
 
 namespace tessera {
 
+using ir::Edge;
 using ir::MemorySpace;
 
 /// Elements from `start` on, as many as a Value says: what an index map returns for a BoundedSlice dim.
@@ -187,6 +188,18 @@ struct Element {
 struct BoundedSlice {
   int64_t size;
 };
+/// A block and what is around it: the index map returns a block's number as for Blocked(size), and the kernel sees
+/// `around` elements before that block and behind it as well (as many on both sides, or {before, behind}). Positions
+/// outside of the array are read as `edge` says, whatever the array's size, also by a last block that hangs over: no
+/// element is unspecified. In an array without elements all are 0. For inputs alone, which the call does not write.
+struct Halo {
+  Halo(int64_t block_size, int64_t both_sides, Edge e) : Halo(block_size, {both_sides, both_sides}, e) {}
+  Halo(int64_t block_size, std::pair<int64_t, int64_t> before_and_behind, Edge e)
+      : size(block_size), around(before_and_behind), edge(e) {}
+  int64_t size;
+  std::pair<int64_t, int64_t> around;
+  Edge edge;
+};
 enum class RevisitMode : uint8_t { immediate, any };
 /// How often a block is buffered in a pipeline, and whether an output's block is come back to after others. Hints: what
 /// a kernel computes does not depend on them, and blocks may be revisited at any time. On GPUs inputs' blocks are
@@ -199,7 +212,7 @@ struct Buffered {
 
 class BlockDim {
  public:
-  using Kind = std::variant<Blocked, Squeezed, Element, BoundedSlice, Extent>;
+  using Kind = std::variant<Blocked, Squeezed, Element, BoundedSlice, Halo, Extent>;
   template <std::integral T>
   BlockDim(T size) : BlockDim(Blocked{static_cast<int64_t>(size)}) {}  // NOLINT: implicit on purpose, all of them
   // Not inline, and neither are copies: a program compiles Tessera's headers faster.
@@ -208,6 +221,7 @@ class BlockDim {
   BlockDim(Blocked b);       // NOLINT
   BlockDim(Element e);       // NOLINT
   BlockDim(BoundedSlice b);  // NOLINT
+  BlockDim(Halo h);          // NOLINT
   BlockDim(Extent e);        // NOLINT: refused unless static
   BlockDim(const BlockDim&);
   BlockDim(BlockDim&&) noexcept;

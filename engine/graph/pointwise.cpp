@@ -492,8 +492,9 @@ std::optional<Fusion> into_loads(const ir::Kernel& producer, const std::vector<s
   passes::cse(consumer);  // equal loads are one
   const ir::BlockMapping& like = consumer.blocks[at];
   const Value ref = consumer.region(consumer.body).args[at];
+  // The edge of a halo is made of what was computed, not of what it was computed from.
   if (at < static_cast<size_t>(consumer.num_prefetch) || consumer.aliased_output(static_cast<int>(at)) >= 0 ||
-      !only(consumer, ref, Opcode::load))
+      consumer.has_halo(static_cast<int>(at)) || !only(consumer, ref, Opcode::load))
     return {};
   const Pointwise pointwise(producer, *p);
   int64_t read = 0;

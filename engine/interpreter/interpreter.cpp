@@ -43,6 +43,7 @@ struct Block {
   Shape shape;  // of the Ref: block dims without squeezed ones
   Strides view_strides, tile_strides;
   bool dense = false;         // the first are as the second
+  bool halo = false;          // some dim is a halo dim
   std::vector<int64_t> last;  // per dim, the largest index
   // The block that the current program is on:
   bool entered = false, edge = false;
@@ -72,6 +73,48 @@ struct Block {
       if (from != to) std::memcpy(tile.data() + to * bytes, tile.data() + from * bytes, static_cast<size_t>(bytes));
     });
   }
+  // What a block with a halo reads: its elements in the array, 0, or, where another dim hangs over, nothing.
+  void copy_halo() {
+    const size_t rank = array_shape.size();
+    std::vector<Shape> from(rank);  // per dim of the array and position in the block: the element there, or kOver, kZero
+    constexpr int64_t kOver = -1, kZero = -2;
+    Shape sizes(rank);
+    Strides to_strides(rank);
+    for (size_t d = 0, at = 0, seen = 0; d < rank; ++d) {
+      const ir::BlockDim& dim = mapping->block[d];
+      const int64_t start = index[at] * dim.unit() - dim.low;
+      const bool bounded = dim.kind == ir::BlockDim::Kind::bounded;
+      sizes[d] = dim.size;
+      to_strides[d] = dim.seen() ? tile_strides[seen++] : 0;
+      for (int64_t i = 0; i < dim.size; ++i) {
+        int64_t element = start + i;
+        if (dim.kind == ir::BlockDim::Kind::halo) {
+          element = ir::edge_position(dim.edge, element, array_shape[d]);
+          if (element < 0) element = kZero;
+        } else if (element < 0 || element >= array_shape[d] || (bounded && i >= index[at + 1])) {
+          element = kOver;
+          if (unspecified == kEdge && has_elements)  // the nearest one inside
+            element = std::clamp<int64_t>(start + i, 0, std::min(array_shape[d], bounded ? start + index[at + 1] : array_shape[d]) - 1);
+        }
+        from[d].push_back(element);
+      }
+      at += dim.results();
+    }
+    for_each_index(rank, sizes.data(), [&](const int64_t* at) {
+      int64_t to = 0, offset = 0;
+      bool over = false, zero = false;
+      for (size_t d = 0; d < rank; ++d) {
+        const int64_t element = from[d][static_cast<size_t>(at[d])];
+        over |= element == kOver, zero |= element == kZero;
+        to += at[d] * to_strides[d];
+        offset += element * array_strides[d];
+      }
+      std::byte* const there = tile.data() + to * bytes;
+      if (over) return;
+      if (zero) std::memset(there, 0, static_cast<size_t>(bytes));
+      else copy_element(there, base + offset * bytes, bytes);
+    });
+  }
   void write_back() {
     if (entered && edge && written) copy_tile(true);
   }
@@ -87,7 +130,8 @@ struct Block {
     std::string what = (size ? "a slice of " + count(given, "element") : std::to_string(given)) + " along dim " +
                        std::to_string(d) + ", ";
     if (size) what += "whose BoundedSlice has " + std::to_string(dim.size);
-    else if (dim.kind == ir::BlockDim::Kind::blocked) what += "which has " + count(last[d] + 1, "block");
+    else if (dim.kind == ir::BlockDim::Kind::blocked || dim.kind == ir::BlockDim::Kind::halo)
+      what += "which has " + count(last[d] + 1, "block");
     else if (dim.kind == ir::BlockDim::Kind::element)
       what += "where an Element block of " + std::to_string(dim.size) + " starts at 0 to " + std::to_string(last[d]);
     else what += "which has " + count(array_shape[d], "element");
@@ -154,8 +198,9 @@ struct Block {
     }
     tile.resize(static_cast<size_t>(num_elements(shape) * bytes));
     fill_unspecified(tile.data(), num_elements(shape), mapping->dtype, unspecified, owner);
-    if (any) copy_tile(false);
-    if (any && unspecified == kEdge) copy_edges();
+    if (halo) copy_halo();
+    else if (any) copy_tile(false);
+    if (!halo && any && unspecified == kEdge) copy_edges();
     view = {tile.data(), tile_strides.data(), true};
   }
 };
@@ -364,6 +409,7 @@ class Prepared {
       for (size_t d = 0; d < b.mapping->block.size(); ++d) {
         const ir::BlockDim& dim = b.mapping->block[d];
         b.last.push_back(std::max<int64_t>(*ir::last_index(dim, b.array_shape[d]).value(), 0));
+        b.halo = b.halo || dim.kind == ir::BlockDim::Kind::halo;
         if (!dim.seen()) continue;
         b.shape.push_back(dim.size);
         b.view_strides.push_back(b.array_strides[d]);

@@ -136,17 +136,52 @@ std::string to_string(const BlockDim& d) {
     case BlockDim::Kind::element:
       return "element(" + n(d.size) + (d.low || d.high ? ", " + n(d.low) + ", " + n(d.high) : "") + ")";
     case BlockDim::Kind::bounded: return "bounded(" + n(d.size) + ")";
+    case BlockDim::Kind::halo:
+      return "halo(" + n(d.unit()) + ", " + n(d.low) + ", " + n(d.high) + ", " + std::string(name(d.edge)) + ")";
   }
   return "";
+}
+
+std::string_view name(Edge e) {
+  switch (e) {
+    case Edge::clamp: return "clamp";
+    case Edge::zero: return "zero";
+    case Edge::reflect: return "reflect";
+    case Edge::symmetric: return "symmetric";
+    case Edge::wrap: return "wrap";
+  }
+  return "";
+}
+
+int64_t edge_position(Edge e, int64_t at, int64_t extent) {
+  if (at >= 0 && at < extent) return at;
+  if (extent <= 0) return -1;
+  const auto modulo = [&](int64_t n) { return at % n + (at % n < 0 ? n : 0); };
+  switch (e) {
+    case Edge::clamp: return std::clamp<int64_t>(at, 0, extent - 1);
+    case Edge::zero: return -1;
+    case Edge::wrap: return modulo(extent);
+    case Edge::reflect: {
+      if (extent == 1) return 0;
+      const int64_t m = modulo(2 * (extent - 1));
+      return std::min(m, 2 * (extent - 1) - m);
+    }
+    case Edge::symmetric: {
+      const int64_t m = modulo(2 * extent);
+      return std::min(m, 2 * extent - 1 - m);
+    }
+  }
+  return -1;
 }
 
 int64_t block_index(const BlockDim& d, int64_t given, int64_t last) {
   return std::clamp<int64_t>(given < 0 && d.wrap() ? given + last + d.wrap() : given, 0, last);
 }
 Extent last_index(const BlockDim& d, const Extent& extent) {
-  const Extent size(std::max<int64_t>(d.size, 1));
+  const Extent size(std::max<int64_t>(d.kind == BlockDim::Kind::halo ? d.unit() : d.size, 1));
   switch (d.kind) {
-    case BlockDim::Kind::blocked: return cdiv(extent, size) - Extent(1);
+    case BlockDim::Kind::blocked:
+    case BlockDim::Kind::halo: return cdiv(extent, size) - Extent(1);
     case BlockDim::Kind::element: return cdiv(extent + Extent(d.low + d.high), size) * size - size;
     case BlockDim::Kind::squeezed:
     case BlockDim::Kind::bounded: break;
@@ -197,6 +232,11 @@ Type Kernel::block_ref_type(int i) const {
   return Type::ref(b.dtype, shape, b.space);
 }
 
+bool Kernel::has_halo(int i) const {
+  const auto& dims = blocks[static_cast<size_t>(i)].block;
+  return std::any_of(dims.begin(), dims.end(), [](const BlockDim& d) { return d.kind == BlockDim::Kind::halo; });
+}
+
 bool Kernel::is_stored(int i) const {
   return std::any_of(ops.begin(), ops.end(), [&](const Op& op) {
     const Value to = stored_ref(op);
@@ -218,8 +258,9 @@ bool in_place(const BlockMapping& b) {
   for (size_t d = 0; d < b.block.size() && inside; ++d) {
     const auto extent = b.array_shape[d].value();
     const BlockDim& x = b.block[d];
-    inside = x.kind == BlockDim::Kind::squeezed || (x.kind != BlockDim::Kind::bounded && x.low == 0 && x.high == 0 &&
-                                                    extent && x.size > 0 && *extent % x.size == 0);
+    inside = x.kind == BlockDim::Kind::squeezed ||
+             (x.kind != BlockDim::Kind::bounded && x.kind != BlockDim::Kind::halo && x.low == 0 && x.high == 0 &&
+              extent && x.size > 0 && *extent % x.size == 0);
   }
   return inside;
 }

@@ -155,6 +155,14 @@ struct GridAxis {
   bool operator==(const GridAxis&) const = default;
 };
 
+/// What is read where a halo block reaches beyond its array: the nearest element, 0, or the array continued by mirrored
+/// copies (numpy's reflect, which does not repeat the element at the edge, and symmetric, which does) or by copies.
+enum class Edge : uint8_t { clamp, zero, reflect, symmetric, wrap };
+std::string_view name(Edge e);
+/// The element of an array of `extent` that position `at` of a halo block reads, or -1: none, a 0 is read. An array
+/// without elements reads as 0 whatever the edge.
+int64_t edge_position(Edge e, int64_t at, int64_t extent);
+
 /// A block dim: `size` elements that the kernel sees, or (squeezed) one that it does not. An index map yields (extent:
 /// the array's; below 0, `bounded` apart: as many as there are have been added once):
 ///   blocked   a block's number, clamped to [0, cdiv(extent, size) - 1]
@@ -162,21 +170,25 @@ struct GridAxis {
 ///   element   the first element's, in the array padded by `low` and `high` and then up to a multiple of the size;
 ///   clamped so that the block fits there bounded   the first element's, clamped to [0, extent - 1], and how many,
 ///   clamped to [0, size]: the block's other elements are overhang
+///   halo      a block's number, as blocked with blocks of size - low - high; the kernel sees `low` elements before that
+///   block and `high` behind it as well, and what lies outside of the array as `edge` says: there is no overhang
 struct BlockDim {
-  enum class Kind : uint8_t { blocked, squeezed, element, bounded };
+  enum class Kind : uint8_t { blocked, squeezed, element, bounded, halo };
   Kind kind = Kind::blocked;
   int64_t size = 1;
-  int64_t low = 0, high = 0;  // element: the padding, which is overhang
+  int64_t low = 0, high = 0;  // element: the padding, which is overhang; halo: part of the size
+  Edge edge = Edge::clamp;    // halo
   bool seen() const { return kind != Kind::squeezed; }
-  int64_t unit() const { return kind == Kind::blocked ? size : 1; }  // array elements from one index to the next
-  size_t results() const { return kind == Kind::bounded ? 2 : 1; }   // of the index map
+  /// Array elements from one index to the next.
+  int64_t unit() const { return kind == Kind::blocked ? size : kind == Kind::halo ? size - low - high : 1; }
+  size_t results() const { return kind == Kind::bounded ? 2 : 1; }  // of the index map
   /// A negative index has last_index() and this much added once; 0: it has not.
   int64_t wrap() const { return kind == Kind::bounded ? 0 : kind == Kind::element ? size : 1; }
   bool operator==(const BlockDim&) const = default;
 };
 /// The index that `given` by an index map means, where `last` is the largest (at least 0): wrapped once, and clamped.
 int64_t block_index(const BlockDim& d, int64_t given, int64_t last);
-std::string to_string(const BlockDim& d);  ///< "32", "squeezed", "element(4, 1, 2)", "bounded(8)": as in the text form
+std::string to_string(const BlockDim& d);  ///< as in the text form: "32", "squeezed", "element(4, 1, 2)", "halo(8, 1, 1, clamp)"
 /// The largest index along a dim of an array; what is below 0 (the array is empty) stands for 0.
 Extent last_index(const BlockDim& d, const Extent& extent);
 
@@ -288,6 +300,8 @@ struct Kernel {
     const ValueInfo& v = value(ref);
     return v.region == body ? v.number : v.number - static_cast<uint32_t>(grid.size());
   }
+  /// Some dim of blocks[i] is a halo dim.
+  bool has_halo(int i) const;
   /// Some op stores or copies to body argument i.
   bool is_stored(int i) const;
   /// The output that is aliased to input i, or -1.

@@ -384,10 +384,27 @@ class Parser {
         d.high = integer("the padding behind the array", 0, kMost);
       }
       expect(")");
+    } else if (take("halo")) {
+      d.kind = BlockDim::Kind::halo;
+      expect("(");
+      d.size = integer("a block size", 0, kMost);
+      expect(",");
+      d.low = integer("the elements before the block", 0, kMost);
+      expect(",");
+      d.high = integer("the elements behind the block", 0, kMost);
+      expect(",");
+      d.edge = edge();
+      expect(")");
+      d.size += d.low + d.high;
     } else {
-      d.size = integer("a block size, 'squeezed', 'element' or 'bounded'", 0);
+      d.size = integer("a block size, 'squeezed', 'element', 'bounded' or 'halo'", 0);
     }
     return d;
+  }
+  Edge edge() {
+    for (const Edge e : {Edge::clamp, Edge::zero, Edge::reflect, Edge::symmetric, Edge::wrap})
+      if (take(name(e))) return e;
+    expected("'clamp', 'zero', 'reflect', 'symmetric' or 'wrap'");
   }
   void buffering(Buffering& b) {
     b.count = integer("a number of buffers", 1);

@@ -11,7 +11,8 @@
 //   (static extents) or has one block dim per array dim, of at least
 //               one element (none where the array has none), squeezed ones of exactly one; an output may be aliased to
 //               one input of its shape and dtype, other than a scalar-prefetch operand, and an input to one output;
-//               padding belongs to element dims; buffer counts are not negative, and outputs do not look ahead
+//               padding belongs to element dims; halo dims to inputs, which are stored to neither themselves nor by an
+//               alias; buffer counts are not negative, and outputs do not look ahead
 //   index maps  take one i32 per grid axis (vmapped ones too) and the Ref of every scalar-prefetch operand (those of
 //   such operands themselves:
 //               no Refs), yield one i32 per block dim (two for a bounded one), and compute on scalars by elementwise
@@ -191,6 +192,8 @@ class Verifier {
                 stores + "an input that is aliased to " + k_.blocks[static_cast<size_t>(output)].origin +
                     " is only read",
                 op.loc);
+          else if (k_.has_halo(static_cast<int>(at)))
+            add(entity(op), stores + "a block with a halo is only read", op.loc);
         }
       for (size_t i = 0; i < op.regions.size(); ++i) walk(op.regions[i], index_map, place);
       if (in_scope) types(op);
@@ -271,14 +274,17 @@ class Verifier {
       for (size_t d = 0; d < b.block.size(); ++d) {
         const BlockDim& x = b.block[d];
         constexpr int64_t kMost = int64_t{1} << 30;  // positions are i32
-        if (x.low < 0 || x.high < 0 || x.low > kMost || x.high > kMost ||
-            (x.kind != BlockDim::Kind::element && (x.low || x.high)))
+        const bool halo = x.kind == BlockDim::Kind::halo, padded = halo || x.kind == BlockDim::Kind::element;
+        if (x.low < 0 || x.high < 0 || x.low > kMost || x.high > kMost || (!padded && (x.low || x.high)))
           add(b.origin,
-              "block dim " + std::to_string(d) + " has padding (" + std::to_string(x.low) + ", " +
-                  std::to_string(x.high) + ")" +
-                  (x.kind == BlockDim::Kind::element ? ", not from 0 to 1073741824" : " but is no element dim"),
+              "block dim " + std::to_string(d) + (halo ? " has a halo of (" : " has padding (") + std::to_string(x.low) +
+                  ", " + std::to_string(x.high) + ")" +
+                  (padded ? ", not from 0 to 1073741824" : " but is no element dim"),
               b.loc);
-        if (x.kind == BlockDim::Kind::squeezed ? x.size != 1
+        if (halo && x.unit() < 1)
+          add(b.origin, "block dim " + std::to_string(d) + " has size " + std::to_string(x.unit()) + ", not at least 1",
+              b.loc);
+        else if (x.kind == BlockDim::Kind::squeezed ? x.size != 1
                                                : x.size < 1 && !(x.size == 0 && b.array_shape[d] == Extent(0)))
           add(b.origin,
               "block dim " + std::to_string(d) + " has size " + std::to_string(x.size) +
@@ -286,6 +292,8 @@ class Verifier {
               b.loc);
       }
     }
+    if (k_.has_halo(i) && (i < k_.num_prefetch || k_.is_output(i)))
+      add(b.origin, "has a halo dim, which is for inputs", b.loc);
     if (!b.index_map) return add(b.origin, "has no index map", b.loc);
     const std::string place = b.origin + ": index map";
     const Region& r = k_.region(b.index_map);
@@ -332,6 +340,8 @@ class Verifier {
     const BlockMapping& in = k_.blocks[static_cast<size_t>(b.alias)];
     if (in.dtype != b.dtype || in.array_shape != b.array_shape)
       add(b.origin, "is " + type(b) + " but is aliased to " + in.origin + ", which is " + type(in), b.loc);
+    if (k_.has_halo(b.alias))
+      add(b.origin, "is aliased to " + in.origin + ", whose halo reads what other programs may have stored", b.loc);
     if (const int first = k_.aliased_output(b.alias); first != i)
       add(b.origin, "is aliased to " + in.origin + " as " + k_.blocks[static_cast<size_t>(first)].origin + " is",
           b.loc);

@@ -43,7 +43,7 @@ std::optional<std::vector<Place>> place_of(const Context& c, passes::Programs& p
                   index = ir::block_index(dim, (*given)[at], last);
     const bool bounded = dim.kind == ir::BlockDim::Kind::bounded;
     const int64_t size = bounded ? std::clamp<int64_t>((*given)[at + 1], 0, dim.size) : dim.size;
-    places.push_back({index * dim.unit() - dim.low, size, dim.seen()});
+    places.push_back({index * dim.unit() - dim.low, size, dim.seen(), dim.kind == ir::BlockDim::Kind::halo});
     at += dim.results();
   }
   return places;

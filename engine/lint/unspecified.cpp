@@ -63,7 +63,7 @@ class Overhang {
     for (size_t i = 0; i < static_cast<size_t>(c.k.num_inputs); ++i) {
       const auto places = place_of(c, programs, i);
       for (size_t d = 0; places && d < places->size(); ++d)
-        if (const Place& p = (*places)[d]; p.seen && (p.start < 0 || p.start + p.size > c.arrays[i][d]))
+        if (const Place& p = (*places)[d]; p.seen && !p.no_end && (p.start < 0 || p.start + p.size > c.arrays[i][d]))
           found.emplace_back(i, d);
     }
     return found;

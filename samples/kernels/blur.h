@@ -1,5 +1,5 @@
-// Gaussian blur of pictures, as two passes of one dimension each. A program copies its tile and what lies around it to
-// shared memory, in f32, and adds up one tap after another in registers; between the passes the picture is f32, so u8
+// Gaussian blur of pictures, as two passes of one dimension each. A program's block is its tile with a halo, which it
+// copies to shared memory, in f32. It adds up one tap after another in registers; between the passes the picture is f32, so u8
 // is rounded once. Weights, their number and the edges are those of scipy.ndimage.gaussian_filter. Read next:
 // post_processing.h.
 #pragma once
@@ -9,24 +9,18 @@
 
 namespace tessera::kernels {
 
-/// What lies beyond the picture's edges: its last pixel (aaa|abc), the pixels in opposite order without the last one
-/// (dcb|abcd), or the other end (bcd|abcd). SciPy calls them nearest, mirror and wrap.
-enum class Edge { clamp, reflect, wrap };
+using tessera::Edge;
 
 struct BlurParams {
   double sigma = 1;  ///< of the bell, in pixels
+  /// What lies beyond the picture's edges: its last pixel (aaa|abc), 0, the pixels in opposite order without the last
+  /// one (dcb|abcd) or with it (cba|abc), or the other end (bcd|abcd). SciPy calls them nearest, constant, mirror,
+  /// reflect and wrap.
   Edge edge = Edge::clamp;
   int64_t radius = -1;  ///< taps to either side; -1: four sigma
 };
 
 namespace gauss {
-/// The pixel at position i, which may be anywhere, of n.
-inline Value inside(const Value& i, int64_t n, Edge edge) {
-  if (edge == Edge::clamp || n == 1) return clamp(0, i, n - 1);
-  const int64_t period = edge == Edge::wrap ? n : 2 * (n - 1);
-  const Value m = (i % period + period) % period;
-  return edge == Edge::wrap ? m : where(m < n, m, period - m);
-}
 /// f32 [2 radius + 1], adding up to 1.
 inline Array weights(double sigma, int64_t radius) {
   std::vector<double> bell;
@@ -52,15 +46,14 @@ inline PallasCall call(const Type& x, size_t along, int64_t radius, Edge edge, D
   Shape tile = along == 0 ? Shape{length, lines} : Shape{lines, length}, padded = tile;
   padded[along] += 2 * radius;
   std::vector<BlockDim> from = {BlockDim(tile[0]), BlockDim(tile[1])}, into = from;
-  from[along] = n;  // all of it: the program takes what it needs
+  from[along] = Halo(length, radius, edge);
   if (colours) {
     tile.push_back(channels), padded.push_back(channels);
     from.emplace_back(channels), into.emplace_back(channels);
   }
-  const auto spec = [&](const std::vector<BlockDim>& block, bool whole) {
+  const auto spec = [&](const std::vector<BlockDim>& block) {
     BlockSpec s{block, [=](Value i, Value j) {
                   std::vector<BlockIndex> at = {i, j};
-                  if (whole) at[along] = 0;
                   if (colours) at.emplace_back(0);
                   return Indices(at);
                 }};
@@ -69,9 +62,7 @@ inline PallasCall call(const Type& x, size_t along, int64_t radius, Edge edge, D
   };
   return pallas_call(
       [=](Ref pixels, Ref weight, Ref o, Ref around) {
-        const Value at =
-            inside(program_id(static_cast<int64_t>(along)) * length - radius + iota(i32, {padded[along]}), n, edge);
-        around[all] = cast(along == 0 ? Value(pixels[{at, all}]) : Value(pixels[{all, at}]), f32);
+        around[all] = cast(pixels[all], f32);
         Value total = fori_loop(0, 2 * radius + 1, zeros(tile), [&](Value t, Value sum_so_far) {
           const Ds window = ds(t, length);
           return sum_so_far + weight[t] * (along == 0 ? Value(around[{window, all}]) : Value(around[{all, window}]));
@@ -80,8 +71,8 @@ inline PallasCall call(const Type& x, size_t along, int64_t radius, Edge edge, D
       },
       {.out_shape = ShapeDtype(Type(x.shape, to)),
        .grid = {cdiv(x.shape[0], tile[0]), cdiv(x.shape[1], tile[1])},
-       .in_specs = {spec(from, true), {{2 * radius + 1}, {}, MemorySpace::vmem, {}, loc}},
-       .out_specs = spec(into, false),
+       .in_specs = {spec(from), {{2 * radius + 1}, {}, MemorySpace::vmem, {}, loc}},
+       .out_specs = spec(into),
        .scratch_shapes = {VMEM(padded, f32)},
        .name = along == 0 ? "blur_columns" : "blur_rows"},
       loc);

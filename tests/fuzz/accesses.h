@@ -311,6 +311,7 @@ class Accesses : protected Spec {
     int64_t seen = 0;
     for (size_t d = 0; d < m.block.size(); ++d) {
       if (m.block[d].kind == BlockDim::Kind::squeezed) continue;
+      if (m.block[d].kind == BlockDim::Kind::halo && ++seen) continue;
       const int64_t at = seen++, extent = shapes_[static_cast<size_t>(r.block)][d], size = m.block[d].size;
       if (extent % size == 0) continue;
       const auto number = [&](int64_t n, const Shape& s = {}) {

@@ -165,6 +165,8 @@ void Coverage::add(const Case& c) {
       if (m.block[d].kind == ir::BlockDim::Kind::element)
         see(which + (m.block[d].low || m.block[d].high ? " of elements, padded" : " of elements"));
       if (m.block[d].kind == ir::BlockDim::Kind::bounded) see(which + " bounded");
+      if (m.block[d].kind == ir::BlockDim::Kind::halo)
+        see(which + " with a halo, " + std::string(ir::name(m.block[d].edge)));
       if (extent < m.block[d].size) see(which + " smaller than its block");
       if (m.block[d].size > 0 && extent % m.block[d].size != 0) see(which + " overhanging");
     }

@@ -289,7 +289,7 @@ void Spec::alias_facts() {
       r.stateful = r.readable = true;
       r.fact = refs_[static_cast<size_t>(from)].fact = join(any, refs_[static_cast<size_t>(from)].fact);
     } else if (!k.is_output(static_cast<int>(i)) && k.aliased_output(static_cast<int>(i)) < 0 && !vmapped_ && tame(i) &&
-               random_.chance(0.05)) {
+               !k.has_halo(static_cast<int>(i)) && random_.chance(0.05)) {
       r.stateful = true;
       r.fact = join(any, r.fact);
     }
@@ -339,6 +339,17 @@ void Spec::other_block(BlockDim& block, DimMap& map, DimMap& size) {
   }
 }
 
+// Makes a blocked dim one with a halo, at times a halo that is larger than block and array.
+void Spec::halo(BlockDim& block) {
+  if (block.kind != BlockDim::Kind::blocked || block.size == 0 || !random_.chance(0.12)) return;
+  const auto around = [&] { return random_.chance(0.08) ? random_.in(4, 2 * block.size + 9) : random_.in(0, 3); };
+  block.kind = BlockDim::Kind::halo;
+  block.edge = static_cast<ir::Edge>(random_.in(0, static_cast<int64_t>(ir::Edge::wrap)));
+  block.low = around();
+  block.high = random_.chance(0.4) ? block.low : around();
+  block.size += block.low + block.high;
+}
+
 // An output that starts with an input's contents: in the same blocks, mostly.
 bool Spec::aliased_array(int i) {
   ir::Kernel& k = out_.kernel;
@@ -348,7 +359,8 @@ bool Spec::aliased_array(int i) {
     const auto& maps = maps_[static_cast<size_t>(j)];
     const bool batched = !maps.empty() && maps[0].kind == DimMap::Kind::axis && maps[0].a == 0 &&
                          k.blocks[static_cast<size_t>(j)].block[0].kind == BlockDim::Kind::squeezed;
-    if (k.aliased_output(j) < 0 && !wild(f) && f.err == 0 && (!vmapped_ || batched)) candidates.push_back(j);
+    if (k.aliased_output(j) < 0 && !wild(f) && f.err == 0 && (!vmapped_ || batched) && !k.has_halo(j))
+      candidates.push_back(j);
   }
   if (candidates.empty()) return false;
   const int from = random_.pick(candidates);
@@ -414,13 +426,14 @@ void Spec::array(int i, bool output) {
       else block.size = block_size();
       if (block.kind == BlockDim::Kind::blocked && elements * block.size > most_elements())
         block.size = random_.in(1, 2);
+      if (!output) halo(block);
       elements *= block.size;
       other_block(block, map, size);
       // Usually as many blocks as the map reaches, at times fewer (clamped) or more.
       int64_t blocks = std::max<int64_t>(1, map.count);
       if (random_.chance(0.12)) blocks = std::max<int64_t>(1, blocks - random_.in(1, 2));
       else if (random_.chance(0.08)) ++blocks;
-      int64_t extent = blocks * block.size;
+      int64_t extent = blocks * (block.kind == BlockDim::Kind::halo ? block.unit() : block.size);
       if (block.kind == BlockDim::Kind::element || block.kind == BlockDim::Kind::bounded)
         extent = std::max<int64_t>(
             1, (blocks - 1) * map.scale + block.size - block.low - block.high % (int64_t{1} << 30) + map.base);
@@ -523,7 +536,8 @@ void Spec::declare_parallel() {
 bool Spec::hangs_over(const RefInfo& r) const {
   const BlockMapping& m = out_.kernel.blocks[static_cast<size_t>(r.block)];
   for (size_t d = 0; d < m.block.size(); ++d)
-    if (m.block[d].kind == BlockDim::Kind::bounded || m.block[d].low || m.block[d].high ||
+    if (m.block[d].kind == BlockDim::Kind::halo) continue;
+    else if (m.block[d].kind == BlockDim::Kind::bounded || m.block[d].low || m.block[d].high ||
         shapes_[static_cast<size_t>(r.block)][d] % m.block[d].size != 0 ||
         shapes_[static_cast<size_t>(r.block)][d] == 0)
       return true;

@@ -60,6 +60,7 @@ class Spec {
   void array(int i, bool output);
   bool aliased_array(int i);
   void other_block(ir::BlockDim& block, DimMap& map, DimMap& size);
+  void halo(ir::BlockDim& block);
   void index_map(ir::BlockMapping& m, const std::vector<DimMap>& maps, const std::vector<DimMap>& sizes);
   void alias_facts();
   void input(DType t, const Shape& shape);

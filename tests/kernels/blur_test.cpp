@@ -10,9 +10,11 @@ using kernels::Edge;
 namespace {
 
 int64_t inside(int64_t i, int64_t n, Edge edge) {
-  if (edge == Edge::clamp || n == 1) return std::clamp<int64_t>(i, 0, n - 1);
+  if (edge == Edge::clamp || (n == 1 && edge != Edge::zero)) return std::clamp<int64_t>(i, 0, n - 1);
   if (edge == Edge::wrap) return (i % n + n) % n;
-  while (i < 0 || i >= n) i = i < 0 ? -i : 2 * (n - 1) - i;
+  if (edge == Edge::zero) return i >= 0 && i < n ? i : -1;
+  const int64_t again = edge == Edge::symmetric ? 1 : 0;
+  while (i < 0 || i >= n) i = i < 0 ? -i - again : 2 * (n - 1) + again - i;
   return i;
 }
 
@@ -31,6 +33,7 @@ test::Doubles blurred(const Array& x, double sigma, int64_t radius, Edge edge) {
           for (int64_t t = -radius; t <= radius; ++t) {
             const int64_t row = along == 0 ? inside(y + t, h, edge) : y,
                           column = along == 1 ? inside(i + t, w, edge) : i;
+            if (row < 0 || column < 0) continue;
             to[static_cast<size_t>((y * w + i) * c + k)] += weights[static_cast<size_t>(t + radius)] / total *
                                                             from[static_cast<size_t>((row * w + column) * c + k)];
           }
@@ -67,7 +70,7 @@ TEST_CASE("blur: sizes, channels, edges, dtypes") {
   const DType dtypes[] = {f32, u8, f16};
   int number = 0;
   for (const Case& c : cases)
-    for (const Edge edge : {Edge::clamp, Edge::reflect, Edge::wrap}) {
+    for (const Edge edge : {Edge::clamp, Edge::zero, Edge::reflect, Edge::symmetric, Edge::wrap}) {
       const DType t = dtypes[number % 3];
       CAPTURE(to_string(c.shape));
       CAPTURE(name(t));
@@ -81,7 +84,7 @@ TEST_CASE("blur: sizes, channels, edges, dtypes") {
 
 TEST_CASE("blur: a radius of one's own, wider than the picture; no blur; empty pictures") {
   const Array x = test::random({6, 5}, f32, 1, 0.5, 0.5), empty({0, 4, 3}, u8);
-  for (const Edge edge : {Edge::clamp, Edge::reflect, Edge::wrap})
+  for (const Edge edge : {Edge::clamp, Edge::zero, Edge::reflect, Edge::symmetric, Edge::wrap})
     check_blur(x, {.sigma = 9, .edge = edge, .radius = 23}, test::ways(false));
   for (const test::Way& w : test::ways(false)) {
     test::check_equal(kernels::blur(w.passes, x, {.sigma = 0}), x);
