@@ -21,7 +21,7 @@ namespace {
 
 // The product's outputs: a b + c, and the same of a and b transposed.
 ir::Kernel product(const MatrixShape& s) {
-  const auto several = [](int64_t n) { return n * std::max<int64_t>(2, 64 / n); };
+  const auto several = [](int64_t n) { return n * std::max<int64_t>(2, 32 / n); };
   const int64_t m = several(s.m), n = several(s.n), k = several(s.k);
   const auto body = [=](Ref a, Ref b, Ref at, Ref bt, Ref c, Ref plain, Ref turned) {
     plain[all] = dot(a[all], b[all], {.preferred_element_type = s.sum}) + c[all];

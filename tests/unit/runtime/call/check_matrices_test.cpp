@@ -65,11 +65,11 @@ TEST_CASE("check_matrices: a driver that multiplies rightly is found right, for 
 TEST_CASE("check_matrices: a wrong element of either product is found and named") {
   const Target t = gpu_matrix_target();
   const MatrixShape& shape = t.matrices.front();
-  const auto plain = wrong_product(shape, t, off_by_one(0, 69)), turned = wrong_product(shape, t, off_by_one(1, 4095));
+  const auto plain = wrong_product(shape, t, off_by_one(0, 37)), turned = wrong_product(shape, t, off_by_one(1, 1023));
   REQUIRE(plain);
   REQUIRE(turned);
-  CHECK(*plain == "element [1, 5] of a product is -4, not -5");
-  CHECK(*turned == "element [63, 63] of a product is -24, not -25");
+  CHECK(*plain == "element [1, 5] of a product is 32, not 31");
+  CHECK(*turned == "element [31, 31] of a product is 28, not 27");
 }
 
 TEST_CASE("check_matrices: a driver that makes no pipeline is wrong too, in its own words") {
