@@ -387,27 +387,9 @@ class Checker {
     if (lane_ops > most)
       return failed(std::to_string(lane_ops) + " ops at lane level of " + std::to_string(tile_ops) +
                     " at tile level: at most " + std::to_string(most) + " are allowed");
-    if (is_new && program.ptx.empty()) {
-      begin(name + ": spirv-val");
-      if (const auto log = validate(program.spirv)) return failed(*log);
-      begin(name + ": spirv-val with debug info");
-      const spirv::SourceReader source = [](const std::string&) { return std::optional<std::string>("random\n"); };
-      const auto debug = spirv::emit(lane, t, program.indirect_table, &source, program.relaxed);
-      if (const auto log = validate(debug)) return failed(*log);
-    }
+    if (is_new && program.ptx.empty() && !is_valid_spirv(name, program, lane, t)) return false;
     begin(name + ": lane interpreter");
-    std::vector<Array> arrays = case_.inputs;
-    for (const Array& o : reference_->outputs) {
-      if (const int from = case_.kernel.blocks[arrays.size()].alias; from >= 0) {
-        arrays.push_back(case_.inputs[static_cast<size_t>(from)]);
-        continue;
-      }
-      Array a(o.shape(), o.dtype());
-      for (int64_t i = 0; i < a.size(); ++i)
-        a.set_element_bits(
-            i, o.dtype() == DType::boolean ? static_cast<uint64_t>(i & 1) : reference::from_double(o.dtype(), 77));
-      arrays.push_back(std::move(a));
-    }
+    const std::vector<Array> arrays = arguments();
     if (options_.delete_barriers) count_barriers(lane, arrays, t);
     const std::vector<Bounds> ranges = lane_ranges(lane);
     for (int order = 0; is_new && order < options_.orders; ++order) {
@@ -443,6 +425,33 @@ class Checker {
     }
     if (!options_.judge) return true;
     return program.ptx.empty() ? judged(name, program, lane, arrays, t) : on_emulator(name, program, arrays);
+  }
+
+  bool is_valid_spirv(const std::string& name, const Program& program, const Kernel& lane, const Target& t) {
+    begin(name + ": spirv-val");
+    if (const auto log = validate(program.spirv)) return failed(*log);
+    begin(name + ": spirv-val with debug info");
+    const spirv::SourceReader source = [](const std::string&) { return std::optional<std::string>("random\n"); };
+    const auto debug = spirv::emit(lane, t, program.indirect_table, &source, program.relaxed);
+    if (const auto log = validate(debug)) return failed(*log);
+    return true;
+  }
+
+  // The inputs, and what outputs hold before the call.
+  std::vector<Array> arguments() const {
+    std::vector<Array> arrays = case_.inputs;
+    for (const Array& o : reference_->outputs) {
+      if (const int from = case_.kernel.blocks[arrays.size()].alias; from >= 0) {
+        arrays.push_back(case_.inputs[static_cast<size_t>(from)]);
+        continue;
+      }
+      Array a(o.shape(), o.dtype());
+      for (int64_t i = 0; i < a.size(); ++i)
+        a.set_element_bits(
+            i, o.dtype() == DType::boolean ? static_cast<uint64_t>(i & 1) : reference::from_double(o.dtype(), 77));
+      arrays.push_back(std::move(a));
+    }
+    return arrays;
   }
 
   // PTX on the emulator.

@@ -287,6 +287,22 @@ class Generator : Patterns {
     for (const Value v : results) values_.pool.push_back(values_.note(v, {bound, 0, true, false}));
   }
 
+  // Of a product's other operand: some of the first one's dims, as batch or contracted dims, and some of its own.
+  std::vector<size_t> other_dims(const std::vector<size_t>& first, size_t all, std::vector<size_t>& batch,
+                                 std::vector<size_t>& contracted) {
+    std::vector<size_t> dims;
+    for (const size_t d : first) {
+      const double role = static_cast<double>(random_.below(100)) / 100;
+      if (role < 0.25) batch.push_back(d), dims.push_back(d);
+      else if (role < 0.65) contracted.push_back(d), dims.push_back(d);
+    }
+    for (size_t d = 0; d < all; ++d)
+      if (std::find(first.begin(), first.end(), d) == first.end() && dims.size() < 3 && random_.chance(0.6))
+        dims.push_back(d);
+    if (random_.chance(0.4)) random_.shuffle(dims);
+    return dims;
+  }
+
   // Products and sums over tiles that share a few named dims, as einsum writes them: one dim is batch here, contracted
   // or free there.
   void einsum() {
@@ -323,18 +339,8 @@ class Generator : Patterns {
         x = fresh(dims);
         tiles.push_back(x);
       }
-      Tile y;
       std::vector<size_t> contracted, batch;
-      for (const size_t d : x.dims) {
-        const double role = static_cast<double>(random_.below(100)) / 100;
-        if (role < 0.25) batch.push_back(d), y.dims.push_back(d);
-        else if (role < 0.65) contracted.push_back(d), y.dims.push_back(d);
-      }
-      for (size_t d = 0; d < sizes.size(); ++d)
-        if (std::find(x.dims.begin(), x.dims.end(), d) == x.dims.end() && y.dims.size() < 3 && random_.chance(0.6))
-          y.dims.push_back(d);
-      if (random_.chance(0.4)) random_.shuffle(y.dims);
-      y = fresh(y.dims);
+      const Tile y = fresh(other_dims(x.dims, sizes.size(), batch, contracted));
       const auto position = [](const Tile& tile, size_t d) {
         return static_cast<int64_t>(std::find(tile.dims.begin(), tile.dims.end(), d) - tile.dims.begin());
       };
@@ -473,19 +479,6 @@ class Generator : Patterns {
     const size_t tiles = scoped_.size();
     b.set_region(r);
     scoped([&] {
-      const auto semaphore = [&](Op op, Value ref) {  // one of them: its index and start go to the op's end
-        op.operands.insert(
-            op.operands.begin() + (op.code == Opcode::copy_start || op.code == Opcode::copy_wait ? 2 : 0), ref);
-        for (const int64_t n : several) {
-          Index x = Index::at(random_.in(0, n - 1));
-          if (random_.chance(0.4)) {
-            x = {Index::Kind::integer, 0, static_cast<int32_t>(op.operands.size()), 1, 1};
-            op.operands.push_back(values_.counted_index(n - 1));
-          }
-          op.index.push_back(x);
-        }
-        return op;
-      };
       RefInfo mine;
       mine.ref = args[0], mine.dtype = t, mine.shape = shape, mine.stateful = true, mine.readable = true;
       mine.fact = {is_float(t) ? 100.0 : std::max(exact_limit(t), 1.0), 0, true, false};
@@ -494,7 +487,7 @@ class Generator : Patterns {
         Op op{.code = Opcode::copy_start, .operands = {source, target}, .index = source_index};
         op.index.insert(op.index.end(), target_index.begin(), target_index.end());
         op.operands.insert(op.operands.end(), window_starts.begin(), window_starts.end());
-        op = semaphore(std::move(op), args[1]);
+        op = on_semaphore(std::move(op), args[1], several);
         Op wait = op;
         wait.code = Opcode::copy_wait;
         b.append(std::move(op));
@@ -513,18 +506,7 @@ class Generator : Patterns {
         store_all(mine, values_.conform(values_.want(t, shape, true), mine.fact.bound));
       }
       scoped_.push_back(mine);
-      if (random_.chance(0.4)) {
-        Op signal = semaphore({.code = Opcode::semaphore_signal, .operands = {}}, args[2]), read = signal,
-           wait = signal;
-        const Value n = values_.scalar_int(0, 9);
-        signal.operands.insert(signal.operands.begin() + 1, n);
-        for (Index& x : signal.index) x.start_operand += x.start_operand >= 0;
-        wait = signal;
-        read.code = Opcode::semaphore_read, wait.code = Opcode::semaphore_wait;
-        b.append(std::move(signal));
-        values_.pool.push_back(values_.note(b.one(std::move(read)), {9, 0, true, false}));
-        b.append(std::move(wait));
-      }
+      if (random_.chance(0.4)) signal_and_wait(args[2], several);
       statements(depth + 1);
       RefInfo* to = some_ref(true);
       if (to && to->dtype == t && to->ref != args[0] && random_.chance(0.7)) {
@@ -552,6 +534,34 @@ class Generator : Patterns {
     const ir::OpId id = b.append({.code = Opcode::run_scoped, .regions = {r}});
     const std::vector<Value> results = k.op(id).results;
     for (size_t i = 0; i < results.size(); ++i) values_.pool.push_back(values_.note(results[i], facts[i]));
+  }
+
+  // One of `several` semaphores: its index and start go to the op's end.
+  Op on_semaphore(Op op, Value ref, const Shape& several) {
+    op.operands.insert(op.operands.begin() + (op.code == Opcode::copy_start || op.code == Opcode::copy_wait ? 2 : 0),
+                       ref);
+    for (const int64_t n : several) {
+      Index x = Index::at(random_.in(0, n - 1));
+      if (random_.chance(0.4)) {
+        x = {Index::Kind::integer, 0, static_cast<int32_t>(op.operands.size()), 1, 1};
+        op.operands.push_back(values_.counted_index(n - 1));
+      }
+      op.index.push_back(x);
+    }
+    return op;
+  }
+  void signal_and_wait(Value ref, const Shape& several) {
+    ir::Builder& b = values_.b;
+    Op signal = on_semaphore({.code = Opcode::semaphore_signal, .operands = {}}, ref, several), read = signal,
+       wait = signal;
+    const Value n = values_.scalar_int(0, 9);
+    signal.operands.insert(signal.operands.begin() + 1, n);
+    for (Index& x : signal.index) x.start_operand += x.start_operand >= 0;
+    wait = signal;
+    read.code = Opcode::semaphore_read, wait.code = Opcode::semaphore_wait;
+    b.append(std::move(signal));
+    values_.pool.push_back(values_.note(b.one(std::move(read)), {9, 0, true, false}));
+    b.append(std::move(wait));
   }
 
   RefInfo* some_ref(bool to_write) {

@@ -259,6 +259,169 @@ void report(const Case& c, const Failure& failure, const std::string& name, cons
     std::cout << "shrunk to:\n" << text << "which says: " << first_lines(last.message, 4) << std::endl;
   if (!a.out.empty()) std::ofstream(a.out + "/fuzz_" + name.substr(name.find(' ') + 1) + ".tir") << text;
 }
+
+// The device for --device, once with much room for what kernels print, once with little.
+class Devices {
+ public:
+  explicit Devices(const Arguments& a) : a_(a) {
+    DeviceOptions o;
+    o.print = [this](const std::string& line) { printed_.push_back(line); };
+    o.print_bytes = int64_t{64} << 20;
+    roomy_.emplace(o);
+    o.print_bytes = 100;
+    narrow_.emplace(o);
+    std::cout << "device: " << roomy_->info().name << "\n";
+  }
+  Devices(const Devices&) = delete;
+
+  std::vector<Array> run(const Case& c, bool general, bool little_room, std::vector<std::string>& lines) {
+    CompileOptions options;
+    options.general = general;
+    options.strict = (a_.check.strict && !c.relaxed) || a_.minimum_device;
+    Device& device = little_room ? *narrow_ : *roomy_;
+    printed_.clear();
+    std::vector<Array> outputs = run(c, device, options);
+    device.wait();
+    lines = printed_;
+    return outputs;
+  }
+
+ private:
+  std::vector<Array> run(const Case& c, Device& device, const CompileOptions& options) const {
+    if (!a_.minimum_device && !a_.gpu_device && !a_.check.optimised)
+      return load(device, c.kernel, options).run(c.inputs, c.dims);
+    Target t = a_.minimum_device ? minimum_target() : device.target();
+    if (a_.gpu_device) {
+      t.kind = Target::Kind::gpu;
+      t.dot4_signed = t.dot4_unsigned = t.dot4_mixed = t.integer_dot;  // lavapipe has no instruction for them
+    }
+    t.max_loop_iterations = device.target().max_loop_iterations;
+    Program program = compile(c.kernel, t, options);
+    if (a_.check.optimised) program.spirv = judge::optimised(program.spirv).value_or(program.spirv);
+    return CompiledKernel(device, std::make_shared<const Program>(std::move(program))).run(c.inputs, c.dims);
+  }
+
+  const Arguments& a_;
+  std::optional<Device> roomy_, narrow_;
+  std::vector<std::string> printed_;
+};
+
+// Checks cases and counts what comes of them.
+class Session {
+ public:
+  explicit Session(Arguments& a) : a_(a) {}
+
+  void run() {
+    // the tolerance of files is for code that rounds as the interpreter does
+    const bool strict = a_.check.strict;
+    a_.check.strict = true;
+    if (a_.files.empty()) {
+      if (a_.suite) suite_files();
+      a_.check.strict = strict;
+      generated();
+    } else {
+      for (const std::string& path : a_.files) one(from_file(path), path);
+    }
+    if (a_.suite) missing_ops();
+  }
+
+  int summary() const {
+    if (!a_.print)
+      std::cout << "fuzz: " << done_ << " cases from seed " << a_.seed << ", " << failures_ << " failed, " << refusals_
+                << " refused by a target, " << unfinished_ << " runs too long, "
+                << (with_output_ ? std::lround(100 * share_ / static_cast<double>(with_output_)) : 0)
+                << "% of a case's output elements defined on average, none in " << nothing_defined_ << " cases, "
+                << judged_ << " modules judged (" << judge_steps_ << " instructions, " << unjudged_
+                << " of them too long), " << elapsed() << " s\n";
+    if (a_.coverage) std::cout << coverage_.text() << defined_ << " of " << elements_ << " output elements defined\n";
+    if (a_.check.delete_barriers) std::cout << needed_ << " of " << barriers_ << " barriers are missed when deleted\n";
+    if (!a_.print) std::cout << done_ - failures_ << " passed, " << failures_ << " failed\n";
+    return failures_ ? 1 : 0;
+  }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  double elapsed() const { return std::chrono::duration<double>(Clock::now() - start_).count(); }
+
+  void suite_files() {
+    // the latter's answers are JAX's on other inputs: answers_test
+    for (const char* folder : {"tests/tir", "tests/data/pallas"})
+      if (std::filesystem::is_directory(folder))
+        for (const auto& entry : std::filesystem::directory_iterator(folder))
+          if (entry.path().extension() == ".tir") one(from_file(entry.path().string()), entry.path().string());
+  }
+
+  void generated() {
+    for (int64_t i = 0; i < a_.count && elapsed() < a_.seconds; ++i) {
+      const uint64_t seed = a_.seed + static_cast<uint64_t>(i);
+      if (a_.suite) {  // shares, for the suite is to take minutes
+        const bool every = std::getenv("TESSERA_TESTS_ALL");
+        a_.check.judge = every || seed % 3 == 0;
+        a_.check.random = every || seed % 2 == 0;
+        a_.check.optimised = seed % (every ? 2 : 12) == 0;
+      }
+      one(generate(seed, a_.pattern.value_or(pattern_of(seed))), "seed " + std::to_string(seed));
+      if (platform::prints_to_terminal() && i % 10 == 0) std::cerr << "\r" << i << " " << std::flush;
+    }
+  }
+
+  // What these few cases lack must come with later seeds.
+  void missing_ops() {
+    for (uint64_t seed = a_.seed + static_cast<uint64_t>(a_.count); seed < a_.seed + 6000 && !coverage_.never().empty();
+         ++seed)
+      coverage_.add(generate(seed));
+    for (const std::string& op : coverage_.never()) {
+      ++done_, ++failures_;
+      std::cout << op << " FAILED: no kernel of these has the op; teach the generator in tests/fuzz to make it\n";
+    }
+  }
+
+  void one(const Case& c, const std::string& name) {
+    coverage_.add(c);
+    if (a_.coverage) coverage_.add_steps(c);
+    if (a_.print) {
+      std::cout << "// " << name << "\n" << ir::print(c.kernel);
+      return;
+    }
+    const double begin = elapsed();
+    const Outcome o = run_check(c, a_);
+    count(o);
+    if (a_.verbose)
+      std::cout << name << ": " << elapsed() - begin << " s, " << o.defined << " of " << o.elements
+                << " elements defined" << std::endl;
+    if (!o.failure) return;
+    ++failures_;
+    const std::string what = kind(*o.failure);
+    if (++seen_[what] > 2) {
+      std::cout << name << " FAILED as others: " << what << std::endl;
+      return;
+    }
+    report(c, *o.failure, name, a_);
+  }
+
+  void count(const Outcome& o) {
+    ++done_;
+    refusals_ += o.compile_errors;
+    unfinished_ += o.unfinished;
+    defined_ += o.defined, elements_ += o.elements;
+    if (o.elements > 0) {
+      ++with_output_;
+      share_ += static_cast<double>(o.defined) / static_cast<double>(o.elements);
+      nothing_defined_ += o.defined == 0;
+    }
+    barriers_ += o.barriers, needed_ += o.needed;
+    judged_ += o.judged, unjudged_ += o.unjudged, judge_steps_ += o.judge_steps;
+  }
+
+  Arguments& a_;
+  const Clock::time_point start_ = Clock::now();
+  int64_t done_ = 0, failures_ = 0, refusals_ = 0, unfinished_ = 0, defined_ = 0, elements_ = 0, barriers_ = 0,
+          needed_ = 0, judged_ = 0, unjudged_ = 0, judge_steps_ = 0;
+  std::map<std::string, int> seen_;  // kinds of failures
+  int64_t nothing_defined_ = 0, with_output_ = 0;
+  double share_ = 0;
+  Coverage coverage_;
+};
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -268,125 +431,14 @@ int main(int argc, char** argv) {
   mallopt(M_TRIM_THRESHOLD, 1 << 30);
 #endif
   Arguments a = parse_arguments(argc, argv);
-  std::optional<Device> roomy, narrow;
-  std::vector<std::string> printed;
+  std::optional<Devices> devices;
   if (a.device) {
-    DeviceOptions o;
-    o.print = [&](const std::string& line) { printed.push_back(line); };
-    o.print_bytes = int64_t{64} << 20;
-    roomy.emplace(o);
-    o.print_bytes = 100;
-    narrow.emplace(o);
-    std::cout << "device: " << roomy->info().name << "\n";
+    devices.emplace(a);
     a.check.device = [&](const Case& c, bool general, bool little_room, std::vector<std::string>& lines) {
-      CompileOptions options;
-      options.general = general;
-      options.strict = (a.check.strict && !c.relaxed) || a.minimum_device;
-      Device& device = little_room ? *narrow : *roomy;
-      printed.clear();
-      const auto run = [&] {
-        if (!a.minimum_device && !a.gpu_device && !a.check.optimised)
-          return load(device, c.kernel, options).run(c.inputs, c.dims);
-        Target t = a.minimum_device ? minimum_target() : device.target();
-        if (a.gpu_device) {
-          t.kind = Target::Kind::gpu;
-          t.dot4_signed = t.dot4_unsigned = t.dot4_mixed = t.integer_dot;  // lavapipe has no instruction for them
-        }
-        t.max_loop_iterations = device.target().max_loop_iterations;
-        Program program = compile(c.kernel, t, options);
-        if (a.check.optimised) program.spirv = judge::optimised(program.spirv).value_or(program.spirv);
-        return CompiledKernel(device, std::make_shared<const Program>(std::move(program))).run(c.inputs, c.dims);
-      };
-      std::vector<Array> outputs = run();
-      device.wait();
-      lines = printed;
-      return outputs;
+      return devices->run(c, general, little_room, lines);
     };
   }
-  using Clock = std::chrono::steady_clock;
-  const auto start = Clock::now();
-  const auto elapsed = [&] { return std::chrono::duration<double>(Clock::now() - start).count(); };
-  int64_t done = 0, failures = 0, refusals = 0, unfinished = 0, defined = 0, elements = 0, barriers = 0, needed = 0,
-          judged = 0, unjudged = 0, judge_steps = 0;
-  std::map<std::string, int> seen;
-  int64_t nothing_defined = 0, cases_with_output = 0;
-  double share = 0;
-  Coverage coverage;
-  const auto one = [&](const Case& c, const std::string& name) {
-    coverage.add(c);
-    if (a.coverage) coverage.add_steps(c);
-    if (a.print) {
-      std::cout << "// " << name << "\n" << ir::print(c.kernel);
-      return;
-    }
-    const double begin = elapsed();
-    const Outcome o = run_check(c, a);
-    ++done;
-    refusals += o.compile_errors;
-    unfinished += o.unfinished;
-    defined += o.defined, elements += o.elements;
-    if (o.elements > 0) {
-      ++cases_with_output;
-      share += static_cast<double>(o.defined) / static_cast<double>(o.elements);
-      nothing_defined += o.defined == 0;
-    }
-    barriers += o.barriers, needed += o.needed;
-    judged += o.judged, unjudged += o.unjudged, judge_steps += o.judge_steps;
-    if (a.verbose)
-      std::cout << name << ": " << elapsed() - begin << " s, " << o.defined << " of " << o.elements
-                << " elements defined" << std::endl;
-    if (!o.failure) return;
-    ++failures;
-    const std::string what = kind(*o.failure);
-    if (++seen[what] > 2) {
-      std::cout << name << " FAILED as others: " << what << std::endl;
-      return;
-    }
-    report(c, *o.failure, name, a);
-  };
-  // the tolerance of files is for code that rounds as the interpreter does
-  const bool strict = a.check.strict;
-  a.check.strict = true;
-  if (!a.files.empty()) {
-    for (const std::string& path : a.files) one(from_file(path), path);
-  } else {
-    // the latter's answers are JAX's on other inputs: answers_test
-    for (const char* folder : {"tests/tir", "tests/data/pallas"})
-      for (const auto& entry : a.suite&& std::filesystem::is_directory(folder)
-                                   ? std::filesystem::directory_iterator(folder)
-                                   : std::filesystem::directory_iterator())
-        if (entry.path().extension() == ".tir") one(from_file(entry.path().string()), entry.path().string());
-    a.check.strict = strict;
-    for (int64_t i = 0; i < a.count && elapsed() < a.seconds; ++i) {
-      const uint64_t seed = a.seed + static_cast<uint64_t>(i);
-      if (a.suite) {  // shares, for the suite is to take minutes
-        const bool every = std::getenv("TESSERA_TESTS_ALL");
-        a.check.judge = every || seed % 3 == 0;
-        a.check.random = every || seed % 2 == 0;
-        a.check.optimised = seed % (every ? 2 : 12) == 0;
-      }
-      one(generate(seed, a.pattern.value_or(pattern_of(seed))), "seed " + std::to_string(seed));
-      if (platform::prints_to_terminal() && i % 10 == 0) std::cerr << "\r" << i << " " << std::flush;
-    }
-  }
-  if (a.suite) {  // what these few cases lack must come with later seeds
-    for (uint64_t seed = a.seed + static_cast<uint64_t>(a.count); seed < a.seed + 6000 && !coverage.never().empty();
-         ++seed)
-      coverage.add(generate(seed));
-    for (const std::string& op : coverage.never()) {
-      ++done, ++failures;
-      std::cout << op << " FAILED: no kernel of these has the op; teach the generator in tests/fuzz to make it\n";
-    }
-  }
-  if (!a.print)
-    std::cout << "fuzz: " << done << " cases from seed " << a.seed << ", " << failures << " failed, " << refusals
-              << " refused by a target, " << unfinished << " runs too long, "
-              << (cases_with_output ? std::lround(100 * share / static_cast<double>(cases_with_output)) : 0)
-              << "% of a case's output elements defined on average, none in " << nothing_defined << " cases, " << judged
-              << " modules judged (" << judge_steps << " instructions, " << unjudged << " of them too long), "
-              << elapsed() << " s\n";
-  if (a.coverage) std::cout << coverage.text() << defined << " of " << elements << " output elements defined\n";
-  if (a.check.delete_barriers) std::cout << needed << " of " << barriers << " barriers are missed when deleted\n";
-  if (!a.print) std::cout << done - failures << " passed, " << failures << " failed\n";
-  return failures ? 1 : 0;
+  Session session(a);
+  session.run();
+  return session.summary();
 }

@@ -160,11 +160,10 @@ Array cropped(const Array& a, const Shape& shape) {
   return r;
 }
 
-// The changes of one round, most promising first; each returns false where it does not apply.
+// A change returns false if it does not apply.
 using Change = std::function<bool(Case&)>;
-std::vector<Change> changes(const Case& c) {
-  std::vector<Change> list;
-  const Kernel& k = c.kernel;
+
+void add_grid_changes(const Kernel& k, std::vector<Change>& list) {
   for (size_t a = 0; a < k.grid.size(); ++a) {
     list.push_back([a](Case& x) {
       if (x.kernel.grid[a].size == Extent(1)) return false;
@@ -184,85 +183,88 @@ std::vector<Change> changes(const Case& c) {
       return true;
     });
   }
-  std::vector<Place> places = all_places(k);
-  std::reverse(places.begin(), places.end());
-  for (const Place& p : places) {
-    const Op& op = k.op(k.region(p.region).ops[p.at]);
-    if (op.code == Opcode::yield) continue;
-    list.push_back([p](Case& x) {  // zeros instead of the results
-      const Op o = x.kernel.op(x.kernel.region(p.region).ops[p.at]);
-      if (o.code == Opcode::constant && o.attr(Attr::bits) == 0) return false;
-      for (const Value v : o.results) {
-        const Type t = x.kernel.type(v);
-        replace_uses(x.kernel, v, insert_zero(x.kernel, p.region, p.at, t));
-      }
-      erase(x.kernel, {p.region, p.at + o.results.size()});
+}
+
+void add_index_changes(const Op& op, const Place& p, std::vector<Change>& list) {
+  for (size_t d = 0; d < op.index.size(); ++d)
+    list.push_back([p, d](Case& x) {
+      Op& o = x.kernel.op(x.kernel.region(p.region).ops[p.at]);
+      if (o.index[d].is_static() || o.index[d].kind == ir::Index::Kind::array) return false;
+      const int32_t gone = o.index[d].start_operand;
+      for (size_t e = 0; e < o.index.size(); ++e)
+        if (e != d && o.index[e].start_operand == gone) return false;
+      o.operands.erase(o.operands.begin() + gone);
+      for (ir::Index& e : o.index)
+        if (e.start_operand > gone) --e.start_operand;
+      o.index[d].start_operand = -1;
+      o.index[d].start = 0;
       return true;
     });
-    if (op.results.size() == 1)
-      for (size_t i = 0; i < op.operands.size(); ++i)
-        if (!k.type(op.operands[i]).is_ref && k.type(op.operands[i]) == k.type(op.results[0]) && op.regions.empty())
-          list.push_back([p, i](Case& x) {
-            const Op o = x.kernel.op(x.kernel.region(p.region).ops[p.at]);
-            replace_uses(x.kernel, o.results[0], o.operands[i]);
-            erase(x.kernel, p);
-            return true;
-          });
-    if (op.code == Opcode::if_ || op.code == Opcode::switch_)
-      for (const RegionId r : op.regions)
-        list.push_back([p, r](Case& x) {
-          inline_region(x.kernel, p, r, {});
-          return true;
-        });
-    if (op.code == Opcode::for_ || op.code == Opcode::while_)
-      list.push_back([p](Case& x) {
-        const Op o = x.kernel.op(x.kernel.region(p.region).ops[p.at]);
-        const RegionId r = o.regions.back();
-        const std::vector<Value> args = x.kernel.region(r).args;
-        const size_t skip = o.code == Opcode::for_ ? 2 : 0;  // iv <- lower, carries <- their start
-        std::vector<std::pair<Value, Value>> with;
-        for (size_t i = 0; i < args.size(); ++i) with.emplace_back(args[i], o.operands[skip && i ? i + skip : i]);
-        inline_region(x.kernel, p, r, with);
-        return true;
-      });
-    for (const RegionId r : op.regions)
-      for (size_t i = 0; i < k.region(r).args.size(); ++i)
-        list.push_back([r, i](Case& x) {
-          const Value v = x.kernel.region(r).args[i];
-          if (!is_used(x.kernel, v, live_ops(x.kernel))) return false;
-          const Type t = x.kernel.type(v);
-          replace_uses(x.kernel, v, insert_zero(x.kernel, r, 0, t));
-          return true;
-        });
-    if (!op.index.empty()) {
-      for (size_t d = 0; d < op.index.size(); ++d)
-        list.push_back([p, d](Case& x) {
-          Op& o = x.kernel.op(x.kernel.region(p.region).ops[p.at]);
-          if (o.index[d].is_static() || o.index[d].kind == ir::Index::Kind::array) return false;
-          const int32_t gone = o.index[d].start_operand;
-          for (size_t e = 0; e < o.index.size(); ++e)
-            if (e != d && o.index[e].start_operand == gone) return false;
-          o.operands.erase(o.operands.begin() + gone);
-          for (ir::Index& e : o.index)
-            if (e.start_operand > gone) --e.start_operand;
-          o.index[d].start_operand = -1;
-          o.index[d].start = 0;
-          return true;
-        });
-      list.push_back([p](Case& x) {  // no mask
-        Op& o = x.kernel.op(x.kernel.region(p.region).ops[p.at]);
-        if (!o.has_mask()) return false;
-        const int gone = 1 + o.has_other();
-        o.operands.erase(o.operands.begin() + o.mask_position(), o.operands.begin() + o.mask_position() + gone);
-        o.set(Attr::mask, 0);
-        o.set(Attr::other, 0);
-        for (ir::Index& e : o.index)
-          if (e.start_operand >= 0) e.start_operand -= gone;
-        return true;
-      });
+  list.push_back([p](Case& x) {  // no mask
+    Op& o = x.kernel.op(x.kernel.region(p.region).ops[p.at]);
+    if (!o.has_mask()) return false;
+    const int gone = 1 + o.has_other();
+    o.operands.erase(o.operands.begin() + o.mask_position(), o.operands.begin() + o.mask_position() + gone);
+    o.set(Attr::mask, 0);
+    o.set(Attr::other, 0);
+    for (ir::Index& e : o.index)
+      if (e.start_operand >= 0) e.start_operand -= gone;
+    return true;
+  });
+}
+
+void add_op_changes(const Kernel& k, const Place& p, std::vector<Change>& list) {
+  const Op& op = k.op(k.region(p.region).ops[p.at]);
+  if (op.code == Opcode::yield) return;
+  list.push_back([p](Case& x) {  // zeros instead of the results
+    const Op o = x.kernel.op(x.kernel.region(p.region).ops[p.at]);
+    if (o.code == Opcode::constant && o.attr(Attr::bits) == 0) return false;
+    for (const Value v : o.results) {
+      const Type t = x.kernel.type(v);
+      replace_uses(x.kernel, v, insert_zero(x.kernel, p.region, p.at, t));
     }
-  }
-  for (size_t i = k.region(k.body).args.size(); i-- > 0;) list.push_back([i](Case& x) { return remove_arg(x, i); });
+    erase(x.kernel, {p.region, p.at + o.results.size()});
+    return true;
+  });
+  if (op.results.size() == 1)
+    for (size_t i = 0; i < op.operands.size(); ++i)
+      if (!k.type(op.operands[i]).is_ref && k.type(op.operands[i]) == k.type(op.results[0]) && op.regions.empty())
+        list.push_back([p, i](Case& x) {
+          const Op o = x.kernel.op(x.kernel.region(p.region).ops[p.at]);
+          replace_uses(x.kernel, o.results[0], o.operands[i]);
+          erase(x.kernel, p);
+          return true;
+        });
+  if (op.code == Opcode::if_ || op.code == Opcode::switch_)
+    for (const RegionId r : op.regions)
+      list.push_back([p, r](Case& x) {
+        inline_region(x.kernel, p, r, {});
+        return true;
+      });
+  if (op.code == Opcode::for_ || op.code == Opcode::while_)
+    list.push_back([p](Case& x) {
+      const Op o = x.kernel.op(x.kernel.region(p.region).ops[p.at]);
+      const RegionId r = o.regions.back();
+      const std::vector<Value> args = x.kernel.region(r).args;
+      const size_t skip = o.code == Opcode::for_ ? 2 : 0;  // iv <- lower, carries <- their start
+      std::vector<std::pair<Value, Value>> with;
+      for (size_t i = 0; i < args.size(); ++i) with.emplace_back(args[i], o.operands[skip && i ? i + skip : i]);
+      inline_region(x.kernel, p, r, with);
+      return true;
+    });
+  for (const RegionId r : op.regions)
+    for (size_t i = 0; i < k.region(r).args.size(); ++i)
+      list.push_back([r, i](Case& x) {
+        const Value v = x.kernel.region(r).args[i];
+        if (!is_used(x.kernel, v, live_ops(x.kernel))) return false;
+        const Type t = x.kernel.type(v);
+        replace_uses(x.kernel, v, insert_zero(x.kernel, r, 0, t));
+        return true;
+      });
+  if (!op.index.empty()) add_index_changes(op, p, list);
+}
+
+void add_array_changes(const Kernel& k, std::vector<Change>& list) {
   for (size_t i = 0; i < k.blocks.size(); ++i) {
     if (k.blocks[i].whole) continue;
     for (size_t d = 0; d < k.blocks[i].array_shape.size(); ++d) {
@@ -293,6 +295,18 @@ std::vector<Change> changes(const Case& c) {
       });
     }
   }
+}
+
+// The changes of one round, most promising first.
+std::vector<Change> changes(const Case& c) {
+  std::vector<Change> list;
+  const Kernel& k = c.kernel;
+  add_grid_changes(k, list);
+  std::vector<Place> places = all_places(k);
+  std::reverse(places.begin(), places.end());
+  for (const Place& p : places) add_op_changes(k, p, list);
+  for (size_t i = k.region(k.body).args.size(); i-- > 0;) list.push_back([i](Case& x) { return remove_arg(x, i); });
+  add_array_changes(k, list);
   list.push_back([](Case& x) {
     const ir::CallInfo& call = x.kernel.call;
     if (call.compiler_params.empty() && call.metadata.empty() && !call.cost_estimate) return false;

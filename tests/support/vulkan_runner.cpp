@@ -1,5 +1,6 @@
 #include "tests/support/vulkan_runner.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 
@@ -30,6 +31,25 @@ VKAPI_ATTR VkBool32 VKAPI_CALL VulkanRunner::report(VkDebugUtilsMessageSeverityF
   return VK_FALSE;
 }
 
+namespace {
+bool has_layer(const char* name) {
+  uint32_t count = 0;
+  vkEnumerateInstanceLayerProperties(&count, nullptr);
+  std::vector<VkLayerProperties> layers(count);
+  vkEnumerateInstanceLayerProperties(&count, layers.data());
+  return std::any_of(layers.begin(), layers.end(),
+                     [&](const VkLayerProperties& l) { return std::strcmp(l.layerName, name) == 0; });
+}
+
+void run_and_wait(VkQueue queue, VkCommandBuffer commands) {
+  auto submit = make<VkSubmitInfo>(VK_STRUCTURE_TYPE_SUBMIT_INFO);
+  submit.commandBufferCount = 1;
+  submit.pCommandBuffers = &commands;
+  check(vkQueueSubmit(queue, 1, &submit, VK_NULL_HANDLE), "vkQueueSubmit");
+  check(vkQueueWaitIdle(queue), "vkQueueWaitIdle");
+}
+}  // namespace
+
 std::unique_ptr<VulkanRunner> VulkanRunner::open(std::string& why) {
   std::unique_ptr<VulkanRunner> r(new VulkanRunner);
   if (!r->init(why)) return nullptr;
@@ -46,13 +66,9 @@ bool VulkanRunner::init(std::string& why) {
   debug.pfnUserCallback = &VulkanRunner::report;
   debug.pUserData = this;
 
-  uint32_t count = 0;
-  vkEnumerateInstanceLayerProperties(&count, nullptr);
-  std::vector<VkLayerProperties> layers(count);
-  vkEnumerateInstanceLayerProperties(&count, layers.data());
-  bool validation = false;
-  for (const VkLayerProperties& l : layers) validation |= std::strcmp(l.layerName, "VK_LAYER_KHRONOS_validation") == 0;
   const char* layer = "VK_LAYER_KHRONOS_validation";
+  const bool validation = has_layer(layer);
+  uint32_t count = 0;
   const char* extension = VK_EXT_DEBUG_UTILS_EXTENSION_NAME;
   auto create = make<VkInstanceCreateInfo>(VK_STRUCTURE_TYPE_INSTANCE_CREATE_INFO);
   create.pApplicationInfo = &app;
@@ -281,12 +297,7 @@ void VulkanRunner::run(const std::vector<uint32_t>& spirv, const Dispatch& d) {
   vkCmdPipelineBarrier(commands, VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT, VK_PIPELINE_STAGE_HOST_BIT, 0, 1, &barrier, 0,
                        nullptr, 0, nullptr);
   check(vkEndCommandBuffer(commands), "vkEndCommandBuffer");
-  auto submit = make<VkSubmitInfo>(VK_STRUCTURE_TYPE_SUBMIT_INFO);
-  submit.commandBufferCount = 1;
-  submit.pCommandBuffers = &commands;
-  check(vkQueueSubmit(queue_, 1, &submit, VK_NULL_HANDLE), "vkQueueSubmit");
-  check(vkQueueWaitIdle(queue_), "vkQueueWaitIdle");
-
+  run_and_wait(queue_, commands);
   for (size_t i = 0; i < d.buffers.size(); ++i)
     if (!d.buffers[i]->empty()) std::memcpy(d.buffers[i]->data(), buffers[i].mapped, d.buffers[i]->size());
   vkFreeCommandBuffers(device_, pool_, 1, &commands);

@@ -10,6 +10,21 @@ namespace tessera::emulated {
 
 namespace {
 constexpr int64_t kMostMemory = int64_t{1} << 28, kMostStatic = 48 << 10;
+
+/// `memory`: of each argument, the report's last.
+void take_outputs(const Program& p, const std::vector<Array>& arrays, const std::vector<std::vector<std::byte>>& memory,
+                  Result& result) {
+  for (size_t i = 0; i < arrays.size(); ++i) {
+    if (!p.args[i].is_output) continue;
+    Array a(arrays[i].shape(), arrays[i].dtype());
+    if (a.nbytes()) std::memcpy(a.bytes(), memory[i].data(), static_cast<size_t>(a.nbytes()));
+    result.outputs.push_back(std::move(a));
+  }
+  if (p.report_bytes > 0) {
+    result.report_words.resize(memory.back().size() / 4);
+    std::memcpy(result.report_words.data(), memory.back().data(), memory.back().size());
+  }
+}
 }  // namespace
 
 Result run(const Program& p, const std::vector<Array>& arrays, const DimValues& dims, const Options& options) {
@@ -87,16 +102,7 @@ Result run(const Program& p, const std::vector<Array>& arrays, const DimValues& 
       result.fault = e.what();
     }
   }
-  for (size_t i = 0; i < arrays.size(); ++i) {
-    if (!p.args[i].is_output) continue;
-    Array a(arrays[i].shape(), arrays[i].dtype());
-    if (a.nbytes()) std::memcpy(a.bytes(), memory[i].data(), static_cast<size_t>(a.nbytes()));
-    result.outputs.push_back(std::move(a));
-  }
-  if (p.report_bytes > 0) {
-    result.report_words.resize(memory.back().size() / 4);
-    std::memcpy(result.report_words.data(), memory.back().data(), memory.back().size());
-  }
+  take_outputs(p, arrays, memory, result);
   return result;
 }
 

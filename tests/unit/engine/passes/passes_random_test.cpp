@@ -207,41 +207,42 @@ class Generator {
         b_.append(access(Opcode::store, 2 + pick(4)));
         return;
       case 16:
-      case 17: {
-        const std::vector<Type> types = some_types();
-        const ir::RegionId outer = b_.region();
-        Op o{.code = pick(2) ? Opcode::if_ : Opcode::switch_};
-        o.operands.push_back(o.code == Opcode::if_ ? scalar(boolean) : scalar(i32));
-        for (size_t n = o.code == Opcode::if_ ? 2 : 1 + pick(3); n > 0; --n) {
-          o.regions.push_back(b_.new_region({}));
-          b_.set_region(o.regions.back());
-          b_.yield(region_ops(4, types));
-        }
-        b_.set_region(outer);
-        for (Value v : std::vector<Value>(k_.op(b_.append(o)).results)) keep(v);
-        return;
-      }
-      default: {
-        const std::vector<Type> types = some_types();
-        std::vector<Value> init;
-        for (const Type& t : types) init.push_back(any(t));
-        Value upper = b_.constant_int(i32, static_cast<int64_t>(pick(4)));
-        if (pick(2)) upper = b_.elementwise(Opcode::rem, {scalar(i32), b_.constant_int(i32, 4)});
-        const Value lower = b_.constant_int(i32, static_cast<int64_t>(pick(2))),
-                    step = b_.constant_int(i32, 1 + static_cast<int64_t>(pick(2)));
-        const auto results = b_.for_loop(lower, upper, step, init, [&](Value iv, const std::vector<Value>& carries) {
-          const size_t visible = pool_.size();
-          keep(iv);
-          for (Value v : carries) keep(v);
-          std::vector<Value> next = region_ops(6, types);
-          for (size_t i = 0; i < next.size(); ++i)
-            if (pick(4) == 0) next[i] = carries[i];
-          pool_.resize(visible);
-          return next;
-        });
-        for (Value v : results) keep(v);
-      }
+      case 17: return branch();
+      default: return loop();
     }
+  }
+  void branch() {
+    const std::vector<Type> types = some_types();
+    const ir::RegionId outer = b_.region();
+    Op o{.code = pick(2) ? Opcode::if_ : Opcode::switch_};
+    o.operands.push_back(o.code == Opcode::if_ ? scalar(boolean) : scalar(i32));
+    for (size_t n = o.code == Opcode::if_ ? 2 : 1 + pick(3); n > 0; --n) {
+      o.regions.push_back(b_.new_region({}));
+      b_.set_region(o.regions.back());
+      b_.yield(region_ops(4, types));
+    }
+    b_.set_region(outer);
+    for (Value v : std::vector<Value>(k_.op(b_.append(o)).results)) keep(v);
+  }
+  void loop() {
+    const std::vector<Type> types = some_types();
+    std::vector<Value> init;
+    for (const Type& t : types) init.push_back(any(t));
+    Value upper = b_.constant_int(i32, static_cast<int64_t>(pick(4)));
+    if (pick(2)) upper = b_.elementwise(Opcode::rem, {scalar(i32), b_.constant_int(i32, 4)});
+    const Value lower = b_.constant_int(i32, static_cast<int64_t>(pick(2))),
+                step = b_.constant_int(i32, 1 + static_cast<int64_t>(pick(2)));
+    const auto results = b_.for_loop(lower, upper, step, init, [&](Value iv, const std::vector<Value>& carries) {
+      const size_t visible = pool_.size();
+      keep(iv);
+      for (Value v : carries) keep(v);
+      std::vector<Value> next = region_ops(6, types);
+      for (size_t i = 0; i < next.size(); ++i)
+        if (pick(4) == 0) next[i] = carries[i];
+      pool_.resize(visible);
+      return next;
+    });
+    for (Value v : results) keep(v);
   }
 };
 
