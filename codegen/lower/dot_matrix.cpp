@@ -59,6 +59,12 @@ class MatrixDot : public ChunkedDot {
   int64_t words_of(const Operand& o) const { return whole(o) ? o.width / per_ : o.width; }
   int64_t stride(const Operand& o) const { return (in_order(o) ? o.plan->cover() : tk_) / per_ + kRowPad; }
   int64_t tile_words(const Operand& o) const { return (in_order(o) ? tk_ : o.plan->cover()) * stride(o); }
+  // Of the tile that is this chunk's turn, the first word; nothing where there is one tile (dot_staged.cpp, in_tile).
+  Value tile_start(const Operand& o, Value chunk) {
+    if (!turns_) return {};
+    const Value turn = b_.rem(chunk, 2);
+    return b_.mul(turn, b_.i32(tile_words(o)));
+  }
   size_t values_of(const Operand& o) const override { return static_cast<size_t>(words_of(o)); }
   void deal(Operand& o, const DotEmitter::MatrixShare& mine) {
     o.by_k = mine.by_k;
@@ -126,20 +132,27 @@ class MatrixDot : public ChunkedDot {
     }
     return words;
   }
-  void put(const Values& in, size_t from, Value) override {
-    arena_.order({}, {lhs_.tile.range, rhs_.tile.range});
-    for (const Operand* o : {&lhs_, &rhs_})
+  void before_chunks() override {
+    if (turns_) arena_.order({}, {lhs_.tile.range, rhs_.tile.range});
+  }
+  void put(const Values& in, size_t from, Value chunk) override {
+    if (!turns_) arena_.order({}, {lhs_.tile.range, rhs_.tile.range});
+    for (const Operand* o : {&lhs_, &rhs_}) {
+      const Value tile = tile_start(*o, chunk);
       for (const Fetched& x : o->share) {
         const int64_t n = words_of(*o);
+        const Value index = tile ? b_.add(x.index, tile) : x.index;
         b_.when(x.valid, [&] {
           for (int64_t w = 0; w < n; ++w) {
-            const Value at = b_.add(x.index, b_.i32(whole(*o) ? w : w * stride(*o)));
+            const Value at = b_.add(index, b_.i32(whole(*o) ? w : w * stride(*o)));
             b_.store(o->tile.ref, at, in[from + static_cast<size_t>(w)]);
           }
         });
         from += static_cast<size_t>(n);
       }
-    arena_.order({lhs_.tile.range, rhs_.tile.range}, {});
+    }
+    if (turns_) arena_.barrier();
+    else arena_.order({lhs_.tile.range, rhs_.tile.range}, {});
   }
 
   // -- matrices
@@ -151,25 +164,27 @@ class MatrixDot : public ChunkedDot {
     if (by_columns) o.set(Attr::reverse, 1);
     return b_.raw().one(std::move(o), ir::Type::array(t, std::move(shape)));
   }
-  // The matrix at `k` of a tile, `wave` * each + `free` of its free elements on.
-  Value factor(const Operand& o, Value wave, int64_t each, int64_t free, int64_t k) {
+  int64_t words_to(const Operand& o, int64_t free) const { return in_order(o) ? free / per_ : free * stride(o); }
+  // The matrix at `k` of a tile, `free` of its free elements behind the word `first`.
+  Value factor(const Operand& o, Value first, int64_t free, int64_t k) {
     const bool left = &o == &lhs_, turned = in_order(o);
-    const int64_t row = stride(o), element = turned ? 1 : row, per = turned ? per_ : 1;
-    const int64_t more = free * element / per + (turned ? k * row : k / per_);
-    Value at = wave ? b_.mul(wave, b_.i32(each * element / per)) : Value{};
-    at = wave ? b_.add(at, b_.i32(more)) : b_.i32(more);
+    const int64_t row = stride(o), more = words_to(o, free) + (turned ? k * row : k / per_);
+    const Value at = first ? b_.add(first, b_.i32(more)) : b_.i32(more);
     return load(o.tile.ref, at, row, left ? MatrixUse::left : MatrixUse::right, left ? m_.a : m_.b,
                 left ? Shape{m_.m, m_.k} : Shape{m_.k, m_.n}, left == turned);
   }
   // Matrices of sums: rows[r] of a subgroup are those of its lanes' registers r; across the columns one by one.
   size_t count_across() const { return static_cast<size_t>(cols_.cover() / m_.n); }
-  void multiply(Values& sums, Value) override {
+  void multiply(Values& sums, Value chunk) override {
     const int64_t waves = rows_.invocations / m_.m;
+    const Value first_left = tile_start(lhs_, chunk), first_right = tile_start(rhs_, chunk);
+    const Value own = b_.mul(wave_, b_.i32(words_to(lhs_, m_.m)));
+    const Value start = first_left ? b_.add(first_left, own) : own;
     for (int64_t k = 0; k < tk_; k += m_.k) {
       Values left;
-      for (int r = 0; r < rows_.reg; ++r) left.push_back(factor(lhs_, wave_, m_.m, r * waves * m_.m, k));
+      for (int r = 0; r < rows_.reg; ++r) left.push_back(factor(lhs_, start, r * waves * m_.m, k));
       for (size_t c = 0; c < count_across(); ++c) {
-        const Value right = factor(rhs_, {}, 0, static_cast<int64_t>(c) * m_.n, k);
+        const Value right = factor(rhs_, first_right, static_cast<int64_t>(c) * m_.n, k);
         for (size_t r = 0; r < left.size(); ++r) {
           Value& sum = sums[r * count_across() + c];
           sum = b_.raw().one({.code = Opcode::matrix_multiply_add, .operands = {left[r], right, sum}});
@@ -184,9 +199,11 @@ class MatrixDot : public ChunkedDot {
     if (!start_ && d_.start)
       each_register(counts(), [&](const std::vector<int>& regs) { start.push_back(d_.start_at(point(regs).c)); });
     Values sums = start_ ? *start_ : d_.start ? sums_.from_registers(form_, start) : sums_.filled(form_, 0);
-    lhs_.tile = arena_.temporary(DType::u32, tile_words(lhs_));
-    rhs_.tile = arena_.temporary(DType::u32, tile_words(rhs_));
+    const int64_t words = tile_words(lhs_) + tile_words(rhs_);
+    turns_ = chunks_ > 1 && s_.dot_turns && 2 * 4 * words <= target_.shared_bytes * 3 / 8;
+    for (Operand* o : {&lhs_, &rhs_}) o->tile = arena_.temporary(DType::u32, (turns_ ? 2 : 1) * tile_words(*o));
     sums = over_chunks(std::move(sums));
+    if (turns_) arena_.pending().add({lhs_.tile.range, rhs_.tile.range}, {});
     arena_.free(lhs_.tile);
     arena_.free(rhs_.tile);
     if (keep_) {
@@ -206,6 +223,7 @@ class MatrixDot : public ChunkedDot {
   const Values* start_;
   Values* keep_;
   const int64_t per_ = 4 / size_bytes(m_.a);  // elements in a word
+  bool turns_ = false;                        // chunks take turns with two tiles, with one barrier for each
   Value wave_;
 };
 }  // namespace

@@ -42,7 +42,9 @@ ir::Kernel lower(const ir::Kernel& source, const Target& target, bool general, i
   std::vector<std::string>& lines = plan.schedule.remarks;
   Remarks remarks;
   ir::Kernel out = emit_lanes(k, target, plan, remarks);
-  if (out.lane.shared_bytes > target.shared_bytes && plan.schedule.wide_dot == lowering::DotForm::staged) {
+  const lowering::DotForm form = plan.schedule.wide_dot;
+  if (out.lane.shared_bytes > target.shared_bytes &&
+      (form == lowering::DotForm::staged || form == lowering::DotForm::matrix)) {
     plan.schedule.dot_turns = false;
     out = emit_lanes(k, target, plan, remarks);
   }

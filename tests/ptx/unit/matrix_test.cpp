@@ -245,6 +245,39 @@ TEST_CASE("ldmatrix feeds mma.sync; a swapped fragment is seen") {
   CHECK_FALSE(right(changed("{%a0, %a1, %a2, %a3}, {%b0, %b1}", "{%a0, %a1, %a2, %a3}, {%b1, %b0}")));
   CHECK_FALSE(right(changed("x2.shared", "x2.trans.shared")));
   CHECK_FALSE(right(changed("{%d2, %d3};\n  ret", "{%d3, %d2};\n  ret")));
+  // What stops it.
+  const auto fault = [&](const std::string& t) {
+    std::vector<float> out(128);
+    Launch l;
+    l.block[0] = 32;
+    l.buffer({.name = "in", .bytes = std::as_writable_bytes(std::span(in))})
+        .buffer({.name = "out", .bytes = std::as_writable_bytes(std::span(out)), .initialised = false});
+    return run(parse(t), l).fault;
+  };
+  CHECK(fault(text) == Fault::none);
+  CHECK(fault(changed("[%r3];", "[%r3+8];")) == Fault::alignment);
+  CHECK(fault(changed("[%r3];", "[%r3+1024];")) == Fault::bounds);
+  CHECK(fault(changed("  bar.warp.sync 0xffffffff;\n", "")) == Fault::race);
+  CHECK(fault(changed("  st.shared.v4.u32 [%r2+16], {%r4, %r5, %r6, %r7};\n", "")) == Fault::poison);
+  const std::string half = "setp.lt.u32 %half, %r0, 16;\n  @%half ";
+  for (const char* code : {"ldmatrix.sync.aligned.m8n8.x4", "mma.sync"}) {
+    std::string t = changed(code, half + code);
+    t.insert(t.find("  .reg .b64"), "  .reg .pred %half;\n");
+    const Fault f = fault(t);
+    CHECK((f == Fault::divergence || f == Fault::deadlock));
+  }
+  // By columns: a row of memory is a column of a.
+  for (uint32_t i = 0; i < 16; ++i)
+    for (uint32_t k = 0; k < 16; ++k)
+      in[k * 16 + i] = static_cast<uint16_t>(narrow(Type::f16, a[i * 16 + k], Round::even));
+  std::string turned = changed("ldmatrix.sync.aligned.m8n8.x4.shared", "ldmatrix.sync.aligned.m8n8.x4.trans.shared");
+  const std::string by_rows = "and.b32 %r3, %r0, 15;\n  shl.b32 %r3, %r3, 5;\n  and.b32 %r4, %r0, 16;\n",
+                    by_columns =
+                        "and.b32 %r3, %r0, 7;\n  and.b32 %r4, %r0, 16;\n  shr.b32 %r4, %r4, 1;\n  add.u32 %r3, %r3, "
+                        "%r4;\n  shl.b32 %r3, %r3, 5;\n  and.b32 %r4, %r0, 8;\n  shl.b32 %r4, %r4, 1;\n";
+  turned.replace(turned.find(by_rows), by_rows.size(), by_columns);
+  CHECK(right(turned));
+  CHECK_FALSE(right(text));
 }
 
 }  // namespace matrix_test

@@ -412,6 +412,7 @@ PassSettings pass_settings(const std::map<std::string, std::string>& words) {
   if (const auto it = words.find("target"); it != words.end()) {  // first: others change it
     if (it->second == "minimum") s.target = minimum_target();
     else if (it->second == "gpu") s.target = gpu_target();
+    else if (it->second == "gpu-matrix") s.target = gpu_matrix_target();
     else if (it->second != "lavapipe") throw wrong("target", it->second);
   }
   for (const auto& [word, value] : words) {
