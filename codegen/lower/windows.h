@@ -92,6 +92,9 @@ class RefWindows : public Part {
   void keep_in_block(int64_t n, Value p, Value& valid);
   Value at_edge(const RefState& r, size_t d, Value p, Address& a);
   Value folded(const ir::BlockDim& dim, std::optional<int64_t> extent, Value at, Value end);
+  Value at_mirrored_beginning(ir::Edge edge, Value at);
+  Value folded_once(ir::Edge edge, Value at, Value end);
+  Value folded_often(ir::Edge edge, Value at, Value end);
   void inside_halo(RefState& r);
   Value position(const ir::Op& op, const ir::AccessDims& form, size_t d, int64_t n, const Coords& c, bool reads,
                  Value& valid);
