@@ -87,44 +87,54 @@ Value RefWindows::at_edge(const RefState& r, size_t d, Value p, Address& a) {
   return inside;
 }
 
-// The array continued beyond its edges. What goes round once at most is folded once; an array that may be smaller takes
-// divisions.
+// The array continued beyond its edges. What goes round once at most is folded once; an array that may be smaller than
+// that takes divisions where it is.
 Value RefWindows::folded(const ir::BlockDim& dim, std::optional<int64_t> extent, Value at, Value end) {
-  constexpr int64_t kMost = INT32_MAX / 2;  // twice the array fits 32 bits
+  if (dim.edge == ir::Edge::clamp || dim.edge == ir::Edge::zero) return at;
+  // The farthest that the block of a program goes beyond the array, and the least array that is folded once for it.
+  const int64_t beyond = std::max(dim.low, dim.unit() - 1 + dim.high),
+                least = beyond + (dim.edge == ir::Edge::reflect ? 1 : 0);
+  if (extent) return *extent >= least ? folded_once(dim.edge, at, end) : folded_often(dim.edge, at, end);
+  const Value enough = b_.lt(b_.i32(least - 1), end);
+  return b_.if_else(
+      enough, [&] { return Values{folded_once(dim.edge, at, end)}; },
+      [&] { return Values{folded_often(dim.edge, at, end)}; })[0];
+}
+
+Value RefWindows::at_mirrored_beginning(ir::Edge edge, Value at) {
+  const Value zero = b_.i32(0), mirrored = b_.sub(b_.i32(edge == ir::Edge::symmetric ? -1 : 0), at);
+  return b_.select(b_.lt(at, zero), mirrored, at);
+}
+
+// No sum here leaves 32 bits.
+Value RefWindows::folded_once(ir::Edge edge, Value at, Value end) {
   const Value zero = b_.i32(0);
-  // The farthest that the block of a program goes beyond the array.
-  const int64_t beyond = std::max(dim.low, dim.unit() - 1 + dim.high);
-  const auto select_negative = [&](Value v, Value instead) { return b_.select(b_.lt(v, zero), instead, v); };
-  switch (dim.edge) {
-    case ir::Edge::clamp:
-    case ir::Edge::zero: return at;
-    case ir::Edge::wrap: {
-      if (extent && beyond <= *extent && *extent <= kMost) {
-        const Value from_end = b_.add(at, end), back = b_.sub(at, end);
-        return b_.select(b_.lt(at, end), select_negative(at, from_end), back);
-      }
-      const Value n = b_.max(end, b_.i32(1)), rest = b_.rem(at, n), from_end = b_.add(rest, n);
-      return select_negative(rest, from_end);
-    }
-    case ir::Edge::reflect:
-    case ir::Edge::symmetric: {
-      // Mirrored at the beginning, then at the end: 2 * end - 2 - at, or 2 * end - 1 - at.
-      const bool repeats = dim.edge == ir::Edge::symmetric;
-      const Value mirrored = b_.sub(b_.i32(repeats ? -1 : 0), at), behind = select_negative(at, mirrored);
-      const int64_t least = beyond + (repeats ? 0 : 1);
-      if (extent && least <= *extent && *extent <= kMost) {
-        const Value from_end = b_.sub(b_.i32(2 * *extent - (repeats ? 1 : 2)), behind);
-        return b_.min(behind, from_end);
-      }
-      // 64 bits: a period may be twice the array.
-      const Value wide_end = b_.convert(end, DType::i64), twice = b_.add(wide_end, wide_end);
-      const Value one = b_.i64(1), period = b_.max(repeats ? twice : b_.add(twice, b_.i64(-2)), one),
-                  rest = b_.rem(b_.convert(behind, DType::i64), period);
-      const Value back = b_.sub(repeats ? b_.add(period, b_.i64(-1)) : period, rest);
-      return b_.convert(b_.min(rest, back), DType::i32);
-    }
+  if (edge == ir::Edge::wrap) {
+    const Value from_end = b_.add(at, end), back = b_.sub(at, end), behind = b_.select(b_.lt(at, zero), from_end, at);
+    return b_.select(b_.lt(at, end), behind, back);
   }
-  return at;
+  const Value here = at_mirrored_beginning(edge, at), last = b_.add(end, b_.i32(-1));
+  const int64_t repeats = edge == ir::Edge::symmetric ? 1 : 0;
+  if (const auto n = b_.known(end); n && *n <= INT32_MAX / 2) {
+    const Value mirrored = b_.sub(b_.i32(2 * *n - 2 + repeats), here);
+    return b_.min(here, mirrored);
+  }
+  const Value over = b_.sub(here, last), mirrored = b_.add(b_.sub(last, over), b_.i32(repeats));
+  return b_.select(b_.lt(last, here), mirrored, here);
+}
+
+Value RefWindows::folded_often(ir::Edge edge, Value at, Value end) {
+  if (edge == ir::Edge::wrap) {
+    const Value zero = b_.i32(0), n = b_.max(end, b_.i32(1)), rest = b_.rem(at, n), from_end = b_.add(rest, n);
+    return b_.select(b_.lt(rest, zero), from_end, rest);
+  }
+  // 64 bits: a period may be twice the array.
+  const bool repeats = edge == ir::Edge::symmetric;
+  const Value here = b_.convert(at_mirrored_beginning(edge, at), DType::i64), wide_end = b_.convert(end, DType::i64);
+  const Value twice = b_.add(wide_end, wide_end), one = b_.i64(1),
+              period = b_.max(repeats ? twice : b_.add(twice, b_.i64(-2)), one), rest = b_.rem(here, period),
+              mirrored = b_.sub(repeats ? b_.add(period, b_.i64(-1)) : period, rest);
+  return b_.convert(b_.min(rest, mirrored), DType::i32);
 }
 
 // Every access to memory that a kernel sees goes through here, dim by dim: its position is proved to lie in the block

@@ -9,7 +9,8 @@ namespace tessera::lowering {
 
 /// A body Ref inside the current program.
 struct RefState {
-  Value ref;  // lane-level Ref at the block's first element; along halo dims at the array's, until inside_halo() moves it
+  Value
+      ref;  // lane-level Ref at the block's first element; along halo dims at the array's, until inside_halo() moves it
   DType dtype = DType::f32;
   Shape shape;                     // what the kernel sees
   std::vector<int64_t> stride;     // per visible dim, elements; -1: run-time, see wide_stride
@@ -23,12 +24,12 @@ struct RefState {
   std::vector<const ir::BlockDim*> halo;  // per visible dim: what says how positions outside are read, or none
   Value halo_offset;                      // i64: from ref to the block's first element
   bool narrow_inside = true;              // narrow, once ref is there
-  std::vector<int64_t> limit_divisor;  // a power of two, at most 16, that divides the limit
-  Value inside;                        // bool: squeezed dims' positions exist (arrays that may be empty); none: always
-  bool bounded = false;                // a dim's elements are counted by the index map
-  bool dead = false;                   // the array is empty: no access may reach memory
-  bool may_be_empty = false;           // element 0 may not exist: masked accesses need a branch
-  bool narrow = true;                  // every element offset fits 31 bits
+  std::vector<int64_t> limit_divisor;     // a power of two, at most 16, that divides the limit
+  Value inside;               // bool: squeezed dims' positions exist (arrays that may be empty); none: always
+  bool bounded = false;       // a dim's elements are counted by the index map
+  bool dead = false;          // the array is empty: no access may reach memory
+  bool may_be_empty = false;  // element 0 may not exist: masked accesses need a branch
+  bool narrow = true;         // every element offset fits 31 bits
   MemoryRange range;
   bool tracked = false;  // written by the kernel: accesses need ordering
   bool owned = false;    // ... but each element is stored by one invocation only
@@ -92,6 +93,9 @@ class RefWindows : public Part {
   void keep_in_block(int64_t n, Value p, Value& valid);
   Value at_edge(const RefState& r, size_t d, Value p, Address& a);
   Value folded(const ir::BlockDim& dim, std::optional<int64_t> extent, Value at, Value end);
+  Value at_mirrored_beginning(ir::Edge edge, Value at);
+  Value folded_once(ir::Edge edge, Value at, Value end);
+  Value folded_often(ir::Edge edge, Value at, Value end);
   void inside_halo(RefState& r);
   Value position(const ir::Op& op, const ir::AccessDims& form, size_t d, int64_t n, const Coords& c, bool reads,
                  Value& valid);

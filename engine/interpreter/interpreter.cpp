@@ -76,7 +76,8 @@ struct Block {
   // What a block with a halo reads: its elements in the array, 0, or, where another dim hangs over, nothing.
   void copy_halo() {
     const size_t rank = array_shape.size();
-    std::vector<Shape> from(rank);  // per dim of the array and position in the block: the element there, or kOver, kZero
+    std::vector<Shape> from(
+        rank);  // per dim of the array and position in the block: the element there, or kOver, kZero
     constexpr int64_t kOver = -1, kZero = -2;
     Shape sizes(rank);
     Strides to_strides(rank);
@@ -94,7 +95,8 @@ struct Block {
         } else if (element < 0 || element >= array_shape[d] || (bounded && i >= index[at + 1])) {
           element = kOver;
           if (unspecified == kEdge && has_elements)  // the nearest one inside
-            element = std::clamp<int64_t>(start + i, 0, std::min(array_shape[d], bounded ? start + index[at + 1] : array_shape[d]) - 1);
+            element = std::clamp<int64_t>(
+                start + i, 0, std::min(array_shape[d], bounded ? start + index[at + 1] : array_shape[d]) - 1);
         }
         from[d].push_back(element);
       }

@@ -277,15 +277,15 @@ class Verifier {
         const bool halo = x.kind == BlockDim::Kind::halo, padded = halo || x.kind == BlockDim::Kind::element;
         if (x.low < 0 || x.high < 0 || x.low > kMost || x.high > kMost || (!padded && (x.low || x.high)))
           add(b.origin,
-              "block dim " + std::to_string(d) + (halo ? " has a halo of (" : " has padding (") + std::to_string(x.low) +
-                  ", " + std::to_string(x.high) + ")" +
+              "block dim " + std::to_string(d) + (halo ? " has a halo of (" : " has padding (") +
+                  std::to_string(x.low) + ", " + std::to_string(x.high) + ")" +
                   (padded ? ", not from 0 to 1073741824" : " but is no element dim"),
               b.loc);
         if (halo && x.unit() < 1)
           add(b.origin, "block dim " + std::to_string(d) + " has size " + std::to_string(x.unit()) + ", not at least 1",
               b.loc);
         else if (x.kind == BlockDim::Kind::squeezed ? x.size != 1
-                                               : x.size < 1 && !(x.size == 0 && b.array_shape[d] == Extent(0)))
+                                                    : x.size < 1 && !(x.size == 0 && b.array_shape[d] == Extent(0)))
           add(b.origin,
               "block dim " + std::to_string(d) + " has size " + std::to_string(x.size) +
                   (x.kind == BlockDim::Kind::squeezed ? " although it is squeezed" : ", not at least 1"),

@@ -1,7 +1,7 @@
 // Gaussian blur of pictures, as two passes of one dimension each. A program's block is its tile with a halo, which it
-// copies to shared memory, in f32. It adds up one tap after another in registers; between the passes the picture is f32, so u8
-// is rounded once. Weights, their number and the edges are those of scipy.ndimage.gaussian_filter. Read next:
-// post_processing.h.
+// copies to shared memory, in f32. It adds up one tap after another in registers; between the passes the picture is
+// f32, so u8 is rounded once. Weights, their number and the edges are those of scipy.ndimage.gaussian_filter. Read
+// next: post_processing.h.
 #pragma once
 #include <cmath>
 

@@ -13,20 +13,17 @@ inline constexpr int rows = 8, columns = 64;  // of the tiles
 inline BlockSpec tile(int64_t channels) {
   return {{channels, rows, columns}, [](Value i, Value j) { return Indices{0, i, j}; }};
 }
-/// A tile with one cell around it; the padding behind is for the last tiles, which may begin beyond it.
+/// A tile with one cell around it; beyond a wall it is the cell at the wall.
 inline BlockSpec tile_with_halo(int64_t channels) {
-  return {{channels, Element{rows + 2, {1, 1 + rows}}, Element{columns + 2, {1, 1 + columns}}},
-          [](Value i, Value j) { return Indices{0, i * rows, j * columns}; }};
+  return {{channels, Halo(rows, 1, Edge::clamp), Halo(columns, 1, Edge::clamp)},
+          [](Value i, Value j) { return Indices{0, i, j}; }};
 }
 /// The row and the column of each cell of the tile.
 inline Value row() { return program_id(0) * rows + iota(i32, {rows, columns}, 0); }
 inline Value column() { return program_id(1) * columns + iota(i32, {rows, columns}, 1); }
-/// The cells `dy` rows and `dx` columns away; beyond a wall the cells themselves.
-inline Value neighbour(Ref x, int channel, int dy, int dx, int64_t h, int64_t w) {
-  const Value here = x[{channel, ds(1, rows), ds(1, columns)}],
-              there = x[{channel, ds(1 + dy, rows), ds(1 + dx, columns)}];
-  const Value y = row() + dy, u = column() + dx;
-  return where((y >= 0) & (y < h) & (u >= 0) & (u < w), there, here);
+/// The cells `dy` rows and `dx` columns away.
+inline Value neighbour(Ref x, int channel, int dy, int dx) {
+  return x[{channel, ds(1 + dy, rows), ds(1 + dx, columns)}];
 }
 inline void check_size(int64_t h, int64_t w, const char* name, Loc loc) {
   Checks{name, loc}.require(h > 0 && w > 0,
@@ -101,7 +98,7 @@ inline PallasCall fluid_divergence(int64_t h, int64_t w, Loc loc = Loc::here()) 
         const Value none = zeros({fluid::rows, fluid::columns});
         const auto face = [&](int c, int dy, int dx, const Value& wall) {
           const Value here = v[{c, ds(1, fluid::rows), ds(1, fluid::columns)}];
-          return where(wall, none, 0.5 * (here + fluid::neighbour(v, c, dy, dx, h, w)));
+          return where(wall, none, 0.5 * (here + fluid::neighbour(v, c, dy, dx)));
         };
         o[0] = face(0, 1, 0, row() >= h - 1) - face(0, -1, 0, row() == 0) + face(1, 0, 1, column() >= w - 1) -
                face(1, 0, -1, column() == 0);
@@ -120,7 +117,7 @@ inline PallasCall fluid_pressure(int64_t h, int64_t w, Loc loc = Loc::here()) {
   p.in_shape = {{{1, h, w}, f32}, {{1, h, w}, f32}};
   return pallas_call(
       [=](Ref x, Ref divergence, Ref o) {
-        const auto at = [&](int dy, int dx) { return fluid::neighbour(x, 0, dy, dx, h, w); };
+        const auto at = [&](int dy, int dx) { return fluid::neighbour(x, 0, dy, dx); };
         o[0] = 0.25 * (at(-1, 0) + at(1, 0) + at(0, -1) + at(0, 1) - divergence[0]);
       },
       std::move(p), loc);
@@ -138,7 +135,7 @@ inline PallasCall fluid_project(int64_t h, int64_t w, Loc loc = Loc::here()) {
   p.in_shape = {{{2, h, w}, f32}, {{1, h, w}, f32}};
   return pallas_call(
       [=](Ref v, Ref x, Ref o) {
-        const auto at = [&](int dy, int dx) { return fluid::neighbour(x, 0, dy, dx, h, w); };
+        const auto at = [&](int dy, int dx) { return fluid::neighbour(x, 0, dy, dx); };
         const Value rowwise = v[0] - 0.5 * (at(1, 0) - at(-1, 0)), columnwise = v[1] - 0.5 * (at(0, 1) - at(0, -1));
         o[0] = where((fluid::row() == 0) | (fluid::row() >= h - 1), 0, rowwise);
         o[1] = where((fluid::column() == 0) | (fluid::column() >= w - 1), 0, columnwise);

@@ -165,7 +165,8 @@ void Claims::block(const MapResult& m, int64_t index) {
                               ? index + last + (dim.kind == ir::BlockDim::Kind::element ? dim.size : 1)
                               : index;
   const int64_t first = std::clamp<int64_t>(wrapped, 0, last) * dim.unit() - dim.low;
-  if (start.nothing_below && dim.kind != ir::BlockDim::Kind::halo && first < 0) return fail(what + " begins before the array after all");
+  if (start.nothing_below && dim.kind != ir::BlockDim::Kind::halo && first < 0)
+    return fail(what + " begins before the array after all");
   if (start.interior && dim.kind != ir::BlockDim::Kind::bounded && dim.kind != ir::BlockDim::Kind::halo &&
       (first < 0 || first + dim.size > extent))
     return fail(what + " does not lie inside the array after all");

@@ -538,8 +538,8 @@ bool Spec::hangs_over(const RefInfo& r) const {
   for (size_t d = 0; d < m.block.size(); ++d)
     if (m.block[d].kind == BlockDim::Kind::halo) continue;
     else if (m.block[d].kind == BlockDim::Kind::bounded || m.block[d].low || m.block[d].high ||
-        shapes_[static_cast<size_t>(r.block)][d] % m.block[d].size != 0 ||
-        shapes_[static_cast<size_t>(r.block)][d] == 0)
+             shapes_[static_cast<size_t>(r.block)][d] % m.block[d].size != 0 ||
+             shapes_[static_cast<size_t>(r.block)][d] == 0)
       return true;
   return false;
 }

@@ -285,6 +285,10 @@ TEST_CASE("pipeline: exact errors") {
   expect(in({ts::Element{2, {-1, 0}}}, [](Value i) { return i; }),
          "k: emit_pipeline: in_specs[0]: padding (-1, 0) of dim 0 is negative" + there +
              note("padding counts the elements before and behind the array"));
+  expect(in({ts::Halo(2, 1, ts::Edge::clamp)}, [](Value i) { return i; }),
+         "k: emit_pipeline: in_specs[0]: dim 0 of the block shape (Halo(2, 1, Edge::clamp),) has a halo, which a "
+         "pipeline inside a kernel does not copy" +
+             there + note("give the Halo to the call's in_specs, or use Element and masks"));
   line = __LINE__ + 2;
   expect(error([&](Ref x, Ref o) {
            ts::emit_pipeline(body, {.grid = {4}, .in_specs = {two}, .out_specs = {two}, .core_axis = {{0}}})(x, o);
