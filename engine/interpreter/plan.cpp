@@ -327,7 +327,8 @@ class Planner {
       case Family::matrix:
       case Family::report: break;
     }
-    throw InternalError("the interpreter does not run " + std::string(ir::name(op.code)) + " in a tile-level kernel", op.loc);
+    throw InternalError("the interpreter does not run " + std::string(ir::name(op.code)) + " in a tile-level kernel",
+                        op.loc);
   }
 
   Make sort_op(const Op& op) {
