@@ -31,7 +31,7 @@
 namespace tessera {
 namespace {
 
-// One call of compile(): its steps are its functions, in order, and each dumps what it made.
+// One call of compile(): run() has its steps in order. What each makes goes through dump().
 class Compilation {
  public:
   Compilation(const ir::Kernel& source, const Target& target, const CompileOptions& options)
@@ -63,13 +63,21 @@ class Compilation {
   static constexpr int64_t kMostPrefetched = 4096;
 
   bool gpu() const { return target_.kind == Target::Kind::gpu; }
+  // What every step has made goes through here. It is verified as after a pass: where steps are dumped, and in builds
+  // that check; otherwise the passes verify what comes to them, and verify_lane() the last kernel.
   void dump(const std::string& step, const ir::Kernel& kernel, bool changed) const {
+#ifdef NDEBUG
+    const bool checked = static_cast<bool>(options_.dump);
+#else
+    const bool checked = true;
+#endif
+    if (changed && checked) ir::verify(kernel, step);
     if (options_.dump) options_.dump(step, kernel, changed);
   }
   void optimize(ir::Kernel& kernel, const std::string& level) const {
     if (!options_.dump) return passes::optimize(kernel);
     passes::optimize(kernel, [&](const passes::Pass& p, const ir::Kernel& now, bool changed) {
-      dump(level + "/" + std::string(p.name), now, changed);
+      options_.dump(level + "/" + std::string(p.name), now, changed);
     });
   }
 
@@ -85,34 +93,27 @@ class Compilation {
     ir::compact(k_);
   }
 
+  // What is done about ops that a step has left without a use.
+  enum class Leftovers : uint8_t { none, compact, drop, optimize };
+  template <class F> void tile_step(const std::string& name, bool wanted, const F& rewrite, Leftovers leftovers) {
+    const bool changed = wanted && rewrite(k_);
+    if (changed && leftovers == Leftovers::drop) passes::dce(k_);
+    dump("tile/" + name, k_, changed);
+    if (!changed || leftovers == Leftovers::none) return;
+    ir::compact(k_);
+    if (leftovers != Leftovers::optimize) return;
+    optimize(k_, "tile");
+    ir::compact(k_);
+  }
   void simplify_tiles() {
-    const bool squeezed = lowering::squeeze_refs(k_);
-    dump("tile/squeeze", k_, squeezed);
-    const bool narrowed = !options_.general && lowering::narrow_uniform(k_, uniform_remarks_);
-    dump("tile/uniform", k_, narrowed);
-    if (narrowed) {
-      ir::compact(k_);
-      optimize(k_, "tile");
-      ir::compact(k_);
-    }
-    const bool rerolled = gpu() && !options_.general && lowering::reroll_products(k_);
-    dump("tile/reroll", k_, rerolled);
-    if (rerolled) {
-      ir::compact(k_);
-      optimize(k_, "tile");
-      ir::compact(k_);
-    }
-    const bool unfolded = gpu() && !options_.general && lowering::unfold_reshapes(k_);
-    if (unfolded) passes::dce(k_);
-    dump("tile/unfold", k_, unfolded);
-    if (unfolded) ir::compact(k_);
-    const bool accumulated = lowering::accumulate_into_dots(k_);
-    if (accumulated) passes::dce(k_);
-    dump("tile/accumulate", k_, accumulated);
-    if (accumulated) ir::compact(k_);
-    const bool separated = !options_.general && lowering::rematerialize(k_);
-    dump("tile/rematerialize", k_, separated);
-    if (separated) ir::compact(k_);
+    const bool fast = !options_.general, on_gpu = fast && gpu();
+    const auto narrow_uniform = [this](ir::Kernel& k) { return lowering::narrow_uniform(k, uniform_remarks_); };
+    tile_step("squeeze", true, lowering::squeeze_refs, Leftovers::none);
+    tile_step("uniform", fast, narrow_uniform, Leftovers::optimize);
+    tile_step("reroll", on_gpu, lowering::reroll_products, Leftovers::optimize);
+    tile_step("unfold", on_gpu, lowering::unfold_reshapes, Leftovers::drop);
+    tile_step("accumulate", true, lowering::accumulate_into_dots, Leftovers::drop);
+    tile_step("rematerialize", fast, lowering::rematerialize, Leftovers::compact);
   }
 
   // Records that the code writes say by number which op they are from.

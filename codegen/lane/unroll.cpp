@@ -37,12 +37,13 @@ class Unroller {
   // What a region becomes, in instructions; regions with loops or barriers count as too many.
   int64_t cost(ir::RegionId r) const {
     int64_t n = 0;
-    const bool too_many = ir::any_op(k_, r, [&](ir::OpId id) {
+    for (ir::OpId id : k_.region(r).ops) {
       const ir::Op& o = k_.op(id);
+      if (ir::is_loop(o.code) || o.code == Opcode::barrier) return INT32_MAX;
       n += lane::op_weight(k_, o);
-      return ir::is_loop(o.code) || o.code == Opcode::barrier;
-    });
-    return too_many ? INT32_MAX : std::min<int64_t>(n, INT32_MAX);
+      for (ir::RegionId inner : o.regions) n += cost(inner);
+    }
+    return std::min<int64_t>(n, INT32_MAX);
   }
 
   void walk(ir::RegionId r) {

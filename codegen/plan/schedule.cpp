@@ -146,10 +146,10 @@ class Scheduler {
     return has(order, *fastest.begin()) ? *fastest.begin() : kNoAxis;
   }
 
-  void home(Value v) {
+  void place(Value v) {
     if (k_.type(v).shape.empty()) return;
-    homed_.push_back(drop_none(axes_.of(v)));
-    for (int a : homed_.back()) homed_axis_.insert(a);
+    placed_.push_back(drop_none(axes_.of(v)));
+    for (int a : placed_.back()) placed_axis_.insert(a);
   }
 
   void collect_nests() {
@@ -159,48 +159,48 @@ class Scheduler {
         const std::vector<int> d = drop_none(axes_.of(op.operands[1]));
         add_nest(d, {}, d, op.operands[1]);
         if (!cpu() && !d.empty()) nests_.back().turned = turned(op.operands[1], d);
-        if (op.code == Opcode::swap || (ir::is_atomic(op.code) && used_[op.results[0].index])) home(op.results[0]);
+        if (op.code == Opcode::swap || (ir::is_atomic(op.code) && used_[op.results[0].index])) place(op.results[0]);
       } else if (const auto from = op.code == Opcode::load ? static_cast<size_t>(ref_position(k_, op.operands[0])) : 0;
                  op.code == Opcode::load && (written_[from] || from >= k_.blocks.size())) {
         const std::vector<int> d = drop_none(axes_.of(op.results[0]));
         add_nest(d, {}, d, op.results[0]);
-        home(op.results[0]);
+        place(op.results[0]);
       } else if (is_reduction(op.code)) {
         const std::vector<int> kept = drop_none(axes_.of(op.results[0])), order = drop_none(axes_.of(op.operands[0]));
         std::vector<int> reduced;
         for (int a : order)
           if (std::find(kept.begin(), kept.end(), a) == kept.end()) reduced.push_back(a);
         add_nest(kept, reduced, order, op.operands[0]);
-        home(op.results[0]);
+        place(op.results[0]);
       } else if (op.code == Opcode::dot) {
         const std::vector<int> kept = drop_none(axes_.of(op.results[0]));
         std::vector<int> reduced;
         for (int64_t d : ir::dot_dims(k_, op).lhs_contract)
           if (const int a = axes_.of(op.operands[0], static_cast<size_t>(d)); a != kNoAxis) reduced.push_back(a);
         add_nest(kept, reduced, kept, larger_operand(k_, op), &op);
-        home(op.results[0]);
+        place(op.results[0]);
       } else if (ir::is_scan(op.code) && !cpu()) {
         const std::vector<int> order = drop_none(axes_.of(op.results[0]));
         const int along = axes_.of(op.results[0], static_cast<size_t>(op.attr(Attr::axis)));
         std::vector<int> lines = order;
         std::erase(lines, along);
         add_nest(lines, along == kNoAxis ? std::vector<int>{} : std::vector{along}, order, op.results[0]);
-        home(op.results[0]);
+        place(op.results[0]);
       } else if (ir::is_scan(op.code) || ir::is_rearranged(op.code) || ir::is_loop(op.code) || ir::is_branch(op.code)) {
         for (Value v : op.results) {
           const std::vector<int> d = drop_none(axes_.of(v));
           if (!d.empty()) add_nest(d, {}, d, v);
-          home(v);
+          place(v);
         }
       } else if (op.results.size() == 1 && s_.kept[op.results[0].index].yes) {
         const std::vector<int> d = drop_none(axes_.of(op.results[0]));
         add_nest(d, {}, d, op.results[0]);
-        home(op.results[0]);
+        place(op.results[0]);
       }
     });
     const auto& args = k_.region(k_.body).args;
     for (size_t i = 0; i < args.size(); ++i)
-      if (resident_[i]) home(args[i]);
+      if (resident_[i]) place(args[i]);
     std::stable_sort(nests_.begin(), nests_.end(), [](const Nest& a, const Nest& b) { return a.work > b.work; });
   }
 
@@ -353,7 +353,7 @@ class Scheduler {
     if (rearranged) return false;
     for (size_t a = 0; a < axes_.size(); ++a)
       if (axes_.axes[a].mixed) {
-        for (const auto& dims : homed_)
+        for (const auto& dims : placed_)
           if (std::find(dims.begin(), dims.end(), static_cast<int>(a)) != dims.end()) return false;
       }
     // Refs that would need the arena belong to a workgroup, not to an invocation.
@@ -365,7 +365,7 @@ class Scheduler {
       p.laid_out = !axes_.axes[a].mixed && p.tile > 0;
       p.reg = p.laid_out ? static_cast<int>(p.tile) : 1;
     }
-    for (const auto& dims : homed_)
+    for (const auto& dims : placed_)
       if (s_.registers(dims) > 64 >> (cpu() ? smaller_ : 2 * smaller_)) {
         for (AxisPlan& p : s_.plans) {
           p.laid_out = false;
@@ -398,8 +398,8 @@ class Scheduler {
       while (group > s_.subgroup && group > 32 && work < group * 2.0) group /= 2;
       s_.widths = vector_widths(k_, axes_);
       s_.tapped = tapped_axes(k_, axes_);
-      if (!nests_.empty() && nests_[0].turned != kNoAxis && !homed_axis_.count(nests_[0].turned) &&
-          !homed_axis_.count(nests_[0].order.back())) {
+      if (!nests_.empty() && nests_[0].turned != kNoAxis && !placed_axis_.count(nests_[0].turned) &&
+          !placed_axis_.count(nests_[0].order.back())) {
         const auto [across, down] = sharing_.square(nests_[0], group);
         group = std::min(group, static_cast<int>(std::max<int64_t>(across * down, std::max(s_.subgroup, 32))));
       }
@@ -465,7 +465,7 @@ class Scheduler {
       AxisPlan& p = plan(a);
       if (!open(a)) continue;
       int used = used_bits(cpu() ? n.order : order);
-      for (const auto& other : homed_)
+      for (const auto& other : placed_)
         if (std::find(other.begin(), other.end(), a) != other.end()) used |= used_bits(other);
       p.laid_out = true;
       const auto w = wanted.find(a);
@@ -497,7 +497,7 @@ class Scheduler {
     const bool reduced = has(n.reduced, a);
     int64_t reg = 1;
     if (need <= room) reg = need > vec && reduced && cdiv(need, vec) * vec <= room ? cdiv(need, vec) * vec : need;
-    else if (reduced || !homed_axis_.count(a)) {
+    else if (reduced || !placed_axis_.count(a)) {
       // Strips that end where the axis ends need no masks.
       const int64_t few = cpu() ? 8 : axis(a).scanned && fastest ? 4 * vec : std::max<int64_t>(vec, 4);
       const int64_t most = reg = std::min(room, few);
@@ -505,8 +505,8 @@ class Scheduler {
       if (reg == most / 2) reg = most;
     }
     if (axis(a).splittable && !reduced)
-      reg = !homed_axis_.count(a)    ? std::min<int64_t>(reg, cpu() ? 8 : std::max<int64_t>(vec, 4))
-               : vec > 1 && room >= vec ? sharing_.vector_of_columns(n, a)
+      reg = !placed_axis_.count(a)   ? std::min<int64_t>(reg, cpu() ? 8 : std::max<int64_t>(vec, 4))
+              : vec > 1 && room >= vec ? sharing_.vector_of_columns(n, a)
                                      : 1;
     p.reg = static_cast<int>(std::max<int64_t>(reg, 1));
     while (p.reg % vec != 0) vec /= 2;
@@ -689,7 +689,7 @@ class Scheduler {
     const double target_work = cpu() ? 16384 : s_.group * 8.0;
     for (size_t a = 0; a < axes_.size(); ++a) {
       AxisPlan& p = s_.plans[a];
-      if (!axes_.axes[a].splittable || !p.laid_out || !homed_axis_.count(static_cast<int>(a))) continue;
+      if (!axes_.axes[a].splittable || !p.laid_out || !placed_axis_.count(static_cast<int>(a))) continue;
       p.tile = p.cover();
       p.split = p.tile < axes_.axes[a].extent;
     }
@@ -698,7 +698,7 @@ class Scheduler {
       std::vector<int> open;
       for (auto it = n.order.rbegin(); it != n.order.rend(); ++it) {
         const AxisPlan& p = plan(*it);
-        if (p.split || !axis(*it).splittable || homed_axis_.count(*it) || decided_.count(*it))
+        if (p.split || !axis(*it).splittable || placed_axis_.count(*it) || decided_.count(*it))
           work *= static_cast<double>(p.tile);
         else open.push_back(*it);
       }
@@ -739,9 +739,9 @@ class Scheduler {
   std::vector<bool> read_, written_;  // per argument of the body
   Schedule s_;
   std::vector<Nest> nests_;
-  std::vector<std::vector<int>> homed_;  // axes of every value that wants a home
-  std::set<int> homed_axis_, fixed_, decided_;
-  const Sharing sharing_{k_, axes_, target_, s_, nests_, homed_axis_};  // GPUs
+  std::vector<std::vector<int>> placed_;  // axes of every value that has a place of its own
+  std::set<int> placed_axis_, fixed_, decided_;
+  const Sharing sharing_{k_, axes_, target_, s_, nests_, placed_axis_};  // GPUs
 };
 }  // namespace
 

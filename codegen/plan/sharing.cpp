@@ -164,7 +164,7 @@ Sharing::Wanted Sharing::wanted(const Nest& n, const std::vector<int>& order) co
   if (dropped.empty()) {
     // What streams through: a vector to each invocation, if that leaves enough of them.
     const int64_t vec = vector_of(fastest);
-    if (open(fastest) && !homed_.count(fastest) && results(n) >= vec * busy())
+    if (open(fastest) && !placed_.count(fastest) && results(n) >= vec * busy())
       wanted[fastest] = cdiv(axis(fastest).extent, vec);
     return wanted;
   }

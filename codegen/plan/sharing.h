@@ -36,10 +36,11 @@ class Sharing {
  public:
   using Wanted = std::map<int, int64_t>;  // invocations, by axis; others: as many as it has elements
 
-  /// The schedule is read as it grows; `nests` are all of the kernel's, `homed` the axes of values that want a home.
+  /// The schedule is read as it grows; `nests` are all of the kernel's, `placed` the axes of values that have a place
+  /// of their own.
   Sharing(const ir::Kernel& k, const Axes& axes, const Target& target, const Schedule& s,
-          const std::vector<Nest>& nests, const std::set<int>& homed)
-      : k_(k), axes_(axes), target_(target), s_(s), nests_(nests), homed_(homed) {}
+          const std::vector<Nest>& nests, const std::set<int>& placed)
+      : k_(k), axes_(axes), target_(target), s_(s), nests_(nests), placed_(placed) {}
   /// All axes of a nest as what it reads has them, the fastest in memory last.
   std::vector<int> order_of(const Nest& n) const;
   /// Elements along its fastest axis that one access brings: of 128 bits where it can.
@@ -71,7 +72,7 @@ class Sharing {
   const Target& target_;
   const Schedule& s_;
   const std::vector<Nest>& nests_;
-  const std::set<int>& homed_;
+  const std::set<int>& placed_;
 };
 
 }  // namespace tessera::lowering

@@ -327,7 +327,8 @@ class Planner {
       case Family::matrix:
       case Family::report: break;
     }
-    throw InternalError("the interpreter meets " + std::string(ir::name(op.code)) + " in a tile-level kernel", op.loc);
+    throw InternalError("the interpreter does not run " + std::string(ir::name(op.code)) + " in a tile-level kernel",
+                        op.loc);
   }
 
   Make sort_op(const Op& op) {
@@ -504,7 +505,7 @@ class Planner {
         return;
       }
     }
-    throw InternalError("the interpreter meets " + std::string(ir::name(op.code)) + " with regions", op.loc);
+    throw InternalError("the interpreter does not run " + std::string(ir::name(op.code)) + " with regions", op.loc);
   }
 };
 }  // namespace

@@ -199,6 +199,16 @@ class Parser {
     k_.name = text("the kernel's name");
     k_.loc = lexer_.location(line);
   }
+  bool lane_size() {
+    return lane_number("workgroup_size", 1, INT32_MAX,
+                       [&](int64_t v) { k_.lane.workgroup_size = static_cast<int32_t>(v); }) ||
+           lane_number("subgroup_size", 0, INT32_MAX,
+                       [&](int64_t v) { k_.lane.subgroup_size = static_cast<int32_t>(v); }) ||
+           lane_number("shared_bytes", 0, INT64_MAX, [&](int64_t v) { k_.lane.shared_bytes = v; }) ||
+           lane_number("scratch_bytes", 0, INT64_MAX, [&](int64_t v) { k_.lane.scratch_bytes = v; }) ||
+           lane_number("report_bytes", 0, INT64_MAX, [&](int64_t v) { k_.lane.report_bytes = v; }) ||
+           lane_number("max_workgroups", 0, INT64_MAX, [&](int64_t v) { k_.lane.max_workgroups = v; });
+  }
   void clause() {
     if (take("grid")) list("(", ")", [&] { axis(); });
     else if (token_.is("metadata") || token_.is("cost_estimate") || token_.is("compiler_params")) call_info();
@@ -208,14 +218,8 @@ class Parser {
       advance();
       if (token_.kind != Token::Kind::string) expected("a string");
       k_.texts.push_back(text("a text"));
-    } else if (lane_number("workgroup_size", 1, INT32_MAX,
-                           [&](int64_t v) { k_.lane.workgroup_size = static_cast<int32_t>(v); })) {
-    } else if (lane_number("subgroup_size", 0, INT32_MAX,
-                           [&](int64_t v) { k_.lane.subgroup_size = static_cast<int32_t>(v); })) {
-    } else if (lane_number("shared_bytes", 0, INT64_MAX, [&](int64_t v) { k_.lane.shared_bytes = v; })) {
-    } else if (lane_number("scratch_bytes", 0, INT64_MAX, [&](int64_t v) { k_.lane.scratch_bytes = v; })) {
-    } else if (lane_number("report_bytes", 0, INT64_MAX, [&](int64_t v) { k_.lane.report_bytes = v; })) {
-    } else if (lane_number("max_workgroups", 0, INT64_MAX, [&](int64_t v) { k_.lane.max_workgroups = v; })) {
+    } else if (lane_size()) {
+      return;
     } else if (lane_number("steps_extent", 0, INT32_MAX,
                            [&](int64_t v) { k_.lane.steps_extent = static_cast<int32_t>(v); }))
       k_.lane.open_ended = take("open_ended");

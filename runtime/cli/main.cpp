@@ -108,7 +108,8 @@ void add_compile(CLI::App& app, CompileArguments& c) {
 
 void add_explain(CLI::App& app, CompileArguments& c) {
   CLI::App* command = app.add_subcommand(
-      "explain", "Say how a kernel, or a graph in a folder, meets the device: parallel axes, workgroups, memory");
+      "explain",
+      "Say how a kernel, or a graph in a folder, is laid out on the device: parallel axes, workgroups, memory");
   add_kernel(command, c);
   command->add_option("--dot", c.dot, "of a graph: write a picture for Graphviz to this file");
   command->add_option("--svg", c.svg, "of a graph: write a picture to this file");
