@@ -119,7 +119,7 @@ Value RefWindows::folded_once(ir::Edge edge, Value at, Value end) {
     const Value mirrored = b_.sub(b_.i32(2 * *n - 2 + repeats), here);
     return b_.min(here, mirrored);
   }
-  const Value over = b_.sub(here, last), mirrored = b_.add(b_.sub(last, over), b_.i32(repeats));
+  const Value over = b_.sub(here, last), again = b_.i32(repeats), mirrored = b_.add(b_.sub(last, over), again);
   return b_.select(b_.lt(last, here), mirrored, here);
 }
 

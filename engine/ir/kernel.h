@@ -170,8 +170,8 @@ int64_t edge_position(Edge e, int64_t at, int64_t extent);
 ///   element   the first element's, in the array padded by `low` and `high` and then up to a multiple of the size;
 ///   clamped so that the block fits there bounded   the first element's, clamped to [0, extent - 1], and how many,
 ///   clamped to [0, size]: the block's other elements are overhang
-///   halo      a block's number, as blocked with blocks of size - low - high; the kernel sees `low` elements before that
-///   block and `high` behind it as well, and what lies outside of the array as `edge` says: there is no overhang
+///   halo      a block's number, as blocked with blocks of size - low - high; the kernel sees `low` elements before
+///   that block and `high` behind it as well, and what lies outside of the array as `edge` says: there is no overhang
 struct BlockDim {
   enum class Kind : uint8_t { blocked, squeezed, element, bounded, halo };
   Kind kind = Kind::blocked;
@@ -188,7 +188,7 @@ struct BlockDim {
 };
 /// The index that `given` by an index map means, where `last` is the largest (at least 0): wrapped once, and clamped.
 int64_t block_index(const BlockDim& d, int64_t given, int64_t last);
-std::string to_string(const BlockDim& d);  ///< as in the text form: "32", "squeezed", "element(4, 1, 2)", "halo(8, 1, 1, clamp)"
+std::string to_string(const BlockDim& d);  ///< "32", "squeezed", "element(4, 1, 2)", "halo(8, 1, 1, zero)": as in text
 /// The largest index along a dim of an array; what is below 0 (the array is empty) stands for 0.
 Extent last_index(const BlockDim& d, const Extent& extent);
 

@@ -32,7 +32,7 @@ struct Context {
 /// Along one dim of an array: the block's elements are start to start + size, of which those in the array count.
 struct Place {
   int64_t start = 0, size = 0;
-  bool seen = true;      // a dim of the Ref
+  bool seen = true;     // a dim of the Ref
   bool no_end = false;  // a halo dim: what lies outside of the array is specified as well
 };
 /// Where block i is for the current program, wrapped and clamped as at run time. Nothing if data decides it.

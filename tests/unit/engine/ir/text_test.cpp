@@ -244,7 +244,7 @@ TEST_CASE("text: syntax errors") {
   CHECK(error("tir 1\nkernel @k\ngrid (n +\n") ==
         "k.tir:3:10: expected a size but found the end of the line\n  grid (n +\n           ^");
   CHECK(error("tir 1\nkernel @k\nin f32[8] block (8,\n") ==
-        "k.tir:4:1: expected a block size, 'squeezed', 'element' or 'bounded' but found the end of the file");
+        "k.tir:4:1: expected a block size, 'squeezed', 'element', 'bounded' or 'halo' but found the end of the file");
   CHECK(error("tir 1\nkernel @k\ngrid (2, -4)\n") ==
         "k.tir:3:10: grid axis 1: size -4 is negative\n  grid (2, -4)\n           ^");
   CHECK(error("tir 1\nkernel @k\ngrid (4.5)\n") ==
@@ -351,6 +351,7 @@ TEST_CASE("text: any mutation parses or throws TraceError, and what parses round
                                  "\xff",
                                  std::string(1, '\0'),
                                  "squeezed",
+                                 "halo(4, 1, 2, wrap)",
                                  "cdiv(",
                                  "case 2 "};
   int parsed = 0, refused = 0;
