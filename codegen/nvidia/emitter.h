@@ -56,7 +56,7 @@ class Emitter final : private Code, public Walk {
   void store_part(const ir::Op& op, const Ref& r, V raw);
 
   // group.cpp
-  void emit_barrier() override;
+  void emit_barrier(bool of_subgroup) override;
   void emit_reduce(const ir::Op& op) override;
   V shuffle(const ir::Op& op, V v, V lane) override;
   V shuffle_xor(const ir::Op& op, V v, uint32_t mask) override;
