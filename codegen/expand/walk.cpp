@@ -207,7 +207,8 @@ void Walk::emit(const ir::Op& op) {
     case Family::launch: result(launch_value(op)); return bound(op);
     case Family::group:
       switch (ir::Group(op.code)) {
-        case ir::Group::barrier: return emit_barrier();
+        case ir::Group::barrier: return emit_barrier(false);
+        case ir::Group::subgroup_barrier: return emit_barrier(true);
         case ir::Group::subgroup_reduce: return emit_reduce(op);
         case ir::Group::subgroup_shuffle: {
           const V from = get(op.operands.at(1));

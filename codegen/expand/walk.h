@@ -70,7 +70,7 @@ class Walk {
   virtual void emit_report(const ir::Op& op) = 0;
   virtual V loops_cut() = 0;
   virtual void emit_switch(const ir::Op& op) = 0;
-  virtual void emit_barrier() = 0;
+  virtual void emit_barrier(bool of_subgroup) = 0;
   virtual void emit_reduce(const ir::Op& op) = 0;
   virtual void emit_matrix(const ir::Op& op) { fail(op, "there are no matrices"); }
   virtual V shuffle(const ir::Op& op, V v, V lane) = 0;

@@ -172,8 +172,10 @@ class Flattener {
     if (ir::is_elementwise(o.code)) return elementwise(o, source);
     if (ir::is_control(o.code)) return control(o, source);
     if (ir::accesses_ref(o.code)) return memory(o, source);
-    if (o.code == Opcode::barrier) {
-      emit({.code = Code::barrier, .aux = sync(), .source = source});
+    if (ir::is_barrier(o.code)) {
+      const bool all = o.code == Opcode::barrier;
+      if (!all) out_.subgroup_ops = true;
+      emit({.code = all ? Code::barrier : Code::subgroup_barrier, .aux = sync(), .source = source});
       return;
     }
     if (ir::is_group(o.code)) return subgroup(o, source);
@@ -426,6 +428,9 @@ class Flattener {
     if (o.code == Opcode::matrix_fill) {
       i.code = Code::matrix_fill;
       i.a = use(o, 0);
+    } else if (o.code == Opcode::matrix_multiply) {
+      i.code = Code::multiply;
+      i.a = use(o, 0), i.b = use(o, 1);
     } else if (o.code == Opcode::matrix_multiply_add) {
       i.code = Code::multiply_add;
       const ir::Type &a = k_.type(o.operands.at(0)), &b = k_.type(o.operands.at(1));

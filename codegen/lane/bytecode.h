@@ -26,9 +26,9 @@ enum class Code : uint8_t {
   report,                                                 // aux: the bits
   within,                                                 // RunOptions::ranges; aux: an entry of Bytecode::claims
   dot4,                                                   // operand and result are the dtypes of a and b
-  barrier, reduce, shuffle, shuffle_xor,
+  barrier, subgroup_barrier, reduce, shuffle, shuffle_xor,
   pack,                                                   // n operands, in a, b, c, d
-  matrix_fill, matrix_load, matrix_store, multiply_add,   // d: an entry of Bytecode::matrices; aux: a sync
+  matrix_fill, matrix_load, matrix_store, multiply, multiply_add,  // d: an entry of Bytecode::matrices; aux: a sync
   end
 };
 // clang-format on

@@ -9,6 +9,7 @@
 #include <tuple>
 
 #include "codegen/lane/bytecode.h"
+#include "codegen/lane/touched.h"
 #include "codegen/lane/verify.h"
 #include "codegen/program/program.h"
 #include "engine/base/splitmix64.h"
@@ -25,21 +26,6 @@ struct Register {
   uint64_t bits = 0;
   uint32_t poison = 0;
 };
-
-enum How : uint8_t { kRead, kWrite, kAtomic };
-/// The last accesses to one unit of memory since a barrier, by How. Epochs grow by one with every barrier, so nothing
-/// is ever cleared.
-struct Cell {
-  uint32_t epoch[3] = {0, 0, 0};
-  uint32_t by[3] = {0, 0, 0};  // invocations; kMany: several
-  uint32_t at[3] = {0, 0, 0};  // instructions
-};
-/// The accesses of the whole dispatch to one element of an arg.
-struct GroupCell {
-  uint32_t by[3] = {kNone, kNone, kNone};  // workgroups; kMany: several
-  uint32_t at[3] = {0, 0, 0};
-};
-constexpr uint32_t kMany = UINT32_MAX - 1;
 
 struct Arena {
   std::vector<std::byte> bytes;
@@ -75,6 +61,7 @@ class Machine {
     }
     size_ = std::max(1, k.lane.workgroup_size);
     subgroup_ = k.lane.subgroup_size > 0 ? k.lane.subgroup_size : std::max(1, options.subgroup_size);
+    own_epochs_.assign(static_cast<size_t>(cdiv(int64_t{size_}, int64_t{subgroup_})), 0);
     if (code_.subgroup_ops && k.lane.subgroup_size > 0 && size_ % subgroup_ != 0)
       throw InternalError(k.name + ": workgroup_size " + std::to_string(size_) +
                               " is no multiple of the required subgroup_size " + std::to_string(subgroup_),
@@ -234,10 +221,14 @@ class Machine {
   }
 
   void subgroup_op(size_t first, size_t n, const Instr& op) {
-    std::vector<Register> in(n), out(n);
-    for (size_t i = 0; i < n; ++i) in[i] = invocations_[first + i].regs[op.a];
     const uint32_t at = static_cast<uint32_t>(&op - code_.code.data());
+    if (op.code == Code::subgroup_barrier) {
+      ++own_epochs_[first / static_cast<size_t>(subgroup_)];
+      return;
+    }
+    std::vector<Register> in(n), out(n);
     if (op.code >= Code::matrix_fill && op.code <= Code::multiply_add) return matrix_op(first, n, op, at);
+    for (size_t i = 0; i < n; ++i) in[i] = invocations_[first + i].regs[op.a];
     const auto shuffled = [&](uint64_t lane) { return lane < n ? in[lane] : Register{garbage(op.result), at + 1}; };
     if (op.code == Code::reduce) {
       // The device may combine in any order; so does this.
@@ -274,6 +265,15 @@ class Machine {
     if (op.code == Code::matrix_fill) {
       const Register x = invocations_[first].regs[op.a];
       for (int64_t e = 0; e < m.rows * m.cols; ++e) element(first, n, op.dst, e) = x;
+      return;
+    }
+    if (op.code == Code::multiply) {
+      for (int64_t e = 0; e < m.rows * m.cols; ++e) {
+        const Register a = element(first, n, op.a, e), b = element(first, n, op.b, e);
+        const uint64_t operands[2] = {a.bits, b.bits};
+        element(first, n, op.dst, e) = {reference::eval(ir::Opcode::mul, m.dtype, m.dtype, operands),
+                                        a.poison ? a.poison : b.poison};
+      }
       return;
     }
     Instr access = op;
@@ -421,17 +421,11 @@ class Machine {
     return n == 64 ? garbage_ : garbage_ & ((uint64_t{1} << n) - 1);
   }
 
-  // Accesses of one element disturb each other unless both read or both are atomic.
-  static constexpr bool disturbs(How a, How b) { return a != b || a == kWrite; }
   template <How how>
   void touch(Cell& c, uint32_t invocation, uint32_t at, const Place& p, int64_t index) {
-    const auto meet = [&](How other) {
-      if (disturbs(how, other) && c.epoch[other] == epoch_ && c.by[other] != invocation)
-        conflict(how, at, invocation, other, c.at[other], c.by[other], p, index);
-    };
-    meet(kWrite), meet(kRead), meet(kAtomic);
-    c.by[how] = how != kWrite && c.epoch[how] == epoch_ && c.by[how] != invocation ? kMany : invocation;
-    c.epoch[how] = epoch_, c.at[how] = at;
+    const uint32_t subgroup = invocation / static_cast<uint32_t>(subgroup_);
+    c.touch<how>({invocation, subgroup, epoch_, own_epochs_[subgroup]}, at,
+                 [&](How other) { conflict(how, at, invocation, other, c.at[other], c.by[other], p, index); });
   }
   static const char* verb(How how) { return how == kRead ? "read" : how == kWrite ? "written" : "atomically updated"; }
   void conflict(How how, uint32_t at, uint32_t invocation, How other_how, uint32_t other_at, uint32_t other,
@@ -743,12 +737,14 @@ class Machine {
           break;
         }
         case Code::barrier:
+        case Code::subgroup_barrier:
         case Code::reduce:
         case Code::shuffle:
         case Code::shuffle_xor:
         case Code::matrix_fill:
         case Code::matrix_load:
         case Code::matrix_store:
+        case Code::multiply:
         case Code::multiply_add:
           me.pc = pc;
           me.state = State::waiting;
@@ -782,7 +778,8 @@ class Machine {
   std::vector<Invocation> invocations_;
   std::vector<Register> temporary_;
   uint32_t group_ = 0, epoch_ = 0;
-  std::vector<uint32_t> report_;  // words
+  std::vector<uint32_t> own_epochs_;  // per subgroup
+  std::vector<uint32_t> report_;      // words
   std::vector<Cell> report_cells_;
   std::vector<GroupCell> report_groups_;
   uint64_t garbage_ = 0;

@@ -52,6 +52,7 @@ class LaneBuilder {
   Value convert(Value v, DType t);
   Value leaf(ir::Opcode c) { return b_.one({.code = c}, ir::Type::array(DType::i32)); }
   void barrier() { b_.append({.code = ir::Opcode::barrier}); }
+  void subgroup_barrier() { b_.append({.code = ir::Opcode::subgroup_barrier}); }
   Value shuffle(Value v, Value lane) { return b_.one({.code = ir::Opcode::subgroup_shuffle, .operands = {v, lane}}); }
   /// Four elements of 8 bits in a word; c plus the products of those in a and b.
   Value pack4(const std::vector<Value>& elements) { return b_.one({.code = ir::Opcode::pack4, .operands = elements}); }
@@ -69,6 +70,7 @@ class LaneBuilder {
   // Scoped memo: entries vanish when the region they were made in is closed.
   void open() { memo_.emplace_back(); }
   void close() { memo_.pop_back(); }
+  size_t depth() const { return memo_.size(); }  ///< of open regions
   const Value* recall(const std::vector<uint32_t>& key) const;
   void remember(std::vector<uint32_t> key, Value v) { memo_.back().emplace(std::move(key), v); }
 

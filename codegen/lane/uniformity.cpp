@@ -85,7 +85,8 @@ class Analysis {
 
   void group(const Op& o, U all) {
     switch (ir::Group(o.code)) {
-      case ir::Group::barrier: return;
+      case ir::Group::barrier:
+      case ir::Group::subgroup_barrier: return;
       case ir::Group::subgroup_shuffle_xor: return result(o, all);  // among equal values
       case ir::Group::subgroup_reduce:
         // The sum of a workgroup-uniform value over full subgroups is the same in each.

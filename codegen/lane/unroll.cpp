@@ -39,7 +39,7 @@ class Unroller {
     int64_t n = 0;
     for (ir::OpId id : k_.region(r).ops) {
       const ir::Op& o = k_.op(id);
-      if (ir::is_loop(o.code) || o.code == Opcode::barrier) return INT32_MAX;
+      if (ir::is_loop(o.code) || ir::is_barrier(o.code)) return INT32_MAX;
       n += lane::op_weight(k_, o);
       for (ir::RegionId inner : o.regions) n += cost(inner);
     }

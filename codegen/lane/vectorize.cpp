@@ -129,7 +129,7 @@ class Vectorizer {
       const ir::Op& o = k_.op(id);
       place_[id.index] = i;
       if (!candidate(o)) {
-        if (o.code == Opcode::barrier || !o.regions.empty()) finish_all();
+        if (ir::is_barrier(o.code) || !o.regions.empty()) finish_all();
         else if (ir::accesses_ref(o.code)) finish(pending[memory_.of(o.operands[0])]);
         continue;
       }

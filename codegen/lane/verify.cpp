@@ -240,7 +240,10 @@ class Verifier {
 
   void group(const Op& o) {
     switch (ir::Group(o.code)) {
-      case ir::Group::barrier:
+      case ir::Group::barrier: break;
+      case ir::Group::subgroup_barrier:
+        if (k_.lane.subgroup_size <= 0) problem(o, "needs a required subgroup_size");
+        break;
       case ir::Group::subgroup_shuffle_xor: break;
       case ir::Group::subgroup_reduce:
         if (!o.has(ir::Attr::kind) || o.ints(ir::Attr::kind).size() != 1 || o.attr(ir::Attr::kind) < 0 ||

@@ -7,7 +7,16 @@
 namespace tessera::lowering {
 using ir::Opcode;
 
-Slot Arena::make(DType t, const Shape& s, const std::vector<int>& dims) {
+namespace {
+// Of shared memory, for slots that lie apart from what the workgroup may still be reading, instead of waiting for it.
+// Products by matrices wait more often for each other than they wait for room.
+int64_t room_apart(const Target& t, bool matrices) {
+  return matrices ? std::min<int64_t>(t.shared_bytes * 3 / 4, 36 << 10) : t.shared_bytes * 3 / 8;
+}
+}  // namespace
+
+Slot Arena::make(DType t, const Shape& s, const std::vector<int>& dims) { return make(t, s, dims, 0); }
+Slot Arena::make(DType t, const Shape& s, const std::vector<int>& dims, int64_t own) {
   Slot slot;
   slot.dtype = t;
   slot.axes = dims;
@@ -20,14 +29,25 @@ Slot Arena::make(DType t, const Shape& s, const std::vector<int>& dims) {
     throw CompileError(k_.name + ": a value of shape " + to_string(s) + " is too large for the arena", k_.loc,
                        "use smaller blocks");
   slot.bytes = n * (s_.scratch_arena ? size_bytes(t) : ir::arena_stride(t));
-  slot.offset = allocator_.alloc(slot.bytes);
+  if (s_.scratch_arena || !s_.slots_apart || !uniform_group() || target_.kind == Target::Kind::cpu || s_.general) {
+    slot.offset = allocator_.alloc(slot.bytes);
+  } else {
+    const std::vector<MemoryRange> taken = pending_.of_shared();
+    // Where each subgroup has to wait for itself alone.
+    for (const MemoryRange& r : taken)
+      if (own > 0 && r.own == own && r.hi - r.lo >= slot.bytes && slot.offset < 0 &&
+          allocator_.alloc_at(r.lo, slot.bytes))
+        slot.offset = r.lo;
+    if (slot.offset < 0)
+      slot.offset = allocator_.alloc_apart(slot.bytes, taken, room_apart(target_, s_.matrix.has_value()));
+  }
   slot.range = {s_.scratch_arena ? MemoryRange::kScratch : MemoryRange::kShared, slot.offset,
-                slot.offset + std::max<int64_t>(slot.bytes, 1)};
+                slot.offset + std::max<int64_t>(slot.bytes, 1), own};
   slot.ref = b_.alloc(s_.scratch_arena ? Opcode::alloc_scratch : Opcode::alloc_shared, t, n, slot.offset);
   return slot;
 }
 
-Slot Arena::temporary(DType t, int64_t elements) { return make(t, {elements}, {kNoAxis}); }
+Slot Arena::temporary(DType t, int64_t elements, int64_t own) { return make(t, {elements}, {kNoAxis}, own); }
 
 void Arena::free(Slot& s) {
   if (s.offset >= 0) allocator_.free(s.offset);
@@ -43,25 +63,58 @@ Value Arena::index(const Slot& s, const Coords& c) {
 
 void Arena::order(const std::vector<MemoryRange>& reads, const std::vector<MemoryRange>& writes) {
   if (!uniform_group()) return;
-  if (!reads.empty() || !writes.empty()) ++order_calls_;
-  if (pending_.conflicts(reads, writes)) {
-    b_.barrier();
-    pending_.clear();
+  switch (pending_.wanted(reads, writes)) {
+    case PendingAccesses::Barrier::none: break;
+    case PendingAccesses::Barrier::subgroup:
+      if (s_.group == s_.subgroup) workgroup_barrier();
+      else {
+        b_.subgroup_barrier();
+        pending_.subgroups_meet();
+      }
+      break;
+    case PendingAccesses::Barrier::workgroup: workgroup_barrier();
   }
+  note(reads, writes);
+}
+
+void Arena::note(const std::vector<MemoryRange>& reads, const std::vector<MemoryRange>& writes) {
+  if (!uniform_group()) return;
   pending_.add(reads, writes);
+  for (Head& h : heads_) {
+    if (h.ended) continue;
+    h.reads.insert(h.reads.end(), reads.begin(), reads.end());
+    h.writes.insert(h.writes.end(), writes.begin(), writes.end());
+  }
+}
+
+void Arena::workgroup_barrier() {
+  b_.barrier();
+  pending_.clear();
+  for (Head& h : heads_) h.ended = h.ended || h.depth == b_.depth();
 }
 
 void Arena::barrier() {
-  if (!uniform_group()) return;
-  b_.barrier();
-  pending_.clear();
+  if (uniform_group()) workgroup_barrier();
 }
 
-// The back edge of a loop: the next iteration reuses what this one touched.
 void Arena::loop_barrier() {
-  if (!uniform_group() || pending_.empty()) return;
-  b_.barrier();
-  pending_.clear();
+  if (uniform_group() && !pending_.empty()) workgroup_barrier();
+}
+
+void Arena::loop_begins() { heads_.push_back({b_.depth(), {}, {}, false}); }
+
+void Arena::loop_ends() {
+  const Head head = std::move(heads_.back());
+  heads_.pop_back();
+  if (!uniform_group()) return;
+  switch (pending_.wanted(head.reads, head.writes)) {
+    case PendingAccesses::Barrier::none: break;
+    case PendingAccesses::Barrier::subgroup:
+      b_.subgroup_barrier();
+      pending_.subgroups_meet();
+      break;
+    case PendingAccesses::Barrier::workgroup: workgroup_barrier();
+  }
 }
 
 Value Arena::broadcast_from_first(DType t, const std::function<Value()>& compute) {
@@ -90,9 +143,8 @@ void Arena::copy(const Slot& from, const Slot& to) {
 // Barriers inside a reduction, product or scan have settled the accesses announced before it, but some of them come
 // after those barriers.
 void Arena::touched(const std::vector<MemoryRange>& reads, const Place& h) {
-  if (!uniform_group()) return;
-  pending_.add(reads, {});
-  if (h.kind == Kind::arena) pending_.add({}, {h.slot.range});
+  note(reads, {});
+  if (h.kind == Kind::arena) note({}, {h.slot.range});
 }
 
 }  // namespace tessera::lowering

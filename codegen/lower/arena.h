@@ -10,7 +10,8 @@ class Arena : public Part {
  public:
   using Part::Part;
   Slot make(DType t, const Shape& shape, const std::vector<int>& axes);
-  Slot temporary(DType t, int64_t elements);
+  /// own: not 0 for the bytes of each subgroup's part, which no other subgroup touches (MemoryRange::own)
+  Slot temporary(DType t, int64_t elements, int64_t own = 0);
   void free(Slot& s);
   int64_t peak() const { return allocator_.peak(); }
 
@@ -20,22 +21,37 @@ class Arena : public Part {
   void copy(const Slot& from, const Slot& to);
 
   void order(const std::vector<MemoryRange>& reads, const std::vector<MemoryRange>& writes);
+  /// Of accesses that order() does not know yet and that need no barrier now.
+  void note(const std::vector<MemoryRange>& reads, const std::vector<MemoryRange>& writes);
   /// Whatever the accesses so far were.
   void barrier();
   /// The back edge of a loop: the next iteration reuses what this one touched.
   void loop_barrier();
+  /// The same of a loop whose body began with loop_begins(), where a barrier stands only if the next iteration needs
+  /// it: what it does before its first barrier meets what was done behind this iteration's last one. All else that it
+  /// does comes behind a barrier of its own.
+  void loop_begins();
+  void loop_ends();
   /// Barriers inside a reduction, product or scan have settled the accesses announced before it, but some of them come
   /// after those barriers.
   void touched(const std::vector<MemoryRange>& reads, const Place& p);
   PendingAccesses& pending() { return pending_; }
-  uint64_t order_calls() const { return order_calls_; }  ///< tells a loop that its body touched shared memory
   /// What the first invocation computes, in all of them.
   Value broadcast_from_first(DType t, const std::function<Value()>& compute);
 
  private:
+  Slot make(DType t, const Shape& shape, const std::vector<int>& axes, int64_t own);
+  // What a loop's body touches before its first barrier that no branch or loop inside of it surrounds.
+  struct Head {
+    size_t depth = 0;  // of the body
+    std::vector<MemoryRange> reads, writes;
+    bool ended = false;
+  };
+  void workgroup_barrier();
+
   ArenaAllocator allocator_;
   PendingAccesses pending_;
-  uint64_t order_calls_ = 0;
+  std::vector<Head> heads_;  // of the loops that are being emitted
 };
 
 }  // namespace tessera::lowering

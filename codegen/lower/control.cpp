@@ -158,9 +158,11 @@ void ControlEmitter::for_op(ir::OpId id) {
     placement_.evaluate_into(o.operands[3 + i], carried.back(), sums_.of(o.results[i]));
   }
   const std::vector<int> residents = placement_.written_residents(o.regions);
+  dots_.keep_left(o.regions[0]);
   const PendingAccesses before = arena_.pending();
   const Values after =
       b_.for_loop(lower, upper, step, placement_.pack_carried(carried, residents), [&](Value iv, const Values& v) {
+        arena_.loop_begins();
         placement_.unpack_carried(v, carried, residents);
         placement_.of(body.args[0]).scalar = iv;
         for (size_t i = 0; i < carried.size(); ++i) placement_.of(body.args[1 + i]) = carried[i];
@@ -186,9 +188,10 @@ void ControlEmitter::for_op(ir::OpId id) {
           }
         }
         placement_.free_dead_after(body.ops.back());
-        arena_.loop_barrier();
+        arena_.loop_ends();
         return placement_.pack_carried(carried, residents);
       });
+  dots_.drop_left(o.regions[0]);
   arena_.pending().merge(before);
   placement_.unpack_carried(after, carried, residents);
   for (size_t i = 0; i < carried.size(); ++i) placement_.of(o.results[i]) = carried[i];

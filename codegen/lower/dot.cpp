@@ -155,6 +155,8 @@ DotEmitter::Staged DotEmitter::staged_operands(const DotShape& d, DotForm form) 
   if (form == DotForm::staged || form == DotForm::matrix) {
     s.lhs = placement_.reads_registers(d.lhs);
     s.rhs = placement_.reads_registers(d.rhs);
+    s.tile = form == DotForm::matrix && s.lhs && own_rows(d);
+    s.lhs = s.lhs && !s.tile;
   } else if (form == DotForm::shuffle) {
     const bool lanes_hold_k = d.k.size() == 1 && d.k_axes[0] != kNoAxis && plan(d.k_axes[0]).vec == 1 &&
                               plan(d.k_axes[0]).invocation_stride == 1 && plan(d.k_axes[0]).invocations == s_.group &&
@@ -177,6 +179,19 @@ DotEmitter::Staged DotEmitter::staged_operands(const DotShape& d, DotForm form) 
     }
   }
   return s;
+}
+
+// Reads one element of an operand, where it is or from the arena; dims: where its dims are in [result dims..., k
+// dims...].
+std::function<Value(const Coords&)> DotEmitter::reader(Value x, const std::vector<size_t>& dims, const Slot* from,
+                                                       DType as) {
+  return [this, x, &dims, from, as](const Coords& c) {
+    Coords in;
+    for (size_t p : dims) in.push_back(c[p]);
+    for (size_t i = 0; i < in.size(); ++i)
+      if (shape(x)[i] == 1) in[i] = at(0);
+    return b_.convert(from ? arena_.load(*from, in) : elements_.of(x, in), as);
+  };
 }
 
 void DotEmitter::emit(ir::OpId id) {
@@ -202,20 +217,14 @@ void DotEmitter::emit(ir::OpId id) {
     return b_.convert(staged_of.start ? arena_.load(staged[start_index].second.slot, c) : elements_.of(d.start, c),
                       d.acc);
   };
-  auto reader = [&](Value x, const std::vector<size_t>& dims, bool from_arena, size_t index, DType as) {
-    return [this, x, &dims, &staged, from_arena, index, as](const Coords& c) {
-      Coords in;
-      for (size_t p : dims) in.push_back(c[p]);
-      for (size_t i = 0; i < in.size(); ++i)
-        if (shape(x)[i] == 1) in[i] = at(0);
-      return b_.convert(from_arena ? arena_.load(staged[index].second.slot, in) : elements_.of(x, in), as);
-    };
-  };
   const auto read_as = [&](Value x, DType packed) {
     return form == DotForm::matrix ? k_.type(x).dtype : d.packed ? packed : d.acc;
   };
-  d.lhs_at = reader(d.lhs, d.lhs_dims, staged_of.lhs, l_index, read_as(d.lhs, d.lhs_element));
-  d.rhs_at = reader(d.rhs, d.rhs_dims, staged_of.rhs, r_index, read_as(d.rhs, d.rhs_element));
+  const Slot *left = staged_of.lhs ? &staged[l_index].second.slot : nullptr,
+             *right = staged_of.rhs ? &staged[r_index].second.slot : nullptr;
+  d.lhs_at = reader(d.lhs, d.lhs_dims, left, read_as(d.lhs, d.lhs_element));
+  d.rhs_at = reader(d.rhs, d.rhs_dims, right, read_as(d.rhs, d.rhs_element));
+  if (staged_of.tile) d.lhs_tile = to_tile(d);
   std::vector<MemoryRange> reads =
       placement_.arena_reads(d.start ? std::vector{d.lhs, d.rhs, d.start} : std::vector{d.lhs, d.rhs});
   for (auto& [x, h] : staged) reads.push_back(h.slot.range);
@@ -229,6 +238,7 @@ void DotEmitter::emit(ir::OpId id) {
       else by_reduction(d, placement_.kind(v) == Kind::registers, sink);
     });
   for (auto& [x, h] : staged) arena_.free(h.slot);
+  arena_.free(d.lhs_tile);
 }
 
 void DotEmitter::by_reduction(const DotShape& d, bool to_registers, const Sink& sink) {

@@ -1,5 +1,8 @@
 // DotEmitter: products, in the form that the schedule planned or, if a product does not have that form, as reductions.
 #pragma once
+#include <map>
+#include <set>
+
 #include "codegen/lower/dot_matrix.h"
 #include "codegen/lower/part.h"
 
@@ -22,6 +25,8 @@ struct DotShape {
   std::function<Value(const Coords&)> lhs_at, rhs_at;
   // What element c of the result starts from; c: [result dims...].
   std::function<Value(const Coords&)> start_at;
+  // Of a product by matrices: the left operand, packed as its matrices want it, where it was in registers.
+  Slot lhs_tile;
 };
 
 class DotEmitter : public Part {
@@ -43,6 +48,13 @@ class DotEmitter : public Part {
   };
   bool keeps_order(const MatrixForm& form) const;  ///< tiles may lie as memory has them
   MatrixShare matrix_share(const DotShape& d, const MatrixForm& form, int operand) const;
+  /// Elements along the contracted dim that pass through the tiles at once.
+  int64_t matrix_depth(const DotShape& d, const MatrixForm& form) const;
+  /// Before a loop with this body: makes the left matrices of its products whose left operand it does not change. They
+  /// are used in the loop's products, until drop_left() with the same body.
+  void keep_left(ir::RegionId body);
+  void drop_left(ir::RegionId body);
+  const Values* kept_left(ir::OpId dot) const;
   /// words of an operand's chunk that each invocation fetches
   int64_t staged_share(const DotShape& d, int operand) const;
 
@@ -52,10 +64,15 @@ class DotEmitter : public Part {
 
  private:
   void pack(DotShape& d) const;
-  /// Operands that go through the arena first, where their own layout cannot give what the form asks for.
+  /// Operands that go through the arena first, where their own layout cannot give what the form asks for; `tile`: the
+  /// left one at once as its subgroups' matrices.
   struct Staged {
-    bool lhs = false, rhs = false, start = false;
+    bool lhs = false, rhs = false, start = false, tile = false;
   };
+  std::function<Value(const Coords&)> reader(Value x, const std::vector<size_t>& dims, const Slot* from, DType as);
+  bool left_stays(ir::OpId dot, const DotShape& d, const std::set<uint32_t>& changed) const;
+  bool own_rows(const DotShape& d) const;
+  Slot to_tile(const DotShape& d);
   Staged staged_operands(const DotShape& d, DotForm form) const;
   bool computed_often(const DotShape& d, Value x, size_t from, size_t dims) const;
   void by_shuffle(const DotShape& d, const Sink& sink);
@@ -63,6 +80,8 @@ class DotEmitter : public Part {
   /// keep: gets the sums as matrices; null: sink gets each
   void by_matrices(ir::OpId id, const DotShape& d, Values* keep, const Sink& sink);
   void by_reduction(const DotShape& d, bool to_registers, const Sink& sink);
+
+  std::map<uint32_t, Values> left_;  // by dot: k by k, for each register of the rows
 };
 
 }  // namespace tessera::lowering

@@ -28,29 +28,52 @@ std::optional<uint64_t> one_element(const ir::Kernel& k, Value v) {
   return ir::constant_bits(k, v);
 }
 
-// Elements of k in a chunk.
-int64_t matrix_depth(const DotShape& d, const MatrixShape& s) {
-  return std::min(matrix_chunk(s), cdiv(d.depth, int64_t{s.k}) * s.k);
-}
+// Words of a row of a left operand's own tile, which has all of k.
+int64_t own_stride(const DotShape& d, const MatrixShape& s) { return d.depth * size_bytes(s.a) / 4 + kRowPad; }
 
 class MatrixDot : public ChunkedDot {
  public:
   /// `start`: matrices to start from, or null: d.start_at. `keep` gets the sums, or null: sink does, one by one.
   MatrixDot(Emission& e, ir::OpId id, const DotShape& d, const MatrixForm& form, const Values* start, Values* keep,
             const DotEmitter::Sink& sink)
-      : ChunkedDot(e, id, d, sink, matrix_depth(d, form.shape)),
+      : ChunkedDot(e, id, d, sink, e.dots.matrix_depth(d, form)),
         form_(form),
         m_(form.shape),
         start_(start),
-        keep_(keep) {}
-  void run() {
+        keep_(keep),
+        kept_left_(e.dots.kept_left(id)) {}
+  // All left matrices: k by k, for each register of the rows.
+  Values left_matrices() {
     wave_ = b_.leaf(Opcode::subgroup_id);
     deal(lhs_, dots_.matrix_share(d_, form_, 0));
+    const Values words = fetch(lhs_, b_.i32(0));
+    lhs_.tile = arena_.temporary(DType::u32, tile_words(lhs_));
+    put(words, 0, b_.i32(0));
+    const Value start = own_rows({});
+    Values all;
+    for (int64_t k = 0; k < tk_; k += m_.k)
+      for (int r = 0; r < rows_.reg; ++r) all.push_back(left(start, b_.i32(0), r, k));
+    arena_.free(lhs_.tile);
+    return all;
+  }
+  void run() {
+    wave_ = b_.leaf(Opcode::subgroup_id);
+    if (!fetches_left()) lhs_.early = nullptr;
+    else deal(lhs_, dots_.matrix_share(d_, form_, 0));
     deal(rhs_, dots_.matrix_share(d_, form_, 1));
     nests_.each_strip(d_.result_axes, strip_, [&] { one_strip(); });
   }
 
  private:
+  // The left operand is in a tile already, which its share is no part of (to_tile).
+  bool own() const { return d_.lhs_tile.offset >= 0; }
+  bool fetches_left() const { return !own() && !kept_left_; }
+  std::vector<MemoryRange> tiles() const {
+    std::vector<MemoryRange> ranges;
+    for (const Operand* o : {&lhs_, &rhs_})
+      if (o->tile.offset >= 0) ranges.push_back(o->tile.range);
+    return ranges;
+  }
   // A tile has words: free elements by k. A share's item is `width` elements that are neighbours in memory, for each of
   // which (by free) or of all (by k) words come. A tile in memory's order has k by words of free elements, and its
   // items come as they are.
@@ -133,10 +156,10 @@ class MatrixDot : public ChunkedDot {
     return words;
   }
   void before_chunks() override {
-    if (turns_) arena_.order({}, {lhs_.tile.range, rhs_.tile.range});
+    if (turns_) arena_.order({}, tiles());
   }
   void put(const Values& in, size_t from, Value chunk) override {
-    if (!turns_) arena_.order({}, {lhs_.tile.range, rhs_.tile.range});
+    if (!turns_) arena_.order({}, tiles());
     for (const Operand* o : {&lhs_, &rhs_}) {
       const Value tile = tile_start(*o, chunk);
       for (const Fetched& x : o->share) {
@@ -151,8 +174,10 @@ class MatrixDot : public ChunkedDot {
         from += static_cast<size_t>(n);
       }
     }
-    if (turns_) arena_.barrier();
-    else arena_.order({lhs_.tile.range, rhs_.tile.range}, {});
+    if (turns_) return arena_.barrier();
+    std::vector<MemoryRange> reads = tiles();
+    if (own()) reads.push_back(d_.lhs_tile.range);
+    arena_.order(reads, {});
   }
 
   // -- matrices
@@ -175,14 +200,28 @@ class MatrixDot : public ChunkedDot {
   }
   // Matrices of sums: rows[r] of a subgroup are those of its lanes' registers r; across the columns one by one.
   size_t count_across() const { return static_cast<size_t>(cols_.cover() / m_.n); }
+  // Where this subgroup's rows of the left tile begin, which starts at the word `tile` (nothing: 0).
+  Value own_rows(Value tile) {
+    const Value rows = b_.mul(wave_, b_.i32(words_to(lhs_, m_.m)));
+    return tile ? b_.add(tile, rows) : rows;
+  }
+  // The left matrix at `k` of a chunk, of register r of the rows.
+  Value left(Value start, Value chunk, int r, int64_t k) {
+    if (!own()) return factor(lhs_, start, r * rows_.invocations, k);
+    const int64_t stride = own_stride(d_, m_);
+    const Value part = b_.mul(wave_, b_.i32(d_.lhs_tile.range.own / 4));
+    const Value first = b_.add(part, b_.i32(r * m_.m * stride + k / per_));
+    const Value at = b_.add(first, b_.mul(chunk, b_.i32(tk_ / per_)));
+    return load(d_.lhs_tile.ref, at, stride, MatrixUse::left, m_.a, {m_.m, m_.k}, false);
+  }
   void multiply(Values& sums, Value chunk) override {
-    const int64_t waves = rows_.invocations / m_.m;
-    const Value first_left = tile_start(lhs_, chunk), first_right = tile_start(rhs_, chunk);
-    const Value own = b_.mul(wave_, b_.i32(words_to(lhs_, m_.m)));
-    const Value start = first_left ? b_.add(first_left, own) : own;
+    const Value start = fetches_left() ? own_rows(tile_start(lhs_, chunk)) : Value{},
+                first_right = tile_start(rhs_, chunk);
     for (int64_t k = 0; k < tk_; k += m_.k) {
       Values left;
-      for (int r = 0; r < rows_.reg; ++r) left.push_back(factor(lhs_, start, r * waves * m_.m, k));
+      for (int r = 0; r < rows_.reg; ++r)
+        left.push_back(kept_left_ ? (*kept_left_)[static_cast<size_t>(k / m_.k * rows_.reg + r)]
+                                  : this->left(start, chunk, r, k));
       for (size_t c = 0; c < count_across(); ++c) {
         const Value right = factor(rhs_, first_right, static_cast<int64_t>(c) * m_.n, k);
         for (size_t r = 0; r < left.size(); ++r) {
@@ -200,10 +239,11 @@ class MatrixDot : public ChunkedDot {
       each_register(counts(), [&](const std::vector<int>& regs) { start.push_back(d_.start_at(point(regs).c)); });
     Values sums = start_ ? *start_ : d_.start ? sums_.from_registers(form_, start) : sums_.filled(form_, 0);
     const int64_t words = tile_words(lhs_) + tile_words(rhs_);
-    turns_ = chunks_ > 1 && s_.dot_turns && 2 * 4 * words <= target_.shared_bytes * 3 / 8;
-    for (Operand* o : {&lhs_, &rhs_}) o->tile = arena_.temporary(DType::u32, (turns_ ? 2 : 1) * tile_words(*o));
+    turns_ = chunks_ > 1 && fetches_left() && s_.dot_turns && 2 * 4 * words <= target_.shared_bytes * 3 / 8;
+    if (fetches_left()) lhs_.tile = arena_.temporary(DType::u32, (turns_ ? 2 : 1) * tile_words(lhs_));
+    rhs_.tile = arena_.temporary(DType::u32, (turns_ ? 2 : 1) * tile_words(rhs_));
     sums = over_chunks(std::move(sums));
-    if (turns_) arena_.pending().add({lhs_.tile.range, rhs_.tile.range}, {});
+    if (turns_) arena_.note(tiles(), {});
     arena_.free(lhs_.tile);
     arena_.free(rhs_.tile);
     if (keep_) {
@@ -222,6 +262,7 @@ class MatrixDot : public ChunkedDot {
   const MatrixShape m_;
   const Values* start_;
   Values* keep_;
+  const Values* kept_left_;
   const int64_t per_ = 4 / size_bytes(m_.a);  // elements in a word
   bool turns_ = false;                        // chunks take turns with two tiles, with one barrier for each
   Value wave_;
@@ -246,6 +287,16 @@ bool DotEmitter::keeps_order(const MatrixForm& form) const {
   return target_.turns_matrices && size_bytes(form.shape.a) == 2;
 }
 
+// All of them, where the tiles leave room for other workgroups: then a product needs no loop, and two barriers.
+int64_t DotEmitter::matrix_depth(const DotShape& d, const MatrixForm& form) const {
+  const MatrixShape& s = form.shape;
+  const int64_t all = cdiv(d.depth, int64_t{s.k}) * s.k, row = all * size_bytes(s.a) + 4 * kRowPad;
+  const int64_t right = row * plan(form.cols).cover(), both = right + row * plan(form.rows).cover();
+  const bool fits =
+      all * size_bytes(s.a) <= 256 && right * 5 <= target_.shared_bytes * 2 && both * 4 <= target_.shared_bytes * 3;
+  return fits ? all : std::min(matrix_chunk(s), all);
+}
+
 // Which dim of an operand is the fastest in memory decides how invocations are dealt to its tile: as many items for
 // each, if there can be.
 DotEmitter::MatrixShare DotEmitter::matrix_share(const DotShape& d, const MatrixForm& form, int operand) const {
@@ -255,7 +306,7 @@ DotEmitter::MatrixShare DotEmitter::matrix_share(const DotShape& d, const Matrix
   const int axis = operand == 0 ? form.rows : form.cols, k = d.k.size() == 1 ? d.k_axes[0] : kNoAxis;
   const int along_axis = x.by_k ? k : axis;
   const bool wide = along_axis != kNoAxis && !s_.widths.empty() && s_.widths[static_cast<size_t>(along_axis)] > 1;
-  const int64_t size = size_bytes(form.shape.a), per = 4 / size, tk = matrix_depth(d, form.shape);
+  const int64_t size = size_bytes(form.shape.a), per = 4 / size, tk = matrix_depth(d, form);
   const int64_t free = plan(axis).cover(), along = x.by_k ? tk : free, least = x.by_k || keeps_order(form) ? per : 1;
   const auto items = [&] {
     return x.by_k ? free * (tk / x.width) : free / x.width * (keeps_order(form) ? tk : tk / per);
@@ -267,11 +318,95 @@ DotEmitter::MatrixShare DotEmitter::matrix_share(const DotShape& d, const Matrix
   return x;
 }
 
+bool DotEmitter::left_stays(ir::OpId dot, const DotShape& d, const std::set<uint32_t>& changed) const {
+  constexpr int64_t kMost = 16;  // matrices in registers
+  if (form_of(d) != DotForm::matrix || d.batch != 0 || prefetch_.of(dot, 0)) return false;
+  const MatrixForm form = *matrix_form(d);
+  const AxisPlan& rows = plan(form.rows);
+  const int64_t depth = matrix_depth(d, form);
+  if (depth < d.depth || rows.strips() > 1 || d.rows != 1 || rows.reg * depth / form.shape.k > kMost) return false;
+  const std::set<uint32_t> read = placement_.computed_for({d.lhs});
+  return !placement_.reads_registers(d.lhs) &&
+         std::none_of(read.begin(), read.end(), [&](uint32_t v) { return changed.count(v); });
+}
+
+void DotEmitter::keep_left(ir::RegionId body) {
+  if (s_.wide_dot != DotForm::matrix) return;
+  std::set<uint32_t> changed;
+  const auto add = [&](const std::vector<Value>& values) {
+    for (Value v : values) changed.insert(v.index);
+  };
+  add(k_.region(body).args);
+  ir::each_op(k_, body, [&](ir::OpId id) {
+    add(k_.op(id).results);
+    for (ir::RegionId r : k_.op(id).regions) add(k_.region(r).args);
+  });
+  for (ir::OpId id : k_.region(body).ops) {
+    const ir::Op& o = k_.op(id);
+    if (o.code != Opcode::dot) continue;
+    DotShape d = shape_of(o);
+    if (!left_stays(id, d, changed)) continue;
+    d.lhs_at = reader(d.lhs, d.lhs_dims, nullptr, k_.type(d.lhs).dtype);
+    arena_.order(placement_.arena_reads({d.lhs}), {});
+    const MatrixForm form = *matrix_form(d);
+    Values matrices = MatrixDot(e_, id, d, form, nullptr, nullptr, {}).left_matrices();
+    left_[id.index] = std::move(matrices);
+  }
+}
+void DotEmitter::drop_left(ir::RegionId body) {
+  for (ir::OpId id : k_.region(body).ops) left_.erase(id.index);
+}
+const Values* DotEmitter::kept_left(ir::OpId dot) const {
+  const auto it = left_.find(dot.index);
+  return it == left_.end() ? nullptr : &it->second;
+}
+
+// A left operand in registers, of which each subgroup has the rows that it multiplies, in whole words along k.
+bool DotEmitter::own_rows(const DotShape& d) const {
+  const MatrixForm form = *matrix_form(d);
+  if (d.batch != 0 || d.rows != 1 || d.cols != 1 || d.k.size() != 1 || d.k_axes[0] == kNoAxis) return false;
+  const AxisPlan &rows = plan(form.rows), &k = plan(d.k_axes[0]);
+  return k.laid_out && rows.strips() == 1 && k.strips() == 1 && nests_.fits({form.rows, d.k_axes[0]}) &&
+         k.cover() == d.depth && d.depth % form.shape.k == 0 && k.vec % (4 / size_bytes(form.shape.a)) == 0;
+}
+
+// Subgroup by subgroup the rows that are its own: so nobody else waits for them.
+Slot DotEmitter::to_tile(const DotShape& d) {
+  const MatrixForm form = *matrix_form(d);
+  const MatrixShape& m = form.shape;
+  const AxisPlan &rows = plan(form.rows), &ks = plan(d.k_axes[0]);
+  const int64_t stride = own_stride(d, m), per = 4 / size_bytes(m.a);
+  // As sums that become registers have it (make_exchange), so that this may lie where they were.
+  const int64_t part =
+      std::max(int64_t{rows.reg} * m.m * stride, int64_t{m.m} * (std::min(d.depth, kMostColumns) + kRowPad));
+  arena_.order(placement_.arena_reads({d.lhs}), {});
+  const std::vector<int> axes{form.rows, d.k_axes[0]};
+  Values elements;
+  nests_.by_layout({d.result[0], d.depth}, axes, false,
+                   [&](const NestPoint& p) { elements.push_back(d.lhs_at({p.c[0], at(0), p.c[1]})); });
+  Slot tile = arena_.temporary(DType::u32, s_.group / s_.subgroup * part, 4 * part);
+  arena_.order({}, {tile.range});
+  const Value wave = b_.mul(b_.leaf(Opcode::subgroup_id), b_.i32(part));
+  const Value row = b_.rem(b_.div(invocation_, int64_t{rows.invocation_stride}), int64_t{m.m});
+  const Value line = b_.add(wave, b_.mul(row, b_.i32(stride)));
+  const Value first = b_.add(line, b_.div(nests_.invocation_start(ks), per));
+  b_.when(nests_.first_invocation(nests_.invocation_bits(axes)), [&] {
+    for (int r = 0; r < rows.reg; ++r)
+      for (int c = 0; c < ks.reg; c += static_cast<int>(per)) {
+        const auto from = elements.begin() + r * ks.reg + c;
+        const Value word = b_.pack(Values(from, from + per));
+        b_.store(tile.ref, b_.add(first, b_.i32(r * m.m * stride + ks.local(c) / per)), word);
+      }
+  });
+  return tile;
+}
+
 void DotEmitter::by_matrices(ir::OpId id, const DotShape& d, Values* keep, const Sink& sink) {
   if (num_elements(d.result) == 0) return;
-  const MatrixForm form = *matrix_form(d), *of_start = d.start ? sums_.of(d.start) : nullptr;
-  const bool starts = of_start && *of_start == form;
-  MatrixDot(e_, id, d, form, starts ? &placement_.of(d.start).sums : nullptr, keep, sink).run();
+  const MatrixForm form = *matrix_form(d);
+  const bool starts = d.start && sums_.from_matrices(d.start, form);
+  const Values start = starts ? sums_.evaluate(d.start, form) : Values{};
+  MatrixDot(e_, id, d, form, starts ? &start : nullptr, keep, sink).run();
 }
 
 // -- which sums
@@ -285,13 +420,53 @@ const MatrixForm* MatrixSums::of_ref(int ref) const {
   return it == refs_in_.end() ? nullptr : &it->second;
 }
 
-bool MatrixSums::holds(Value v, const MatrixForm& f) const {
+// One and the same for all elements along a dim, by what its ops say.
+bool MatrixSums::same_along(Value v, size_t dim) const {
+  const ir::Op* o = k_.def(v);
+  if (!o || placement_.kind(v) != Kind::lazy) return false;
+  if (o->code == Opcode::constant) return true;
+  if (o->code == Opcode::broadcast) {
+    const std::vector<int64_t>& dims = o->ints(Attr::dims);
+    const auto from = std::find(dims.begin(), dims.end(), static_cast<int64_t>(dim));
+    return from == dims.end() || shape(o->operands[0])[static_cast<size_t>(from - dims.begin())] == 1;
+  }
+  return ir::is_elementwise(o->code) && std::all_of(o->operands.begin(), o->operands.end(),
+                                                    [&](Value x) { return shape(x).empty() || same_along(x, dim); });
+}
+std::optional<MatrixSums::Scaled> MatrixSums::scaled(Value v, const MatrixForm& f) const {
+  const ir::Op* o = k_.def(v);
+  if (!o || o->code != Opcode::mul || !is_float(f.dtype) || k_.type(v).dtype != f.dtype ||
+      placement_.kind(v) != Kind::lazy || axes_.of(v) != std::vector{f.rows, f.cols})
+    return std::nullopt;
+  for (size_t i : {size_t{0}, size_t{1}})
+    if (from_matrices(o->operands[i], f) && same_along(o->operands[1 - i], 1))
+      return Scaled{o->operands[i], o->operands[1 - i]};
+  return std::nullopt;
+}
+bool MatrixSums::from_matrices(Value v, const MatrixForm& f) const {
   const MatrixForm* mine = of(v);
-  return mine ? *mine == f : one_element(k_, v).has_value();
+  return mine ? *mine == f : scaled(v, f).has_value();
+}
+bool MatrixSums::holds(Value v, const MatrixForm& f) const { return from_matrices(v, f) || one_element(k_, v); }
+// What a dot that starts from these matrices reads of registers.
+void MatrixSums::read_by_dot(Value start, const MatrixForm& f, std::vector<Value>& reads) const {
+  while (!of(start)) {
+    const Scaled s = *scaled(start, f);
+    reads.push_back(s.factors);
+    start = s.sums;
+  }
 }
 bool MatrixSums::starts_a_dot(Value v, const MatrixForm& f) const {
+  const auto begins_with = [&](Value start) {
+    while (start != v && !of(start)) {
+      const auto s = scaled(start, f);
+      if (!s) return false;
+      start = s->sums;
+    }
+    return start == v;
+  };
   return std::any_of(k_.ops.begin(), k_.ops.end(), [&](const ir::Op& o) {
-    return o.code == Opcode::dot && o.operands.size() == 3 && o.operands[2] == v &&
+    return o.code == Opcode::dot && o.operands.size() == 3 && begins_with(o.operands[2]) &&
            dots_.matrix_form(dots_.shape_of(o)) == f;
   });
 }
@@ -413,9 +588,13 @@ void MatrixSums::settle(const ir::Op& o) {
   const ir::Op* const store = ir::is_scan(o.code) ? placement_.streams_to(o.results[0]) : nullptr;
   if (store) read.insert(read.end(), store->operands.begin(), store->operands.end());
   if (o.code == Opcode::store && of_ref(ref_position(k_, o.operands[0]))) return;
-  if (o.code == Opcode::dot && o.operands.size() == 3 && of(o.operands[2]) &&
-      dots_.matrix_form(dots_.shape_of(o)) == *of(o.operands[2]))
-    read.pop_back();
+  if (o.code == Opcode::dot && o.operands.size() == 3) {
+    const auto form = dots_.matrix_form(dots_.shape_of(o));
+    if (form && from_matrices(o.operands[2], *form)) {
+      read.pop_back();
+      read_by_dot(o.operands[2], *form, read);
+    }
+  }
   settle(read);
 }
 
@@ -426,6 +605,14 @@ void MatrixSums::forget(size_t from) {
 
 Values MatrixSums::evaluate(Value v, const MatrixForm& f) {
   if (of(v)) return placement_.of(v).sums;
+  if (const auto s = scaled(v, f)) {
+    Values sums = evaluate(s->sums, f);
+    const Values by = factors(s->factors, f);
+    const size_t across = sums.size() / by.size();
+    for (size_t i = 0; i < sums.size(); ++i)
+      sums[i] = b_.raw().one({.code = Opcode::matrix_multiply, .operands = {sums[i], by[i / across]}});
+    return sums;
+  }
   const auto bits = one_element(k_, v);
   if (!bits) throw InternalError(k_.name + ": a value that is neither matrices nor one element");
   return filled(f, *bits);
@@ -451,6 +638,7 @@ MatrixSums::Exchange MatrixSums::make_exchange(const MatrixForm& f) {
   const int64_t words = rows.invocations * x.stride;
   x.wave = b_.leaf(Opcode::subgroup_id);
   x.slot = arena_.temporary(DType::u32, words);
+  x.slot.range.own = 4 * f.shape.m * x.stride;  // own_place()
   x.numbers = b_.alloc(Opcode::alloc_shared, f.dtype, words, x.slot.offset);
   return x;
 }
@@ -495,6 +683,41 @@ Values MatrixSums::to_registers(const MatrixForm& f, const Values& sums) {
   });
   arena_.free(x.slot);
   return out;
+}
+
+// A number for each row, as matrices whose columns are all the same: one for each register of the rows. Who holds a
+// row's first columns puts its number where its subgroup reads it.
+Values MatrixSums::factors(Value v, const MatrixForm& f) {
+  const size_t settled = settled_.size();
+  settle({v});
+  const AxisPlan& rows = plan(f.rows);
+  const int64_t part = int64_t{rows.reg} * f.shape.m;
+  arena_.order(placement_.arena_reads({v}), {});
+  Values numbers;
+  nests_.by_layout({shape(v)[0], 1}, {f.rows, kNoAxis}, false,
+                   [&](const NestPoint& p) { numbers.push_back(elements_.of(v, p.c)); });
+  Slot slot = arena_.temporary(DType::u32, s_.group / s_.subgroup * part, 4 * part);
+  const Value as_numbers = b_.alloc(Opcode::alloc_shared, f.dtype, s_.group / s_.subgroup * part, slot.offset);
+  arena_.order({}, {slot.range});
+  const Value first = b_.mul(b_.leaf(Opcode::subgroup_id), b_.i32(part));
+  const Value row = b_.rem(b_.div(invocation_, int64_t{rows.invocation_stride}), int64_t{f.shape.m});
+  const Value own = b_.add(first, row);
+  b_.when(nests_.first_invocation(nests_.invocation_bits({f.rows})), [&] {
+    for (int r = 0; r < rows.reg; ++r)
+      b_.store(as_numbers, b_.add(own, b_.i32(r * f.shape.m)), numbers[static_cast<size_t>(r)]);
+  });
+  arena_.order({slot.range}, {});
+  Values matrices;
+  for (int r = 0; r < rows.reg; ++r) {
+    ir::Op o{.code = Opcode::matrix_load, .operands = {slot.ref, b_.add(first, b_.i32(r * f.shape.m))}};
+    o.set(Attr::stride, 0);
+    o.set(Attr::kind, static_cast<int64_t>(MatrixUse::accumulator));
+    o.set(Attr::reverse, 1);
+    matrices.push_back(b_.raw().one(std::move(o), ir::Type::array(f.shape.sum, {f.shape.m, f.shape.n})));
+  }
+  arena_.free(slot);
+  forget(settled);
+  return matrices;
 }
 
 Values MatrixSums::filled(const MatrixForm& f, uint64_t bits) {

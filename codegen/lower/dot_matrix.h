@@ -1,8 +1,10 @@
 // MatrixSums: sums of products that stay matrices of a subgroup from one dot to the next, in scratch, blocks and
-// carried values that live in registers. Where anything but a dot reads them, each invocation gets the elements of its
+// carried values that live in registers, also where each row is multiplied by a factor on the way. Where anything but a
+// dot reads them, each invocation gets the elements of its
 // layout through memory of its own subgroup. Made in dot_matrix.cpp. Read next: dot.h.
 #pragma once
 #include <map>
+#include <optional>
 
 #include "codegen/lower/part.h"
 
@@ -27,8 +29,10 @@ class MatrixSums : public Part {
   Values to_registers(const MatrixForm& f, const Values& sums);
   Values from_registers(const MatrixForm& f, const Values& registers);
   Values filled(const MatrixForm& f, uint64_t bits);
-  /// The matrices of a value that has the form, or is one element everywhere.
+  /// The matrices of a value that has the form, perhaps with a factor for each row, or is one element everywhere.
   Values evaluate(Value v, const MatrixForm& f);
+  /// Whether evaluate() gives it from matrices.
+  bool from_matrices(Value v, const MatrixForm& f) const;
 
   /// Gives registers to what computing `roots` reads; for as long as they are not forgotten, which is done where the
   /// region ends.
@@ -41,6 +45,14 @@ class MatrixSums : public Part {
   struct Exchange;
   Exchange make_exchange(const MatrixForm& f);
   Value own_place(const MatrixForm& f, const Exchange& x);
+  /// An index function that multiplies sums by factors.
+  struct Scaled {
+    Value sums, factors;
+  };
+  std::optional<Scaled> scaled(Value v, const MatrixForm& f) const;
+  bool same_along(Value v, size_t dim) const;
+  Values factors(Value v, const MatrixForm& f);
+  void read_by_dot(Value start, const MatrixForm& f, std::vector<Value>& reads) const;
   template <class F> void each_piece(const MatrixForm& f, const Exchange& x, const F& body);
 
   bool starts_a_dot(Value v, const MatrixForm& f) const;

@@ -391,7 +391,7 @@ class StagedDot : public ChunkedDot {
       start.push_back(d_.start ? d_.start_at(point(regs).c) : b_.zero(d_.acc));
     });
     const Values sums = over_chunks(std::move(start));
-    if (turns_) arena_.pending().add({lhs_.tile.range, rhs_.tile.range}, {});
+    if (turns_) arena_.note({lhs_.tile.range, rhs_.tile.range}, {});
     size_t result = 0;
     each_register(counts(), [&](const std::vector<int>& regs) {
       const NestPoint p = point(regs);

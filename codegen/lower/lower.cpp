@@ -48,6 +48,10 @@ ir::Kernel lower(const ir::Kernel& source, const Target& target, bool general, i
     plan.schedule.dot_turns = false;
     out = emit_lanes(k, target, plan, remarks);
   }
+  if (out.lane.shared_bytes > target.shared_bytes && target.kind == Target::Kind::gpu) {
+    plan.schedule.slots_apart = false;
+    out = emit_lanes(k, target, plan, remarks);
+  }
   // What does not fit shared memory lives in a global arena instead, all of it: one budget, one decision.
   if (out.lane.shared_bytes > target.shared_bytes) {
     plan.schedule.scratch_arena = true;

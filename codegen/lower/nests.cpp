@@ -122,10 +122,10 @@ Values LoopNests::counted(int64_t n, const Values& init, const std::function<Val
   if (n <= 0) return init;
   if (n == 1) return body(b_.i32(0), init);
   const PendingAccesses before = arena_.pending();
-  const uint64_t calls = arena_.order_calls();
   const Values after = b_.for_loop(0, n, init, [&](Value i, const Values& v) {
+    arena_.loop_begins();
     Values next = body(i, v);
-    if (arena_.order_calls() != calls) arena_.loop_barrier();
+    arena_.loop_ends();
     return next;
   });
   arena_.pending().merge(before);

@@ -71,7 +71,7 @@ class Emitter final : private Code, public Walk {
   void store_part(const ir::Op& op, const Ref& r, V raw);
 
   // group.cpp
-  void emit_barrier() override;
+  void emit_barrier(bool of_subgroup) override;
   void emit_reduce(const ir::Op& op) override;
   V shuffle(const ir::Op& op, V v, V lane) override;
   V shuffle_xor(const ir::Op& op, V v, uint32_t mask) override;
@@ -85,6 +85,7 @@ class Emitter final : private Code, public Walk {
     words,                    // one word: of row lane / 4, word lane % 4
     elements,                 // its elements, each by itself: rows are of k
     sums,                     // two words: of row lane / 4, words 2 * (lane % 4) and on
+    sums_by_columns,          // the same where memory has column behind column
   };
   struct Access {
     LanePlaces places;
@@ -99,6 +100,7 @@ class Emitter final : private Code, public Walk {
   void emit_fill(const ir::Op& op);
   void emit_matrix_load(const ir::Op& op);
   void emit_sums(const ir::Op& op, V sums, bool store);
+  void emit_multiply(const ir::Op& op);
   void emit_multiply_add(const ir::Op& op);
   V factor_register(const ir::Op& op, const Access& access, int64_t row, int64_t k);
   std::string matrix_place(const ir::Op& op, const Access& access, int64_t more_bytes);

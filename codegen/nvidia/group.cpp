@@ -7,9 +7,9 @@ namespace tessera::nvidia {
 
 using ir::Opcode;
 
-void Emitter::emit_barrier() {
+void Emitter::emit_barrier(bool of_subgroup) {
   if (k_.lane.workgroup_size == 1) return;
-  f_.line(k_.lane.subgroup_size == k_.lane.workgroup_size ? "bar.warp.sync -1" : "bar.sync 0");
+  f_.line(of_subgroup || k_.lane.subgroup_size == k_.lane.workgroup_size ? "bar.warp.sync -1" : "bar.sync 0");
 }
 
 V Emitter::exchange(const std::string& mode, V v, V lane) {

@@ -57,10 +57,11 @@ int64_t Emitter::divisor_of_place(const ir::Op& op) {
 
 Emitter::Access Emitter::access_of(const ir::Op& op) {
   const int64_t stride = op.attr(Attr::stride);
-  if (!is_factor(op)) return {LanePlaces::sums, stride, 4};
+  const bool reversed = op.attr_or(Attr::reverse, 0) != 0;
+  if (!is_factor(op)) return {reversed ? LanePlaces::sums_by_columns : LanePlaces::sums, stride, 4};
   const bool left = use_of(op) == MatrixUse::left;
   // Whether what follows each other in memory does so in k.
-  const bool by_k = left != (op.attr_or(Attr::reverse, 0) != 0);
+  const bool by_k = left != reversed;
   const int64_t size = size_bytes(k_.type(op.results.at(0)).dtype);
   const bool rows_aligned = stride % 4 == 0 && divisor_of_place(op) % 4 == 0;
   if (rows_aligned && (by_k || size == 2))
@@ -91,6 +92,7 @@ void Emitter::place_lanes() {
       }
       case LanePlaces::words: place = arena_ + (quad * row + (in_quad << 2)); break;
       case LanePlaces::sums: place = arena_ + (quad * row + (in_quad << 3)); break;
+      case LanePlaces::sums_by_columns: place = arena_ + ((quad << 2) + in_quad * (2 * row)); break;
       case LanePlaces::elements: {
         const V k = in_quad * (row * static_cast<uint32_t>(4 / a.element));
         place = arena_ + (k + quad * static_cast<uint32_t>(a.element));
@@ -107,6 +109,7 @@ void Emitter::emit_matrix(const ir::Op& op) {
     case ir::Matrix::matrix_load: return is_factor(op) ? emit_matrix_load(op) : emit_sums(op, {}, false);
     case ir::Matrix::matrix_store: return emit_sums(op, get(op.operands.at(1)), true);
     case ir::Matrix::matrix_multiply_add: return emit_multiply_add(op);
+    case ir::Matrix::matrix_multiply: return emit_multiply(op);
   }
 }
 
@@ -197,19 +200,31 @@ void Emitter::emit_sums(const ir::Op& op, V sums, bool store) {
   if (!store) set(op.results[0], sums = f_.fresh(f_.several(reg_of(t.dtype), static_cast<uint32_t>(rows * cols / 32))));
   const std::vector<V>& parts = f_.parts(sums);
   const Access a = access_of(op);
-  const bool pairs = a.stride % 2 == 0 && divisor_of_place(op) % 2 == 0;
+  const bool by_columns = a.places == LanePlaces::sums_by_columns;
+  const bool pairs = !by_columns && a.stride % 2 == 0 && divisor_of_place(op) % 2 == 0;
   size_t next = 0;
   for (int64_t i = 0; i < rows; i += kMmaRows)
     for (int64_t j = 0; j < cols; j += kMmaColumns)
       for (int64_t down = 0; down < kMmaRows; down += 8, next += 2)
         for (size_t e = 0; e < 2; e += pairs ? 2 : 1) {
-          const std::string place = matrix_place(op, a, 4 * ((i + down) * a.stride + j + static_cast<int64_t>(e)));
+          const int64_t row = i + down, col = j + static_cast<int64_t>(e);
+          const std::string place =
+              matrix_place(op, a, 4 * (by_columns ? col * a.stride + row : row * a.stride + col));
           const std::string names = pairs ? "{" + f_.operand(parts[next]) + ", " + f_.operand(parts[next + 1]) + "}"
                                           : f_.operand(parts[next + e]);
           const std::string type = std::string(pairs ? "v2." : "") + bits_type(parts[next].reg) + " ";
           if (store) f_.line("st.shared." + type + place + ", " + names);
           else f_.line("ld.shared." + type + names + ", " + place);
         }
+}
+
+// Element by element, of sums: whatever a lane holds of one it holds of the other.
+void Emitter::emit_multiply(const ir::Op& op) {
+  const std::vector<V> a = f_.parts(get(op.operands.at(0))), b = f_.parts(get(op.operands.at(1)));
+  const V out = f_.fresh(get(op.operands[0]).reg);
+  const std::vector<V>& products = f_.parts(out);
+  for (size_t i = 0; i < products.size(); ++i) f_.move(products[i], a[i] * b[i]);
+  set(op.results.at(0), out);
 }
 
 void Emitter::emit_multiply_add(const ir::Op& op) {

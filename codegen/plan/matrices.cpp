@@ -56,14 +56,20 @@ std::optional<MatrixShape> matrices_for(const Target& target, int subgroup, cons
   return shape;
 }
 
+int64_t matrix_columns(const MatrixShape& s, MatrixLanes lanes, int64_t columns, int smaller) {
+  const int64_t least = std::max<int64_t>(s.n, lanes.across);
+  int64_t all = std::max<int64_t>(MatrixTile{}.cols >> smaller, least);
+  while (all > least && all / 2 >= columns) all /= 2;
+  return all;
+}
+
 MatrixTile matrix_tile(const MatrixShape& s, MatrixLanes lanes, const MatrixTileWish& wish) {
   const int64_t least = std::max<int64_t>(s.n, lanes.across);
   MatrixTile t;
   t.rows = std::max<int64_t>(t.rows >> wish.smaller, 1);
-  t.cols = std::max<int64_t>(t.cols >> wish.smaller, least);
+  t.cols = matrix_columns(s, lanes, wish.cols, wish.smaller);
   const bool all_rows = wish.all_rows && wish.rows <= int64_t{2} * wish.down;
   if (all_rows) t.rows = cdiv(wish.rows, int64_t{wish.down});
-  while (t.cols > least && t.cols / 2 >= wish.cols) t.cols /= 2;
   while (!all_rows && t.rows > 1 && (t.rows / 2) * wish.down >= wish.rows) t.rows /= 2;
   while (!all_rows && t.rows > 1 && wish.units(t) < wish.compute_units) t.rows /= 2;
   while (!wish.all_cols && t.cols > std::max<int64_t>(32, least) && wish.units(t) < wish.compute_units) t.cols /= 2;

@@ -45,6 +45,9 @@ struct MatrixTileWish {
 /// As large as leaves each compute unit a workgroup.
 MatrixTile matrix_tile(const MatrixShape& s, MatrixLanes lanes, const MatrixTileWish& wish);
 
+/// Columns of a tile, halved so often, of a product with so many.
+int64_t matrix_columns(const MatrixShape& s, MatrixLanes lanes, int64_t columns, int smaller);
+
 std::string describe(const MatrixShape& s, const MatrixTile& t);  ///< for explain
 
 /// Elements of a row (of k) that pass through shared memory at once: 64 bytes, and at least one matrix.

@@ -541,6 +541,8 @@ class Scheduler {
     const auto ij = wide_axes(n);
     if (!ij) return;
     const auto [i, j] = *ij;
+    const bool same_rows = s_.wide_dot == DotForm::matrix && plan(i).laid_out && !plan(j).laid_out;
+    if (same_rows && plan_more_columns(n, i, j)) return;
     if (plan(i).laid_out || plan(j).laid_out) return;  // a larger dot has decided
     if (!cpu() && few_rows(n, i)) return;
     if (s_.shuffles && cpu()) plan_shuffled_dot(i, j);
@@ -644,9 +646,7 @@ class Scheduler {
     const auto shape = matrix_shape(target_, p.a, p.b, p.sum);
     if (!shape || !(*shape == *s_.matrix)) return false;
     const MatrixLanes lanes = *matrix_lanes(*shape, s_.subgroup);
-    AxisPlan &pi = plan(i), &pj = plan(j);
-    pj.invocation_stride = 1;
-    pj.invocations = lanes.across;
+    AxisPlan& pi = plan(i);
     pi.invocation_stride = lanes.across;
     pi.invocations = s_.group / lanes.across;
     const auto whole = [&](int a) {
@@ -664,10 +664,30 @@ class Scheduler {
                                            .units = units});
     pi.reg = static_cast<int>(rows);
     pi.vec = 1;
-    pj.reg = static_cast<int>(cols / lanes.across);
-    pj.vec = std::gcd(pj.reg, 8);
+    columns_of_matrices(plan(j), lanes, cols);
     s_.wide_dot = DotForm::matrix;
     s_.remarks.push_back(describe(*shape, {rows, cols}));
+    return true;
+  }
+
+  static void columns_of_matrices(AxisPlan& p, const MatrixLanes& lanes, int64_t cols) {
+    p.invocation_stride = 1;
+    p.invocations = lanes.across;
+    p.reg = static_cast<int>(cols / lanes.across);
+    p.vec = std::gcd(p.reg, 8);
+  }
+
+  // Of a product whose rows have their layout from a larger one by matrices, as attention's second product: its columns
+  // go to matrices too.
+  bool plan_more_columns(const Nest& n, int i, int j) {
+    const MatrixProduct p = matrix_product(k_, *n.dot);
+    const auto shape = matrix_shape(target_, p.a, p.b, p.sum);
+    if (!shape || !(*shape == *s_.matrix) || axis(j).extent < shape->n) return false;
+    const MatrixLanes lanes = *matrix_lanes(*shape, s_.subgroup);
+    if (plan(i).invocation_stride != lanes.across || plan(i).invocations != s_.group / lanes.across) return false;
+    columns_of_matrices(plan(j), lanes, matrix_columns(*shape, lanes, axis(j).extent, smaller_));
+    plan(j).laid_out = true;
+    fixed_.insert(j);
     return true;
   }
 

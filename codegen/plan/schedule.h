@@ -48,6 +48,7 @@ struct Schedule {
   std::vector<int> parallel;           // grid axes that are dispatched
   std::vector<int> split_axes;         // axes with split plans
   bool scratch_arena = false;          // the arena lies in global memory
+  bool slots_apart = true;             // in the arena, where that saves a barrier
   int64_t dot_chunk = 8;               // k values staged at once
   bool dot_turns = true;               // in two tiles in turn, where those take little of the shared memory
   DotForm wide_dot = DotForm::reduce;  // for dots with both free dims wide

@@ -482,7 +482,10 @@ std::vector<Type> Inference::matrix() const {
   const auto words = [&] {
     if (!type(0).is_ref || type(0).dtype != DType::u32 || type(0).space != MemorySpace::shared)
       fail("operand 0 must be a Ref to u32 in shared memory but is " + to_string(type(0)));
-    if (attr(Attr::stride) <= 0) fail("the stride " + std::to_string(attr(Attr::stride)) + " is not positive");
+    // Of a load by columns 0 too: all of them are the first.
+    const bool repeats = op_.code == Opcode::matrix_load && op_.attr_or(Attr::reverse, 0) != 0;
+    if (attr(Attr::stride) < (repeats ? 0 : 1))
+      fail("the stride " + std::to_string(attr(Attr::stride)) + " is not positive");
   };
   switch (Matrix(op_.code)) {
     case Matrix::pack: {
@@ -517,6 +520,13 @@ std::vector<Type> Inference::matrix() const {
       if (a.shape[1] != b.shape[0] || c.shape != Shape{a.shape[0], b.shape[1]})
         fail(to_string(a) + " times " + to_string(b) + " does not give " + to_string(c));
       return {c};
+    }
+    case Matrix::matrix_multiply: {
+      count(2);
+      const Type a = operand(0), b = operand(1);
+      if (!(a == b) || !is_float(a.dtype))
+        fail("takes two matrices of one float type but they are " + to_string(a) + " and " + to_string(b));
+      return {a};
     }
   }
   return {};
@@ -597,14 +607,16 @@ std::vector<Type> Inference::structured() const {
       if (!type(0).is_ref) fail("operand 0 must be a ref but is " + to_string(type(0)));
       scalar(1, DType::i64, "the offset");
       return {type(0)};
-    case Opcode::barrier: count(0); return {};
+    case Opcode::barrier:
+    case Opcode::subgroup_barrier: count(0); return {};
     case Opcode::pack4:
     case Opcode::dot4: return packed();
     case Opcode::pack:
     case Opcode::matrix_fill:
     case Opcode::matrix_load:
     case Opcode::matrix_store:
-    case Opcode::matrix_multiply_add: return matrix();
+    case Opcode::matrix_multiply_add:
+    case Opcode::matrix_multiply: return matrix();
     case Opcode::loops_cut: count(0); return {Type::array(DType::boolean)};
     case Opcode::report:
       if (op_.operands.empty()) fail("takes a condition but got no operands");

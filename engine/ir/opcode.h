@@ -156,6 +156,7 @@ constexpr bool is_group(Opcode op) { return family(op) == Family::group; }
 constexpr bool is_packed(Opcode op) { return family(op) == Family::packed; }
 /// On matrices; pack, which makes what their tiles in memory consist of, belongs to each invocation.
 constexpr bool is_matrix(Opcode op) { return family(op) == Family::matrix && op != Opcode::pack; }
+constexpr bool is_barrier(Opcode op) { return op == Opcode::barrier || op == Opcode::subgroup_barrier; }
 constexpr bool is_subgroup_op(Opcode op) { return (is_group(op) && op != Opcode::barrier) || is_matrix(op); }
 
 // -- how elements become one

@@ -78,7 +78,7 @@ class Cse {
         return false;
       }
       case Effect::ordered:
-        if (o.code == Opcode::barrier) touch_all_written();
+        if (is_barrier(o.code)) touch_all_written();
         for (const uint32_t c : memory_.stores(o)) touch(c);
         return false;
     }

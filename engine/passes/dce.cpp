@@ -43,7 +43,7 @@ class Dce {
   static bool is_control(const Op& o) { return !o.regions.empty(); }
   bool is_root(const Op& o) const {
     if (o.code == Opcode::report && ir::constant_bits(k_, o.operands[0]) == uint64_t{0}) return false;
-    return ir::writes_ref(o.code) || ir::is_print(o.code) || o.code == Opcode::barrier || o.code == Opcode::report ||
+    return ir::writes_ref(o.code) || ir::is_print(o.code) || is_barrier(o.code) || o.code == Opcode::report ||
            o.code == Opcode::while_ || (ir::is_async(o.code) && o.code != Opcode::semaphore_read);
   }
 

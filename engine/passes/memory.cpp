@@ -42,7 +42,7 @@ void MemoryClasses::collect(ir::RegionId r) {
   Effects e;
   for (ir::OpId o : k_.region(r).ops) {
     const Op& op = k_.op(o);
-    e.barrier |= op.code == Opcode::barrier;
+    e.barrier |= ir::is_barrier(op.code);
     for (const uint32_t c : stores(op)) {
       stored_[c] = true;
       e.stored.push_back(c);

@@ -64,7 +64,8 @@ void Machine::begin(Group& g, uint32_t number) {
   const uint32_t* n = dispatch_.groups;
   const uint32_t id[3] = {number % n[0], number / n[0] % n[1], number / n[0] / n[1]};
   for (int i = 0; i < 3; ++i) g.id[i] = dispatch_.base[i] + id[i];
-  g.who = {number, 0, ++epoch_, epoch_, 0};
+  g.who = {number, 0, ++epoch_, epoch_};
+  g.own_epochs.assign((size_ + dispatch_.subgroup_size - 1) / dispatch_.subgroup_size, 0);
   for (Invocation& v : g.invocations) v.pc = 0, v.state = State::ready, v.meets = kNone, v.gave_way = false;
   for (std::byte& b : g.shared.bytes) b = static_cast<std::byte>(random_.next());
   std::fill(g.shared.poison.begin(), g.shared.poison.end(), uint8_t{0xff});
@@ -114,6 +115,8 @@ Who Machine::who(const Group& g, const Invocation& v) const {
   Who w = g.who;
   w.invocation = v.index;
   w.id = w.group * size_ + v.index;
+  w.subgroup = v.index / dispatch_.subgroup_size;
+  w.own_epoch = g.own_epochs[w.subgroup];
   return w;
 }
 
@@ -140,17 +143,34 @@ bool Machine::same_place(const Invocation& a, const Invocation& b) const {
   return true;
 }
 
+bool Machine::of_subgroup(const Instr& i) const {
+  return i.code == Code::barrier && i.a == spv::ScopeSubgroup && size_ > dispatch_.subgroup_size;
+}
+
+namespace {
+bool orders(const Instr& barrier) {
+  const uint32_t all = spv::MemorySemanticsAcquireReleaseMask | spv::MemorySemanticsMakeAvailableMask |
+                       spv::MemorySemanticsMakeVisibleMask;
+  return (barrier.c & all) == all;
+}
+}  // namespace
+
 bool Machine::release_subgroups(Group& g) {
   bool any = false;
   for (uint32_t first = 0; m_.waits && first < size_; first += dispatch_.subgroup_size) {
     const uint32_t end = std::min(first + dispatch_.subgroup_size, size_);
     const Invocation& lead = g.invocations[first];
-    if (lead.state != State::waiting || m_.code[lead.pc].code != Code::subgroup) continue;
+    const Instr& waits_at = m_.code[lead.pc];
+    const bool barrier = of_subgroup(waits_at);
+    if (lead.state != State::waiting || (waits_at.code != Code::subgroup && !barrier)) continue;
     bool together = true;
     for (uint32_t i = first + 1; i < end && together; ++i) together = same_place(lead, g.invocations[i]);
     if (!together) continue;
     any = true;
-    subgroup_op(g, first, end - first, lead.pc);
+    if (!barrier) subgroup_op(g, first, end - first, lead.pc);
+    else if (orders(waits_at) && (waits_at.c & spv::MemorySemanticsWorkgroupMemoryMask) &&
+             waits_at.b <= spv::ScopeSubgroup && waits_at.b != spv::ScopeCrossDevice)
+      ++g.own_epochs[first / dispatch_.subgroup_size];
     for (uint32_t i = first; i < end; ++i) {
       g.invocations[i].state = State::ready;
       ++g.invocations[i].pc;
@@ -240,17 +260,16 @@ bool Machine::release_barrier(Group& g) {
   size_t other = 0;
   for (size_t i = 1; i < size_ && !other; ++i)
     if (!same_place(lead, g.invocations[i])) other = i;
-  if (lead.state == State::waiting && m_.code[lead.pc].code == Code::barrier && !other) {
+  if (lead.state == State::waiting && m_.code[lead.pc].code == Code::barrier && !of_subgroup(m_.code[lead.pc]) &&
+      !other) {
     const Instr& i = m_.code[lead.pc];
     const uint32_t needed = size_ <= dispatch_.subgroup_size ? spv::ScopeSubgroup : spv::ScopeWorkgroup;
     const auto reaches = [&](uint32_t scope) { return scope <= needed && scope != spv::ScopeCrossDevice; };
-    const uint32_t kOrders = spv::MemorySemanticsAcquireReleaseMask | spv::MemorySemanticsMakeAvailableMask |
-                             spv::MemorySemanticsMakeVisibleMask;
     if (!reaches(i.a))
       reports_.add(Kind::divergence, lead.pc, 1,
                    [&] { return "a barrier for less than the workgroup: " + reports_.at(lead.pc); });
     ++epoch_;
-    if (reaches(i.b) && (i.c & kOrders) == kOrders) {
+    if (reaches(i.b) && orders(i)) {
       if (i.c & spv::MemorySemanticsUniformMemoryMask) g.who.buffer_epoch = epoch_;
       if (i.c & spv::MemorySemanticsWorkgroupMemoryMask) g.who.shared_epoch = epoch_;
     }

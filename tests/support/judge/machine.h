@@ -46,6 +46,7 @@ class Machine {
     // by subgroup: each time a loop was passed, its rounds in the slowest invocation
     std::vector<std::unordered_map<uint64_t, Passed>> passed;
     Object shared;
+    std::vector<uint32_t> own_epochs;  // by subgroup: its own barriers so far
     bool active = false;
   };
 
@@ -60,6 +61,7 @@ class Machine {
   const std::vector<uint32_t>& around(const Instr& i) const {
     return m_.loops_around[i.code == Code::barrier ? i.aux : i.b];
   }
+  bool of_subgroup(const Instr& i) const;  ///< a barrier of each subgroup, of which the workgroup has several
   bool release_subgroups(Group& g);
   void subgroup_op(Group& g, size_t first, size_t n, uint32_t at);
   void matrix_op(Group& g, size_t first, size_t n, uint32_t at);

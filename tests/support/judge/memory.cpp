@@ -87,7 +87,11 @@ Memory::Reached Memory::buffer(uint32_t at, const Instr& i, How how, const Who& 
       return "another workgroup's slice: " + place(address, bytes) + ", in " + reports_.at(at) + " by " +
              Reports::who(who);
     });
-  if (!o->cells.empty()) touch(*o, at, i, how, who, who.buffer_epoch, offset, bytes, touched);
+  if (!o->cells.empty()) {
+    Who of_all = who;  // a subgroup's own barriers order nothing here
+    of_all.own_epoch = 0;
+    touch(*o, at, i, how, of_all, who.buffer_epoch, offset, bytes, touched);
+  }
   return {&o->bytes[offset], &o->poison[offset]};
 }
 
@@ -127,13 +131,18 @@ void Memory::touch(Object& o, uint32_t at, const Instr& i, const Who& who, uint3
     Cell& c = o.cells[g];
     const auto meet = [&](How other) {
       if (!disturbs(how, other)) return;
-      if (c.epoch[other] == epoch && c.by[other] != who.invocation) conflict(o, c, at, how, other, who, g * o.granule);
+      const bool ordered = c.subgroup[other] == who.subgroup && c.own[other] < who.own_epoch;
+      if (c.epoch[other] == epoch && c.by[other] != who.invocation && !ordered)
+        conflict(o, c, at, how, other, who, g * o.granule);
       if (!o.slice && c.group[other] != kNone && c.group[other] != who.group)
         group_conflict(o, c, at, how, other, who, g * o.granule);
     };
     meet(kWrite), meet(kRead), meet(kAtomic);
-    c.by[how] = how != kWrite && c.epoch[how] == epoch && c.by[how] != who.invocation ? kMany : who.invocation;
-    c.epoch[how] = epoch, c.at[how] = at;
+    const bool again = how != kWrite && c.epoch[how] == epoch, others = again && c.subgroup[how] != who.subgroup;
+    const bool several = again && c.own[how] == who.own_epoch && c.by[how] != who.invocation;
+    c.by[how] = others || several ? kMany : who.invocation;
+    c.subgroup[how] = others ? kMany : who.subgroup;
+    c.epoch[how] = epoch, c.own[how] = who.own_epoch, c.at[how] = at;
     c.group[how] = how == kWrite || c.group[how] == kNone || c.group[how] == who.group ? who.group : kMany;
     c.group_at[how] = at;
     // What another invocation makes is seen, and what is made is seen by another, only through NonPrivatePointer,

@@ -18,6 +18,8 @@ enum How : uint8_t { kRead, kWrite, kAtomic };
 struct Cell {
   // within a workgroup: by invocation, kMany: several
   uint32_t epoch[3] = {0, 0, 0}, by[3] = {0, 0, 0}, at[3] = {0, 0, 0};
+  // and in it: kMany: several subgroups; the epoch of one's own barriers
+  uint32_t subgroup[3] = {0, 0, 0}, own[3] = {0, 0, 0};
   // in the whole dispatch, where its workgroups share the object
   uint32_t group[3] = {kNone, kNone, kNone}, group_at[3] = {0, 0, 0};
   // invocations of the dispatch: private accesses, and writes

@@ -14,7 +14,8 @@ struct Who {
   uint32_t group = 0, invocation = 0;
   // that end with the barriers of its workgroup; no two of one kind are alike
   uint32_t buffer_epoch = 0, shared_epoch = 0;
-  uint32_t id = 0;  // of the whole dispatch
+  uint32_t id = 0;                       // of the whole dispatch
+  uint32_t subgroup = 0, own_epoch = 0;  // of the workgroup; counts the subgroup's own barriers
 };
 
 // clang-format off

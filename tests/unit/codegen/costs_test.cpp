@@ -75,6 +75,7 @@ std::string costs(const ir::Kernel& k, const Target& target, bool general) {
           case ir::Opcode::atomic_rmw:
           case ir::Opcode::atomic_cas: ++n["atomics"]; break;
           case ir::Opcode::barrier: ++n["barriers"]; break;
+          case ir::Opcode::subgroup_barrier:
           case ir::Opcode::subgroup_reduce:
           case ir::Opcode::subgroup_shuffle:
           case ir::Opcode::subgroup_shuffle_xor: ++n["subgroup ops"]; break;

@@ -402,6 +402,34 @@ TEST_CASE("subgroup ops work on each subgroup") {
   }
 }
 
+TEST_CASE("a barrier of each subgroup orders what its own invocations do, and nothing else") {
+  // Each takes what another one stored: of its subgroup, or of the other one.
+  const auto exchange = [](Opcode barrier, int64_t from) {
+    Lane l(8);
+    l.k.lane.max_workgroups = 1;
+    l.k.lane.subgroup_size = 4;
+    const Value tid = l.source(Opcode::local_index), words = l.shared(0, 8);
+    const Value mask = l.number(from), other = l.b.elementwise(Opcode::xor_, {tid, mask});
+    l.store(words, tid, l.load(l.args[0], tid));
+    l.b.append({.code = barrier});
+    const Value x = l.load(words, other);
+    l.b.append({.code = barrier});
+    l.store(words, tid, x);
+    l.b.append({.code = barrier});
+    l.store(l.args[1], tid, l.load(words, tid));
+    return l.done();
+  };
+  const auto arrays = [] { return std::vector{counting(8), Array({8}, DType::f32)}; };
+  for (uint64_t seed = 0; seed < 5; ++seed) {
+    const auto r = lane::run(exchange(Opcode::subgroup_barrier, 3), arrays(), 1, {}, {.seed = seed});
+    CHECK(r.reports == std::vector<std::string>{});
+    for (int64_t i = 0; i < 8; ++i) CHECK(r.outputs[0].at(i) == static_cast<double>(i ^ 3));
+  }
+  CHECK(reports_of(exchange(Opcode::barrier, 4), arrays()).empty());
+  CHECK(
+      any_contains(reports_of(exchange(Opcode::subgroup_barrier, 4), arrays()), "conflict without a barrier between"));
+}
+
 TEST_CASE("extents come from the call, surplus workgroups are run, and carries may swap") {
   Lane l(4, 0);
   l.k.lane.num_units = cdiv(dim("n"), Extent(4));

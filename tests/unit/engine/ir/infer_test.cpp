@@ -253,6 +253,7 @@ TEST_CASE("infer: lane level") {
   CHECK(lane("%r = subgroup_shuffle %f, %i") == "f32[]");
   CHECK(lane("%r = subgroup_shuffle_xor %f mask 4") == "f32[]");
   CHECK(lane("barrier") == "");
+  CHECK(lane("subgroup_barrier") == "");
   CHECK(lane("%r = loops_cut") == "bool[]");
   CHECK(lane("%r = loops_cut\n  report %r mask 4") == "");
   CHECK(lane("%r = loops_cut\n  report %r mask 0") == "report: the mask 0 is not one of bits 0 to 30");
