@@ -90,9 +90,17 @@ void Emitter::place_lanes() {
         place = arena_ + ((up + down) * row + beside);
         break;
       }
-      case LanePlaces::words: place = arena_ + (quad * row + (in_quad << 2)); break;
-      case LanePlaces::sums: place = arena_ + (quad * row + (in_quad << 3)); break;
-      case LanePlaces::sums_by_columns: place = arena_ + ((quad << 2) + in_quad * (2 * row)); break;
+      case LanePlaces::words:
+      case LanePlaces::sums: {
+        const V along = in_quad << (a.places == LanePlaces::sums ? 3 : 2);
+        place = arena_ + (quad * row + along);
+        break;
+      }
+      case LanePlaces::sums_by_columns: {
+        const V down = quad << 2, across = in_quad * (2 * row);
+        place = arena_ + (down + across);
+        break;
+      }
       case LanePlaces::elements: {
         const V k = in_quad * (row * static_cast<uint32_t>(4 / a.element));
         place = arena_ + (k + quad * static_cast<uint32_t>(a.element));
