@@ -346,7 +346,9 @@ class Cutter {
         continue;
       }
       if (k_.op(id).code == Opcode::yield) {
-        run_in_step(guarded, r, first, end, steps_.tail.at(r.index), time, true);
+        // A dispatch that runs the region's last step ends the region; one that ends behind an earlier one does not.
+        const Extent& tail = steps_.tail.at(r.index);
+        run_in_step(guarded, r, first, end, tail, time, tail == time - Extent(1));
         k_.region(r).ops.push_back(id);
         continue;
       }
@@ -364,8 +366,8 @@ class Cutter {
     return end;
   }
 
-  /// The ops of region r that run in its step `step` alone; what they make is kept, unless nothing but the region's end
-  /// uses it.
+  /// The ops of region r that run in its step `step` alone; what they make is kept, unless that is the region's last
+  /// step, behind which nothing but the region's end uses it.
   void run_in_step(const std::vector<OpId>& ops, RegionId r, Value first, Value end, const Extent& step,
                    const Extent& time, bool last) {
     if (ops.empty()) return;

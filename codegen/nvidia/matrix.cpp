@@ -216,8 +216,7 @@ void Emitter::emit_sums(const ir::Op& op, V sums, bool store) {
       for (int64_t down = 0; down < kMmaRows; down += 8, next += 2)
         for (size_t e = 0; e < 2; e += pairs ? 2 : 1) {
           const int64_t row = i + down, col = j + static_cast<int64_t>(e);
-          const std::string place =
-              matrix_place(op, a, 4 * (by_columns ? col * a.stride + row : row * a.stride + col));
+          const std::string place = matrix_place(op, a, 4 * (by_columns ? col * a.stride + row : row * a.stride + col));
           const std::string names = pairs ? "{" + f_.operand(parts[next]) + ", " + f_.operand(parts[next + 1]) + "}"
                                           : f_.operand(parts[next + e]);
           const std::string type = std::string(pairs ? "v2." : "") + bits_type(parts[next].reg) + " ";

@@ -403,7 +403,11 @@ class Checker {
         const int64_t steps = program.open_ended
                                   ? 40 * steps_of_dispatch(program)
                                   : program.extents[static_cast<size_t>(program.steps_extent) + 1].eval(case_.dims);
-        run.steps = order % 3 == 0 ? steps_of_dispatch(program) : order % 3 == 1 ? cdiv(steps, 2) : steps;
+        // Dispatches end behind any step, not only where a launch would end them.
+        const int64_t least = program.open_ended ? cdiv(steps, 160) : steps_of_dispatch(program, 1);
+        std::mt19937_64 random(std::hash<std::string>{}(case_.kernel.name) + static_cast<uint64_t>(order));
+        const int64_t any = least + static_cast<int64_t>(random() % static_cast<uint64_t>(std::max<int64_t>(steps, 1)));
+        run.steps = order == 0 ? steps_of_dispatch(program) : any;
       }
       run.ranges = ranges;
       const lane::RunResult r = lane::run(lane, arrays, case_.kernel.num_inputs, case_.dims, run);
@@ -507,12 +511,12 @@ class Checker {
     return difference(*reference_, outputs, case_.tolerance);
   }
 
-  // Of a program whose loops are cut: as the launch decides, but into no more than so many dispatches.
-  int64_t steps_of_dispatch(const Program& program) const {
+  // Of a program whose loops are cut: as the launch decides, or `wanted`, but into no more than so many dispatches.
+  int64_t steps_of_dispatch(const Program& program, int64_t wanted = 0) const {
     constexpr int64_t kMost = 32;
     const int64_t all = program.extents[static_cast<size_t>(program.steps_extent) + 1].eval(case_.dims);
     if (program.open_ended) return steps_at_once(program, all, &case_.dims);
-    return std::max(steps_at_once(program, all, &case_.dims), cdiv(all, kMost));
+    return std::max(wanted ? wanted : steps_at_once(program, all, &case_.dims), cdiv(all, kMost));
   }
 
   // The same below lane level: the module itself, and what spirv-opt makes of it.
