@@ -5,6 +5,7 @@
 #include <cmath>
 #include <csignal>
 #include <cstring>
+#include <random>
 #include <set>
 #include <sstream>
 #include <stdexcept>
