@@ -424,7 +424,9 @@ class Machine {
   template <How how>
   void touch(Cell& c, uint32_t invocation, uint32_t at, const Place& p, int64_t index) {
     const uint32_t subgroup = invocation / static_cast<uint32_t>(subgroup_);
-    c.touch<how>({invocation, subgroup, epoch_, own_epochs_[subgroup]}, at,
+    const bool shared = p.kind == Place::Kind::shared;  // what a subgroup's barrier orders
+    const uint32_t own = shared ? own_epochs_[subgroup] : 0;
+    c.touch<how>({invocation, subgroup, epoch_, own}, at,
                  [&](How other) { conflict(how, at, invocation, other, c.at[other], c.by[other], p, index); });
   }
   static const char* verb(How how) { return how == kRead ? "read" : how == kWrite ? "written" : "atomically updated"; }

@@ -292,8 +292,8 @@ int64_t DotEmitter::matrix_depth(const DotShape& d, const MatrixForm& form) cons
   const MatrixShape& s = form.shape;
   const int64_t all = cdiv(d.depth, int64_t{s.k}) * s.k, row = all * size_bytes(s.a) + 4 * kRowPad;
   const int64_t right = row * plan(form.cols).cover(), both = right + row * plan(form.rows).cover();
-  const bool fits =
-      all * size_bytes(s.a) <= 256 && right * 5 <= target_.shared_bytes * 2 && both * 4 <= target_.shared_bytes * 3;
+  const bool fits = s_.whole_depth && all * size_bytes(s.a) <= 256 && right * 5 <= target_.shared_bytes * 2 &&
+                    both * 4 <= target_.shared_bytes * 3;
   return fits ? all : std::min(matrix_chunk(s), all);
 }
 
@@ -319,12 +319,14 @@ DotEmitter::MatrixShare DotEmitter::matrix_share(const DotShape& d, const Matrix
 }
 
 bool DotEmitter::left_stays(ir::OpId dot, const DotShape& d, const std::set<uint32_t>& changed) const {
-  constexpr int64_t kMost = 16;  // matrices in registers
+  constexpr int64_t kMost = 16;  // matrices in registers, of all products together
   if (form_of(d) != DotForm::matrix || d.batch != 0 || prefetch_.of(dot, 0)) return false;
   const MatrixForm form = *matrix_form(d);
   const AxisPlan& rows = plan(form.rows);
   const int64_t depth = matrix_depth(d, form);
-  if (depth < d.depth || rows.strips() > 1 || d.rows != 1 || rows.reg * depth / form.shape.k > kMost) return false;
+  int64_t held = rows.reg * depth / form.shape.k;
+  for (const auto& [other, matrices] : left_) held += static_cast<int64_t>(matrices.size());
+  if (depth < d.depth || rows.strips() > 1 || d.rows != 1 || held > kMost) return false;
   const std::set<uint32_t> read = placement_.computed_for({d.lhs});
   return !placement_.reads_registers(d.lhs) &&
          std::none_of(read.begin(), read.end(), [&](uint32_t v) { return changed.count(v); });

@@ -43,13 +43,14 @@ ir::Kernel lower(const ir::Kernel& source, const Target& target, bool general, i
   Remarks remarks;
   ir::Kernel out = emit_lanes(k, target, plan, remarks);
   const lowering::DotForm form = plan.schedule.wide_dot;
-  if (out.lane.shared_bytes > target.shared_bytes &&
-      (form == lowering::DotForm::staged || form == lowering::DotForm::matrix)) {
-    plan.schedule.dot_turns = false;
-    out = emit_lanes(k, target, plan, remarks);
-  }
-  if (out.lane.shared_bytes > target.shared_bytes && target.kind == Target::Kind::gpu) {
-    plan.schedule.slots_apart = false;
+  // What saves barriers takes room. Where there is none, one after another is left out.
+  const bool gpu = target.kind == Target::Kind::gpu, matrices = form == lowering::DotForm::matrix,
+             staged = matrices || form == lowering::DotForm::staged;
+  for (const auto& [does, saves] : {std::pair{gpu, &lowering::Schedule::slots_apart},
+                                    {staged, &lowering::Schedule::dot_turns},
+                                    {matrices, &lowering::Schedule::whole_depth}}) {
+    if (!does || out.lane.shared_bytes <= target.shared_bytes) continue;
+    plan.schedule.*saves = false;
     out = emit_lanes(k, target, plan, remarks);
   }
   // What does not fit shared memory lives in a global arena instead, all of it: one budget, one decision.

@@ -22,6 +22,8 @@ DIMS = {"n": 21, "m": 5, "n2": 6, "n0": 21, "n1": 9, "rows": 3, "h": 240, "w": 2
 # Of these outputs the interpreter's own fills cannot say which elements nobody wrote, or data decides which programs see
 # a block of an output, and those do not follow one another: a TPU does not fetch what the block held.
 NOT_COMPARED = {("element_below_the_array", 1), ("windows_that_overlap", 1), ("prefetch_scatter_add", 0)}
+# Outputs that are rounded to a narrower dtype on the way, where one last bit of f32 may decide.
+ROUNDED = {("matrix_attention", 0): "float16"}
 MOST_PROGRAMS = 600
 
 
@@ -57,7 +59,7 @@ def judge(binary, file, chip, runs):
   got, _ = call.run(module, arrays)
   wrong = []
   for o, (g, w, u) in enumerate(zip(got, want, other, strict=True)):
-    d = kernels.difference(g, w, u)
+    d = kernels.difference(g, w, u, rounded=ROUNDED.get((file.stem, o)))
     if d and (file.stem, o) not in NOT_COMPARED:
       wrong.append(f"output {o}: {d}")
   return "", "; ".join(wrong)

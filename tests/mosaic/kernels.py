@@ -133,16 +133,16 @@ def raw(a):
 BOUNDS = {"float32": 2e-5, "bfloat16": 2e-2, "float16": 4e-3, "float8_e4m3fn": 0.13, "float8_e5m2": 0.26}
 
 
-def difference(got, want, unspecified, magnitude=0):
+def difference(got, want, unspecified, magnitude=0, rounded=None):
   """What is wrong with `got`, or nothing; where `unspecified` differs from `want`, anything is right. `magnitude`: that
-  of the terms of a sum, if it is larger than the result's."""
+  of the terms of a sum, if it is larger than the result's. `rounded`: the narrowest dtype on the way."""
   def as_bytes(a):
     return np.ascontiguousarray(a).reshape(-1).view(np.uint8).reshape(a.size, -1) if a.size else np.zeros((0, 1))
   given = np.all(as_bytes(want) == as_bytes(unspecified), axis=1).reshape(want.shape)
   if evaluator.is_float(want.dtype):
     a, b = got.astype(np.float64), want.astype(np.float64)
     finite = np.abs(b[np.isfinite(b) & given])
-    bound = BOUNDS[want.dtype.name] * np.maximum(np.abs(b), max(magnitude, finite.max() * 0.05 if finite.size else 0))
+    bound = BOUNDS[rounded or want.dtype.name] * np.maximum(np.abs(b), max(magnitude, finite.max() * 0.05 if finite.size else 0))
     with np.errstate(invalid="ignore"):
       wrong = ~((np.abs(a - b) <= bound) | (a == b) | (np.isnan(a) & np.isnan(b)))
   else:

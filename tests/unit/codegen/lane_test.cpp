@@ -430,6 +430,24 @@ TEST_CASE("a barrier of each subgroup orders what its own invocations do, and no
       any_contains(reports_of(exchange(Opcode::subgroup_barrier, 4), arrays()), "conflict without a barrier between"));
 }
 
+TEST_CASE("a barrier of each subgroup orders no accesses to arrays") {
+  const auto exchange = [](Opcode barrier) {
+    Lane l(8);
+    l.k.lane.max_workgroups = 1;
+    l.k.lane.subgroup_size = 4;
+    const Value tid = l.source(Opcode::local_index), mask = l.number(3);
+    l.store(l.args[1], tid, l.load(l.args[0], tid));
+    l.b.append({.code = barrier});
+    const Value x = l.load(l.args[1], l.b.elementwise(Opcode::xor_, {tid, mask}));
+    l.b.append({.code = Opcode::barrier});
+    l.store(l.args[1], tid, x);
+    return l.done();
+  };
+  const std::vector<Array> arrays{counting(8), Array({8}, DType::f32)};
+  CHECK(reports_of(exchange(Opcode::barrier), arrays).empty());
+  CHECK(any_contains(reports_of(exchange(Opcode::subgroup_barrier), arrays), "conflict without a barrier between"));
+}
+
 TEST_CASE("extents come from the call, surplus workgroups are run, and carries may swap") {
   Lane l(4, 0);
   l.k.lane.num_units = cdiv(dim("n"), Extent(4));
