@@ -400,16 +400,7 @@ class Checker {
       run.max_workgroups = order % 2 ? 1 + order / 2 : 0;
       run.max_steps = options_.max_steps;
       run.print_bytes = print_bytes(program);
-      if (program.steps_extent >= 0) {
-        const int64_t steps = program.open_ended
-                                  ? 40 * steps_of_dispatch(program)
-                                  : program.extents[static_cast<size_t>(program.steps_extent) + 1].eval(case_.dims);
-        // Dispatches end behind any step, not only where a launch would end them.
-        const int64_t least = program.open_ended ? cdiv(steps, 160) : steps_of_dispatch(program, 1);
-        std::mt19937_64 random(std::hash<std::string>{}(case_.kernel.name) + static_cast<uint64_t>(order));
-        const int64_t any = least + static_cast<int64_t>(random() % static_cast<uint64_t>(std::max<int64_t>(steps, 1)));
-        run.steps = order == 0 ? steps_of_dispatch(program) : any;
-      }
+      if (program.steps_extent >= 0) run.steps = order == 0 ? steps_of_dispatch(program) : any_steps(program, order);
       run.ranges = ranges;
       const lane::RunResult r = lane::run(lane, arrays, case_.kernel.num_inputs, case_.dims, run);
       if (r.out_of_steps && r.reports.size() == 1) {
@@ -518,6 +509,16 @@ class Checker {
     const int64_t all = program.extents[static_cast<size_t>(program.steps_extent) + 1].eval(case_.dims);
     if (program.open_ended) return steps_at_once(program, all, &case_.dims);
     return std::max(wanted ? wanted : steps_at_once(program, all, &case_.dims), cdiv(all, kMost));
+  }
+
+  // Dispatches end behind any step, not only where a launch would end them.
+  int64_t any_steps(const Program& program, int order) const {
+    const int64_t steps = program.open_ended
+                              ? 40 * steps_of_dispatch(program)
+                              : program.extents[static_cast<size_t>(program.steps_extent) + 1].eval(case_.dims);
+    const int64_t least = program.open_ended ? cdiv(steps, 160) : steps_of_dispatch(program, 1);
+    std::mt19937_64 random(std::hash<std::string>{}(case_.kernel.name) + static_cast<uint64_t>(order));
+    return least + static_cast<int64_t>(random() % static_cast<uint64_t>(std::max<int64_t>(steps, 1)));
   }
 
   // The same below lane level: the module itself, and what spirv-opt makes of it.
