@@ -388,7 +388,7 @@ Slot DotEmitter::to_tile(const DotShape& d) {
                    [&](const NestPoint& p) { elements.push_back(d.lhs_at({p.c[0], at(0), p.c[1]})); });
   Slot tile = arena_.temporary(DType::u32, s_.group / s_.subgroup * part, 4 * part);
   arena_.order({}, {tile.range});
-  const Value wave = b_.mul(b_.leaf(Opcode::subgroup_id), b_.i32(part));
+  const Value words = b_.i32(part), wave = b_.mul(b_.leaf(Opcode::subgroup_id), words);
   const Value row = b_.rem(b_.div(invocation_, int64_t{rows.invocation_stride}), int64_t{m.m});
   const Value line = b_.add(wave, b_.mul(row, b_.i32(stride)));
   const Value first = b_.add(line, b_.div(nests_.invocation_start(ks), per));
@@ -701,7 +701,7 @@ Values MatrixSums::factors(Value v, const MatrixForm& f) {
   Slot slot = arena_.temporary(DType::u32, s_.group / s_.subgroup * part, 4 * part);
   const Value as_numbers = b_.alloc(Opcode::alloc_shared, f.dtype, s_.group / s_.subgroup * part, slot.offset);
   arena_.order({}, {slot.range});
-  const Value first = b_.mul(b_.leaf(Opcode::subgroup_id), b_.i32(part));
+  const Value words = b_.i32(part), first = b_.mul(b_.leaf(Opcode::subgroup_id), words);
   const Value row = b_.rem(b_.div(invocation_, int64_t{rows.invocation_stride}), int64_t{f.shape.m});
   const Value own = b_.add(first, row);
   b_.when(nests_.first_invocation(nests_.invocation_bits({f.rows})), [&] {

@@ -111,7 +111,7 @@ TEST_CASE("nvidia: products of each dtype by mma.sync, on chips that have it") {
 }
 
 TEST_CASE("nvidia: a changed instruction of a product is noticed") {
-  const std::string text = product("f16", "f32", 64, 128, 64);
+  const std::string text = product("f16", "f32", 64, 128, 192);  // in several chunks
   const Program p = compiled(text, "sm_80");
   REQUIRE(wrong(text, p, p.ptx) == "");
   // Two registers of an operand, or both operands' order.
