@@ -74,18 +74,20 @@ struct Access {
   void copy_out(const Machine& m, std::byte* out) const {
     const View& view = m.views[ref];
     if (all && view.dense) return copy_all(out, view.data);
+    if (elements == 0) return;  // an empty array has no address
     int64_t strides[kMaxRank];
     const std::byte* const first = view.data + window(m, strides) * bytes;
     if (elements == 1) copy_element(out, first, bytes);
-    else if (elements) copy_strided(dims.size(), shape.data(), out, dense.data(), first, strides, bytes);
+    else copy_strided(dims.size(), shape.data(), out, dense.data(), first, strides, bytes);
   }
   void copy_in(const Machine& m, const std::byte* from) const {
     const View& view = m.views[ref];
     if (all && view.dense) return copy_all(view.data, from);
+    if (elements == 0) return;
     int64_t strides[kMaxRank];
     std::byte* const first = view.data + window(m, strides) * bytes;
     if (elements == 1) copy_element(first, from, bytes);
-    else if (elements) copy_strided(dims.size(), shape.data(), first, strides, from, dense.data(), bytes);
+    else copy_strided(dims.size(), shape.data(), first, strides, from, dense.data(), bytes);
   }
   void copy_all(std::byte* to, const std::byte* from) const {
     if (elements) std::memcpy(to, from, static_cast<size_t>(elements * bytes));
@@ -329,13 +331,14 @@ Step memory_step(const ir::Kernel& k, const ir::Op& op, size_t ref, std::byte* b
             place = view.data;
             return;
           }
+          place = buffer;
+          if (a.elements == 0) return;
           int64_t strides[kMaxRank];
           std::byte* from = view.data + a.window(m, strides) * a.bytes;
-          if (a.elements == 1 || (a.elements && is_dense(a.dims.size(), a.shape.data(), strides))) {
+          if (a.elements == 1 || is_dense(a.dims.size(), a.shape.data(), strides)) {
             place = from;
           } else {
-            place = buffer;
-            if (a.elements) copy_strided(a.dims.size(), a.shape.data(), buffer, a.dense.data(), from, strides, a.bytes);
+            copy_strided(a.dims.size(), a.shape.data(), buffer, a.dense.data(), from, strides, a.bytes);
           }
         };
       return [a = std::move(a)](Machine& m) { a.read(m, m.place[a.result.index]); };

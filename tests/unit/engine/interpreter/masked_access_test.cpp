@@ -51,4 +51,26 @@ body (%at, %mask, %x, %o, %p) {
     }
 }
 
+// An array without elements has no address: the sanitizers look for one that is formed of it.
+TEST_CASE("windows of arrays without columns move nothing") {
+  const ir::Kernel k = ir::parse(R"(tir 1
+kernel @nothing
+grid ()
+in f32[3, 0] whole
+in bool[0] whole
+out f32[4, 0] whole
+body (%x, %m, %o) {
+  %a = load %x[1, 0:0] : f32[0]
+  store %o[2, 0:0], %a
+  %mask = load %m[0:0] : bool[0]
+  %b = load %x[2, 0:0] mask %mask : f32[0]
+  %c = add %a, %b
+  store %o[3, 0:0], %c mask %mask
+  %d = swap %o[1, 0:0], %c : f32[0]
+}
+)");
+  const std::vector<Array> out = interpret(k, {Array({3, 0}, DType::f32), Array({0}, DType::boolean)});
+  CHECK(out[0].shape() == Shape{4, 0});
+}
+
 }  // namespace masked_access_test
