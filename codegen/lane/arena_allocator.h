@@ -1,7 +1,7 @@
 // The arena: memory of one workgroup for values that do not live in registers. It is one budget with lifetimes, either
 // in shared memory or, if the live set does not fit there, in a slice of a global scratch buffer. Also the barrier plan
 // for it: which accesses of other invocations may still be unordered, so that a barrier is placed exactly before the
-// first access that conflicts; of each subgroup, where only invocations of one and the same subgroup meet.
+// first access that conflicts. It is a barrier of each subgroup where only invocations of one subgroup conflict.
 #pragma once
 #include <cstdint>
 #include <map>
@@ -23,7 +23,7 @@ struct MemoryRange {
 class ArenaAllocator {
  public:
   int64_t alloc(int64_t bytes);  ///< first fit, 16-byte granules; returns the offset
-  /// The same where none of these ranges are met, if that ends before `most` or where others have been; else anywhere.
+  /// The same outside of these ranges, if it then ends before `most` or the peak; else anywhere.
   int64_t alloc_apart(int64_t bytes, const std::vector<MemoryRange>& ranges, int64_t most);
   /// Exactly there, if that is free.
   bool alloc_at(int64_t offset, int64_t bytes);

@@ -372,7 +372,7 @@ bool DotEmitter::own_rows(const DotShape& d) const {
          k.cover() == d.depth && d.depth % form.shape.k == 0 && k.vec % (4 / size_bytes(form.shape.a)) == 0;
 }
 
-// Subgroup by subgroup the rows that are its own: so nobody else waits for them.
+// Each subgroup stores the rows that it multiplies, so that only its own invocations have to wait for them.
 Slot DotEmitter::to_tile(const DotShape& d) {
   const MatrixForm form = *matrix_form(d);
   const MatrixShape& m = form.shape;
@@ -389,7 +389,7 @@ Slot DotEmitter::to_tile(const DotShape& d) {
   Slot tile = arena_.temporary(DType::u32, s_.group / s_.subgroup * part, 4 * part);
   arena_.order({}, {tile.range});
   const Value words = b_.i32(part), wave = b_.mul(b_.leaf(Opcode::subgroup_id), words);
-  const Value row = b_.rem(b_.div(invocation_, int64_t{rows.invocation_stride}), int64_t{m.m});
+  const Value row = sums_.own_row(form);
   const Value line = b_.add(wave, b_.mul(row, b_.i32(stride)));
   const Value first = b_.add(line, b_.div(nests_.invocation_start(ks), per));
   b_.when(nests_.first_invocation(nests_.invocation_bits(axes)), [&] {
@@ -644,11 +644,13 @@ MatrixSums::Exchange MatrixSums::make_exchange(const MatrixForm& f) {
   x.numbers = b_.alloc(Opcode::alloc_shared, f.dtype, words, x.slot.offset);
   return x;
 }
+Value MatrixSums::own_row(const MatrixForm& f) {
+  return b_.rem(b_.div(invocation_, int64_t{plan(f.rows).invocation_stride}), int64_t{f.shape.m});
+}
 // Where this invocation's row begins, in its subgroup's part; and where its columns do.
 Value MatrixSums::own_place(const MatrixForm& f, const Exchange& x) {
-  const AxisPlan& rows = plan(f.rows);
   const Value part = b_.mul(x.wave, b_.i32(f.shape.m * x.stride));
-  const Value row = b_.rem(b_.div(invocation_, int64_t{rows.invocation_stride}), int64_t{f.shape.m});
+  const Value row = own_row(f);
   const Value line = b_.mul(row, b_.i32(x.stride));
   const Value first = b_.add(part, line);
   return b_.add(first, nests_.invocation_start(plan(f.cols)));
@@ -687,8 +689,8 @@ Values MatrixSums::to_registers(const MatrixForm& f, const Values& sums) {
   return out;
 }
 
-// A number for each row, as matrices whose columns are all the same: one for each register of the rows. Who holds a
-// row's first columns puts its number where its subgroup reads it.
+// A number for each row, as matrices whose columns are all the same: one for each register of the rows. The invocation
+// that holds a row's first columns stores its number where the subgroup loads it.
 Values MatrixSums::factors(Value v, const MatrixForm& f) {
   const size_t settled = settled_.size();
   settle({v});
@@ -702,8 +704,7 @@ Values MatrixSums::factors(Value v, const MatrixForm& f) {
   const Value as_numbers = b_.alloc(Opcode::alloc_shared, f.dtype, s_.group / s_.subgroup * part, slot.offset);
   arena_.order({}, {slot.range});
   const Value words = b_.i32(part), first = b_.mul(b_.leaf(Opcode::subgroup_id), words);
-  const Value row = b_.rem(b_.div(invocation_, int64_t{rows.invocation_stride}), int64_t{f.shape.m});
-  const Value own = b_.add(first, row);
+  const Value own = b_.add(first, own_row(f));
   b_.when(nests_.first_invocation(nests_.invocation_bits({f.rows})), [&] {
     for (int r = 0; r < rows.reg; ++r)
       b_.store(as_numbers, b_.add(own, b_.i32(r * f.shape.m)), numbers[static_cast<size_t>(r)]);

@@ -1,7 +1,7 @@
 // MatrixSums: sums of products that stay matrices of a subgroup from one dot to the next, in scratch, blocks and
-// carried values that live in registers, also where each row is multiplied by a factor on the way. Where anything but a
-// dot reads them, each invocation gets the elements of its
-// layout through memory of its own subgroup. Made in dot_matrix.cpp. Read next: dot.h.
+// carried values that live in registers. Each row may be multiplied by a factor on the way. Where anything but a dot
+// reads them, each invocation gets the elements of its layout through memory of its own subgroup. Made in
+// dot_matrix.cpp. Read next: dot.h.
 #pragma once
 #include <map>
 #include <optional>
@@ -40,6 +40,8 @@ class MatrixSums : public Part {
   void settle(const ir::Op& o);
   size_t settled() const { return settled_.size(); }
   void forget(size_t from);
+  /// The row of a matrix that this invocation's registers are of.
+  Value own_row(const MatrixForm& f);
 
  private:
   struct Exchange;

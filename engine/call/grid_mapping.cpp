@@ -399,25 +399,24 @@ class Maker {
         place.fail(where + "size " + std::to_string(size) + " of dim " + std::to_string(d) + " is not positive");
       return {.size = size};
     };
+    const auto check_around = [&](const std::string& what, int64_t low, int64_t high, const char* note) {
+      constexpr int64_t kMost = int64_t{1} << 30;  // positions are i32
+      if (low < 0 || high < 0 || low > kMost || high > kMost)
+        place.fail(where + what + " (" + std::to_string(low) + ", " + std::to_string(high) + ") of dim " +
+                       std::to_string(d) + (low < 0 || high < 0 ? " is negative" : " is more than 1073741824"),
+                   note);
+    };
     const BlockDim::Kind& kind = dims[d].kind();
     if (const auto* b = std::get_if<Blocked>(&kind)) return blocked(b->size);
     if (std::holds_alternative<Squeezed>(kind)) return {.kind = ir::BlockDim::Kind::squeezed};
     if (const auto* e = std::get_if<Element>(&kind)) {
       const auto [low, high] = e->padding;
-      constexpr int64_t kMost = int64_t{1} << 30;  // positions are i32
-      if (low < 0 || high < 0 || low > kMost || high > kMost)
-        place.fail(where + "padding (" + std::to_string(low) + ", " + std::to_string(high) + ") of dim " +
-                       std::to_string(d) + (low < 0 || high < 0 ? " is negative" : " is more than 1073741824"),
-                   "padding counts the elements before and behind the array");
+      check_around("padding", low, high, "padding counts the elements before and behind the array");
       return {ir::BlockDim::Kind::element, blocked(e->size).size, low, high};
     }
     if (const auto* h = std::get_if<Halo>(&kind)) {
       const auto [low, high] = h->around;
-      constexpr int64_t kMost = int64_t{1} << 30;  // positions are i32
-      if (low < 0 || high < 0 || low > kMost || high > kMost)
-        place.fail(where + "halo (" + std::to_string(low) + ", " + std::to_string(high) + ") of dim " +
-                       std::to_string(d) + (low < 0 || high < 0 ? " is negative" : " is more than 1073741824"),
-                   "a halo counts the elements before and behind the block");
+      check_around("halo", low, high, "a halo counts the elements before and behind the block");
       if (place.origin.starts_with("out_specs"))
         place.fail(where + "dim " + std::to_string(d) + " has a halo, which is for inputs",
                    "what a program stores is its own: give the output blocks of " + std::to_string(h->size));

@@ -167,11 +167,12 @@ int64_t edge_position(Edge e, int64_t at, int64_t extent);
 /// the array's; below 0, `bounded` apart: as many as there are have been added once):
 ///   blocked   a block's number, clamped to [0, cdiv(extent, size) - 1]
 ///   squeezed  an element's, clamped to [0, extent - 1]
-///   element   the first element's, in the array padded by `low` and `high` and then up to a multiple of the size;
-///   clamped so that the block fits there bounded   the first element's, clamped to [0, extent - 1], and how many,
-///   clamped to [0, size]: the block's other elements are overhang
-///   halo      a block's number, as blocked with blocks of size - low - high; the kernel sees `low` elements before
-///   that block and `high` behind it as well, and what lies outside of the array as `edge` says: there is no overhang
+///   element   the first element's, clamped so that the block fits into the array padded by `low` and `high` and then
+///             up to a multiple of the size
+///   bounded   the first element's, clamped to [0, extent - 1], and how many, clamped to [0, size]; the block's other
+///             elements are overhang
+///   halo      a block's number, as for blocked with blocks of size - low - high. The kernel sees `low` elements before
+///             that block and `high` behind it as well; what lies outside of the array is read as `edge` says
 struct BlockDim {
   enum class Kind : uint8_t { blocked, squeezed, element, bounded, halo };
   Kind kind = Kind::blocked;

@@ -1,5 +1,5 @@
-// Whether a device multiplies matrices as it advertises. Drivers are new here: what one gets wrong is found before its
-// first use, by a small product of each shape, and code is then made without that shape. Internal to runtime/call.
+// Whether a device multiplies matrices as it advertises. Before code first uses a shape, a small product of that shape
+// is compared with the interpreter; if it is wrong, code is made without the shape. Internal to runtime/call.
 #pragma once
 #include <functional>
 #include <optional>
@@ -18,8 +18,8 @@ using RunProgram = std::function<std::vector<Array>(const Program&, const std::v
 
 /// Compiles products of several matrices of this shape (plain and with both operands transposed, each added to a
 /// sum) for `target`, runs them, and compares them with the interpreter, exactly: all numbers are small integers.
-/// Returns what is wrong, or the error of whoever failed; nothing if they are right, or if no code for the target has
-/// such matrices.
+/// Returns what is wrong, or the error that compiling or running them ended with; nothing if they are right, or if no
+/// code for the target has such matrices.
 std::optional<std::string> wrong_product(const MatrixShape& shape, Target target, const RunProgram& run);
 
 /// `target` without those of the matrices of `program`'s code that the device gets wrong; nothing if it gets none
