@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <ctime>
 #include <filesystem>
 #include <fstream>
 #include <iostream>
@@ -384,11 +385,13 @@ class Session {
       return;
     }
     const double begin = elapsed();
+    const std::clock_t used = std::clock();  // of all threads, so that other processes do not count
     const Outcome o = run_check(c, a_);
     count(o);
     if (a_.verbose)
-      std::cout << name << ": " << elapsed() - begin << " s, " << o.defined << " of " << o.elements
-                << " elements defined" << std::endl;
+      std::cout << name << ": " << elapsed() - begin << " s, "
+                << static_cast<double>(std::clock() - used) / CLOCKS_PER_SEC << " s of processors, " << o.defined
+                << " of " << o.elements << " elements defined" << std::endl;
     if (!o.failure) return;
     ++failures_;
     const std::string what = kind(*o.failure);
