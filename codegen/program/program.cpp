@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <string_view>
 
 #include "codegen/program/target.h"
 #include "engine/base/array.h"
@@ -141,12 +142,15 @@ struct Chip {
   const char *name, *ptx_version;  // the first that knows it
   int64_t shared_kib;              // of a workgroup, at most
   int32_t multiprocessors;         // of the largest product
+  int capability, cuda;            // 90: 9.0; the first driver that reads such PTX, 12000: of CUDA 12.0
 };
-// From NVIDIA's "CUDA C++ Programming Guide", "Compute Capabilities", and "PTX ISA", "Target".
-constexpr Chip kChips[] = {{"sm_80", "7.8", 163, 108},  {"sm_86", "7.8", 99, 84},     {"sm_87", "7.8", 163, 16},
-                           {"sm_89", "8.1", 99, 142},   {"sm_90", "7.8", 227, 132},   {"sm_90a", "8.0", 227, 132},
-                           {"sm_100", "8.6", 227, 148}, {"sm_100a", "8.6", 227, 148}, {"sm_103", "8.8", 227, 160},
-                           {"sm_120", "8.7", 99, 188},  {"sm_121", "8.8", 99, 48}};
+// From NVIDIA's "CUDA C++ Programming Guide", "Compute Capabilities", and "PTX ISA", "Target" and "Release Notes".
+constexpr Chip kChips[] = {{"sm_80", "7.8", 163, 108, 80, 11080},   {"sm_86", "7.8", 99, 84, 86, 11080},
+                           {"sm_87", "7.8", 163, 16, 87, 11080},    {"sm_89", "8.1", 99, 142, 89, 12010},
+                           {"sm_90", "7.8", 227, 132, 90, 11080},   {"sm_90a", "8.0", 227, 132, 90, 12000},
+                           {"sm_100", "8.6", 227, 148, 100, 12070}, {"sm_100a", "8.6", 227, 148, 100, 12070},
+                           {"sm_103", "8.8", 227, 160, 103, 12090}, {"sm_120", "8.7", 99, 188, 120, 12080},
+                           {"sm_121", "8.8", 99, 48, 121, 12090}};
 
 /// Pairs and fours of what mma.sync multiplies (PTX ISA, "Matrix multiply-accumulate operation using mma instruction"):
 /// 32 bytes of k, as many as one ldmatrix brings of 16 rows.
@@ -182,6 +186,14 @@ Target Target::nvidia(const std::string& chip) {
     return t;
   }
   throw CompileError("target nvidia:" + chip + ": no such chip", {}, "the chips are " + known);
+}
+
+std::optional<Target> Target::nvidia_for(int major, int minor, int driver_version) {
+  const Chip* best = nullptr;
+  for (const Chip& c : kChips)  // not those of one chip alone, whose PTX no other reads
+    if (std::string_view(c.name).back() != 'a' && c.capability <= 10 * major + minor && c.cuda <= driver_version)
+      best = &c;
+  return best ? std::optional(nvidia(best->name)) : std::nullopt;
 }
 
 Target Target::named(const std::string& name) {

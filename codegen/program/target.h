@@ -3,6 +3,7 @@
 // codegen never queries a device.
 #pragma once
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -79,6 +80,9 @@ struct Target {
 
   /// An NVIDIA chip by its architecture's name, "sm_80" or later. A CompileError lists those that there are.
   static Target nvidia(const std::string& chip);
+  /// For a device of that compute capability whose driver knows CUDA up to `driver_version` (12040 is 12.4): the newest
+  /// chip whose code both run, for PTX of an older chip runs on newer ones. None: there is no such chip.
+  static std::optional<Target> nvidia_for(int major, int minor, int driver_version);
   /// The target with this name: "minimum", "lavapipe", "gpu", "nvidia:sm_90a", "tpu:v5e". A CompileError lists the
   /// names.
   static Target named(const std::string& name);

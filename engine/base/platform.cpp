@@ -27,6 +27,7 @@ namespace tessera::platform {
 #ifdef _WIN32
 
 const char* const kVulkanLoader = "vulkan-1.dll";
+const char* const kCudaDriver = "nvcuda.dll";
 const char* const kOpenBlas = "libopenblas.dll";
 void* open_library(const std::string& file) { return LoadLibraryA(file.c_str()); }
 bool is_open(const std::string& file) { return GetModuleHandleA(file.c_str()) != nullptr; }
@@ -125,9 +126,11 @@ double acosh(double x) {
 
 #ifdef __APPLE__
 const char* const kVulkanLoader = "libvulkan.1.dylib";
+const char* const kCudaDriver = "libcuda.dylib";
 const char* const kOpenBlas = "libopenblas.dylib";
 #else
 const char* const kVulkanLoader = "libvulkan.so.1";
+const char* const kCudaDriver = "libcuda.so.1";
 const char* const kOpenBlas = "libopenblas.so.0";
 #endif
 void* open_library(const std::string& file) { return dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL); }

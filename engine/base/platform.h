@@ -18,6 +18,8 @@ void* symbol(void* library, const char* name);
 void close_library(void* library);
 /// What Vulkan's loader is called here.
 extern const char* const kVulkanLoader;
+/// And NVIDIA's driver.
+extern const char* const kCudaDriver;
 /// And OpenBLAS.
 extern const char* const kOpenBlas;
 

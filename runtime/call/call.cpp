@@ -17,6 +17,7 @@
 #include "runtime/call/check_matrices.h"
 #include "runtime/call/disk_cache.h"
 #include "runtime/launch.h"
+#include "runtime/nvidia/context.h"
 #include "runtime/record.h"
 #include "runtime/submit/cache_file.h"
 #include "runtime/submit/context.h"
@@ -42,7 +43,9 @@ Program compile_aloud(const ir::Kernel& kernel, const Target& target, CompileOpt
   std::ostringstream out;  // in one piece, since several threads may compile
   out << "The lane-level kernel for pallas_call " << kernel.description() << " on " << target.name << ":\n"
       << ir::print(lanes);
-  out << "The SPIR-V for pallas_call " << kernel.description() << ":\n" << spirv::disassemble(program.spirv);
+  if (program.ptx.empty())
+    out << "The SPIR-V for pallas_call " << kernel.description() << ":\n" << spirv::disassemble(program.spirv);
+  else out << "The PTX for pallas_call " << kernel.description() << ":\n" << program.ptx;
   std::cout << out.str() << std::flush;
   return program;
 }
@@ -85,11 +88,14 @@ CompileCounts compile_counts() { return {compiled, from_disk}; }
 
 namespace {
 
-/// `kind`: what beside kernel and device decides what is made.
-CompiledKernel load(const Device& device, const ir::Kernel& kernel, const Target& target, CompileOptions options,
-                    std::string kind) {
-  vulkan::Context& context = *device.context();
-  options.debug_info |= context.debug_info();
+/// What a device keeps of its Programs, by key.
+using Programs = std::map<std::string, std::shared_ptr<const Program>, std::less<>>;
+
+/// `kind`: what beside kernel and device decides what is made. `usable`: the Program, or the next one that the device
+/// can use in its place.
+template <class Usable>
+std::shared_ptr<const Program> program_for(const ir::Kernel& kernel, const Target& target, CompileOptions options,
+                                           std::string kind, std::mutex& mutex, Programs& programs, Usable usable) {
   if (options.debug_info) kind += " debug_info";
   options.strict |= strict_by_environment();
   if (options.strict) kind += " strict";
@@ -97,20 +103,41 @@ CompiledKernel load(const Device& device, const ir::Kernel& kernel, const Target
   // own.
   const std::string key = kind + (kernel.call.debug ? " debug\n" : "\n") + ir::print(kernel, true);
   {
-    std::lock_guard lock(context.programs_mutex);
-    if (auto it = context.programs.find(key); it != context.programs.end()) return {device, it->second};
+    std::lock_guard lock(mutex);
+    if (auto it = programs.find(key); it != programs.end()) return it->second;
   }
   if (const char* folder = std::getenv("TESSERA_DUMP"); folder && *folder) dump(folder, kernel);
-  auto program = std::make_shared<const Program>(compile_or_read(kernel, target, options, key));
-  for (std::optional<Target> without = without_wrong_matrices(device, *program, target); without;
-       without = without_wrong_matrices(device, *program, *without))
-    program = std::make_shared<const Program>(compile_or_read(kernel, *without, options, key));
-  std::lock_guard lock(context.programs_mutex);
-  // whoever came first, if two compiled it at once
-  return {device, context.programs.emplace(key, std::move(program)).first->second};
+  const auto make = [&](const Target& t) {
+    return std::make_shared<const Program>(compile_or_read(kernel, t, options, key));
+  };
+  std::shared_ptr<const Program> program = usable(make(target), make);
+  std::lock_guard lock(mutex);
+  return programs.emplace(key, std::move(program)).first->second;  // whoever came first, if two compiled it at once
+}
+
+CompiledKernel load(const Device& device, const ir::Kernel& kernel, const Target& target, CompileOptions options,
+                    const std::string& kind) {
+  vulkan::Context& context = *device.context();
+  options.debug_info |= context.debug_info();
+  const auto usable = [&](std::shared_ptr<const Program> program, const auto& make) {
+    for (std::optional<Target> without = without_wrong_matrices(device, *program, target); without;
+         without = without_wrong_matrices(device, *program, *without))
+      program = make(*without);
+    return program;
+  };
+  return {device, program_for(kernel, target, options, kind, context.programs_mutex, context.programs, usable)};
 }
 
 }  // namespace
+
+std::vector<Array> run_on(const CudaDevice& device, const ir::Kernel& kernel, const std::vector<Array>& inputs,
+                          const DimValues& dims, const CompileOptions& options) {
+  cuda::Context& context = *device.context();
+  const auto program =
+      program_for(kernel, device.target(), options, options.general ? "general" : "fast", context.programs_mutex,
+                  context.programs, [](std::shared_ptr<const Program> p, const auto&) { return p; });
+  return device.run(*program, inputs, dims);
+}
 
 bool strict_by_environment() {
   const char* v = std::getenv("TESSERA_STRICT");
@@ -183,6 +210,7 @@ std::vector<DeviceArray> launch(const Device& device, const PallasCall& call,
 std::vector<Array> run_on_default_device(const ir::Kernel& kernel, const std::vector<Array>& inputs,
                                          const DimValues& dims) {
   if (interpreter_selected()) return interpret(kernel, inputs, {.dims = dims});
+  if (cuda_selected()) return run_on(default_cuda_device(), kernel, inputs, dims);
   return load(default_device(), kernel).run(inputs, dims);
 }
 

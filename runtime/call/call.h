@@ -8,6 +8,7 @@
 #include "codegen/compile.h"
 #include "engine/call/pallas_call.h"
 #include "runtime/compiled_kernel.h"
+#include "runtime/cuda.h"
 #include "runtime/device_array.h"
 
 namespace tessera {
@@ -31,6 +32,12 @@ struct CompileCounts {
   uint64_t from_disk = 0;  // read from TESSERA_CACHE
 };
 CompileCounts compile_counts();
+
+/// A kernel on arrays of the host, on an NVIDIA GPU through NVIDIA's driver: compiled to PTX for the device, unless it
+/// has compiled the same kernel before, and run (CudaDevice::run). TESSERA_DUMP, TESSERA_CACHE and TESSERA_STRICT count
+/// as in load().
+std::vector<Array> run_on(const CudaDevice& device, const ir::Kernel& kernel, const std::vector<Array>& inputs,
+                          const DimValues& dims = {}, const CompileOptions& options = {});
 
 /// A pallas_call on device arrays: traced for their shapes and compiled for `device` at the first call with them. Does
 /// not wait.

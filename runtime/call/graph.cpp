@@ -169,7 +169,7 @@ class CompiledGraph::Replay {
     if (!shown.empty()) actions_.push_back([this, shown] { context_.recorder().show_host(shown); });
     if (!doubts_.empty() && !actions_.empty()) {  // what the inputs' calls may yet report is true of the outputs
       auto outcome = std::make_shared<Outcome>();
-      outcome->kernel = s_.graph.name;
+      outcome->sites.kernel = s_.graph.name;
       follow(std::move(outcome));
     }
     flush();

@@ -43,8 +43,10 @@ void add_run(CLI::App& app, Arguments& a) {
   command->add_option("FILE", r.file, "tile-level kernel (.tir), or a folder with graph.txt")->required();
   command->add_option("--in", r.in, "inputs, in order (.npy)");
   command->add_option("--out", r.out, "outputs, in order (.npy); without it they are printed");
-  command->add_option("--device", r.device,
-                      "index or part of a name, or interpreter; default: TESSERA_DEVICE, else the best device");
+  command->add_option(
+      "--device", r.device,
+      "index or part of a name, cuda:N (NVIDIA's own driver), or interpreter; default: TESSERA_DEVICE, else the best "
+      "device");
   command->add_option("--trace", r.trace, "write when each kernel ran to this file, for Perfetto or chrome://tracing");
   command
       ->add_option("--repeat", r.repeat, "call it so often, and print the device's time for a call: median and range")

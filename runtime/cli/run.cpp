@@ -30,6 +30,27 @@ InterpretOptions interpret_options(const RunArguments& a, const ir::Kernel& k, c
   o.seed = seed;
   return o;
 }
+
+/// On a Vulkan device, or an NVIDIA GPU through its own driver.
+std::vector<Array> run_on_device(const RunArguments& a, const ir::Kernel& k, const std::vector<Array>& arrays,
+                                 const DimValues& dims) {
+  CompileOptions compile_options;
+  compile_options.general = a.general;
+  if (const std::optional<int> n = cuda_selected(a.device)) {
+    if (timed(a))
+      throw UsageError("--trace and --repeat time Vulkan's devices, and cuda:" + std::to_string(*n) + " is none");
+    compile_options.debug_info = a.debug_info;
+    return run_on(CudaDevice(*n), k, arrays, dims, compile_options);
+  }
+  DeviceOptions options;
+  options.select = a.device;
+  options.debug_info = a.debug_info;
+  const Device device(options);
+  if (!timed(a)) return load(device, k, compile_options).run(arrays, dims);
+  if (a.general)
+    throw UsageError("--trace and --repeat time what a graph would run, and --codegen general is of kernels alone");
+  return run_timed(device, graph_of(k, arrays, dims), arrays, a);
+}
 }  // namespace
 
 Lint lint_named(const std::string& name, Lint otherwise) {
@@ -60,19 +81,7 @@ void run(const RunArguments& a) {
     if (a.races || !a.seed.empty() || a.uninitialised != "nan" || a.out_of_bounds != "clamp")
       throw UsageError("--races, --seed, --uninitialised and --out-of-bounds are the interpreter's", {},
                        "add --device interpreter");
-    DeviceOptions options;
-    options.select = a.device;
-    options.debug_info = a.debug_info;
-    CompileOptions compile_options;
-    compile_options.general = a.general;
-    const Device device(options);
-    if (timed(a)) {
-      if (a.general)
-        throw UsageError("--trace and --repeat time what a graph would run, and --codegen general is of kernels alone");
-      results = run_timed(device, graph_of(k, arrays, dims), arrays, a);
-    } else {
-      results = load(device, k, compile_options).run(arrays, dims);
-    }
+    results = run_on_device(a, k, arrays, dims);
   }
   for (size_t i = 0; i < results.size(); ++i) {
     if (a.out.empty()) std::cout << k.blocks[inputs + i].origin << " = " << results[i] << "\n";

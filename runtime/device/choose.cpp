@@ -69,8 +69,11 @@ size_t choose(const std::vector<Probe>& probes, const DeviceOptions& options) {
         throw DeviceError(asked + " cannot run Tessera; the Vulkan devices are:" + listing(probes));
       return i;
     }
-    const bool host = from_environment == "interpreter";
-    throw DeviceError(asked + (host ? " runs calls of host arrays on the host, and" : "") +
+    const bool host = from_environment == "interpreter", cuda = wanted == "cuda" || wanted.starts_with("cuda:");
+    throw DeviceError(asked +
+                      (host   ? " runs calls of host arrays on the host, and"
+                       : cuda ? " runs calls of host arrays through NVIDIA's driver, and"
+                              : "") +
                       " is none of the Vulkan devices:" + listing(probes));
   }
   size_t best = probes.size();

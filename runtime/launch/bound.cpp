@@ -26,76 +26,18 @@ Loc check_loops(const Program& p, const DimValues& dims, int64_t launched, const
                      total.at_least_loc, kShorterLoops);
 }
 
-// The values of the program's extents, in its order.
-std::vector<int64_t> extents_of(const Program& p, const DimValues& dims, const Device& device) {
-  std::vector<int64_t> values;
-  for (size_t i = 0; i < p.extents.size(); ++i) {
-    const int64_t v = p.extents[i].eval(dims);
-    if (p.steps_extent >= 0 && i == static_cast<size_t>(p.steps_extent) + 1 && !p.open_ended && v > Program::kMostSteps)
-      throw CompileError(
-          loops_too_long(p.name, v, bindings({p.extents[i]}, dims), device.info().name, p.max_loop_iterations), p.loc,
-          kShorterLoops);
-    if (!p.extent_is_64.at(i) && (v < std::numeric_limits<int32_t>::min() || v > std::numeric_limits<int32_t>::max()))
-      throw SpecError(
-          p.name + ": " + to_string(p.extents[i]) + " is " + std::to_string(v) + " but the kernel counts it in 32 bits",
-          p.loc);
-    values.push_back(v);
-  }
-  return values;
-}
-
-// Workgroups of a call: 0 where it has nothing to do.
-int64_t workgroups_of(const Program& p, const DimValues& dims, const DeviceInfo& device) {
-  const int64_t n = p.num_units.eval(dims);
-  if (n <= 0) return 0;
-  constexpr int64_t most = std::numeric_limits<int32_t>::max();
-  if (n > most)
-    throw SpecError(
-        p.name + ": the grid takes " + std::to_string(n) + " workgroups but a call has at most " + std::to_string(most),
-        p.loc);
-  // Nothing to write to, and no address for the code to read from (codegen/README.md: No access leaves its array).
-  const auto is_empty = [&](const ProgramArg& a) {
-    return std::any_of(a.shape.begin(), a.shape.end(), [&](const Extent& e) { return e.eval(dims) == 0; });
-  };
-  if (p.report_bytes == 0 && p.scratch_bytes == 0 && std::all_of(p.args.begin(), p.args.end(), is_empty)) return 0;
-  if (p.max_workgroups == 0) return n;
-  const int64_t usual = std::min<int64_t>(n, p.max_workgroups);
-  if (p.max_loop_iterations == 0) return usual;
-  // Where that makes each loop over too many units for the driver: more workgroups, within a quarter of the memory for
-  // their arenas.
-  const LoopTotal unit = total_iterations(p.loops, 0, &dims);
-  const int64_t units =
-      std::max<int64_t>(p.max_loop_iterations / std::max<int64_t>(unit.at_most.value_or(unit.at_least), 1) - 1, 1);
-  const int64_t room =
-      std::min(device.memory_bytes / 4, device.max_array_bytes) / std::max<int64_t>(p.scratch_bytes, 1);
-  return std::max(usual, std::min(cdiv(n, units), room));
-}
-
 }  // namespace
 
-std::vector<std::byte> argument_block(const Program& p, const std::vector<uint64_t>& addresses,
-                                      const std::vector<int64_t>& sizes, const GroupSlice* units) {
-  std::vector<std::byte> block;
-  auto put = [&](auto v) {
-    const size_t at = block.size();
-    block.resize(at + sizeof v);
-    std::memcpy(block.data() + at, &v, sizeof v);
-  };
-  const auto size = [&](size_t i) {
-    const auto at = static_cast<int>(i);
-    if (units && p.steps_extent >= 0 && at == p.steps_extent) return units->first_step;
-    if (units && p.steps_extent >= 0 && at == p.steps_extent + 1) return units->end_step;
-    return units && at == p.units_extent ? units->first + units->count : sizes[i];
-  };
-  for (size_t i = 0; i < addresses.size(); ++i)
-    put(units && i == p.args.size() && p.scratch_bytes > 0
-            ? addresses[i] - static_cast<uint64_t>(units->first) * static_cast<uint64_t>(p.scratch_bytes)
-            : addresses[i]);
-  for (size_t i = 0; i < sizes.size(); ++i)
-    if (p.extent_is_64[i]) put(size(i));
-  for (size_t i = 0; i < sizes.size(); ++i)
-    if (!p.extent_is_64[i]) put(static_cast<int32_t>(size(i)));
-  return block;
+std::vector<std::byte> argument_block(const Program& p, std::vector<uint64_t> addresses, std::vector<int64_t> sizes,
+                                      const GroupSlice& units) {
+  if (p.steps_extent >= 0) {
+    sizes[static_cast<size_t>(p.steps_extent)] = units.first_step;
+    sizes[static_cast<size_t>(p.steps_extent) + 1] = units.end_step;
+  }
+  if (p.units_extent >= 0) sizes[static_cast<size_t>(p.units_extent)] = units.first + units.count;
+  if (p.scratch_bytes > 0)
+    addresses[p.args.size()] -= static_cast<uint64_t>(units.first) * static_cast<uint64_t>(p.scratch_bytes);
+  return argument_block(p, addresses, sizes);
 }
 
 std::vector<std::vector<std::byte>> argument_blocks(const Program& p, const std::vector<uint64_t>& addresses,
@@ -104,7 +46,7 @@ std::vector<std::vector<std::byte>> argument_blocks(const Program& p, const std:
   const bool slices_have_blocks = p.max_workgroups > 0 || p.steps_extent >= 0;
   if (!bound.cut() || !slices_have_blocks) return {argument_block(p, addresses, bound.sizes)};
   std::vector<std::vector<std::byte>> blocks;
-  for (const GroupSlice& s : bound.slices) blocks.push_back(argument_block(p, addresses, bound.sizes, &s));
+  for (const GroupSlice& s : bound.slices) blocks.push_back(argument_block(p, addresses, bound.sizes, s));
   return blocks;
 }
 
@@ -188,8 +130,8 @@ std::vector<GroupSlice> slices_of(Context& context, const Program& p, const DimV
 
 Bound bind(const Program& p, const DimValues& dims, const Device& device, Cut cut) {
   Bound b;
-  b.count = workgroups_of(p, dims, device.info());
-  b.sizes = extents_of(p, dims, device);
+  b.count = workgroups_of(p, dims, std::min(device.info().memory_bytes / 4, device.info().max_array_bytes));
+  b.sizes = extents_of(p, dims, device.info().name);
   b.longest_loop = p.loc;
   if (b.count == 0) return b;
   const uint32_t* most = device.context()->probe().max_groups;

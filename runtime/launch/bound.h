@@ -10,6 +10,7 @@
 
 #include "codegen/program/program.h"
 #include "runtime/device.h"
+#include "runtime/launch/arguments.h"
 #include "runtime/submit/slices.h"
 
 namespace tessera::vulkan {
@@ -42,11 +43,11 @@ bool depends_on(const Program& program, size_t input);
 /// The scratch arenas of a call, which must have some.
 std::unique_ptr<Buffer> scratch_of(const std::shared_ptr<Context>& context, const Program& program, const Bound& bound);
 
-/// The push-constant block (or the table) in its order: addresses, the arena's and the report's last, then 64-bit
-/// extents, then 32-bit ones. `units`: a slice of the units of work that workgroups loop over, which ends with its own
-/// last one and whose arena begins with its first.
-std::vector<std::byte> argument_block(const Program& program, const std::vector<uint64_t>& addresses,
-                                      const std::vector<int64_t>& sizes, const GroupSlice* units = nullptr);
+/// The block of a slice: of the units of work that workgroups loop over, which ends with its own last one and whose
+/// arena begins with its first; or of steps.
+std::vector<std::byte> argument_block(const Program& program, std::vector<uint64_t> addresses,
+                                      std::vector<int64_t> sizes, const GroupSlice& units);
+using tessera::argument_block;
 /// The blocks of a call: one, or of a call that is cut one for each slice if these have blocks of their own.
 std::vector<std::vector<std::byte>> argument_blocks(const Program& program, const std::vector<uint64_t>& addresses,
                                                     const Bound& bound);

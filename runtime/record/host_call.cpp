@@ -112,7 +112,7 @@ void HostCall::make_slots(bool images) {
   if (program->scratch_bytes > 0) addresses.push_back(0);
   if (program->report_bytes > 0) addresses.push_back(0);
   const std::vector<std::byte> block = argument_block(*program, addresses, bound.sizes);
-  for (const GroupSlice& s : bound.slices) slice_blocks.push_back(argument_block(*program, addresses, bound.sizes, &s));
+  for (const GroupSlice& s : bound.slices) slice_blocks.push_back(argument_block(*program, addresses, bound.sizes, s));
   sum.resize(block.size());
   slots.resize(static_cast<size_t>(frames_in_flight));
   for (Slot& slot : slots) {

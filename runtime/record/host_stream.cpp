@@ -265,7 +265,7 @@ void HostStream::pass_on(const HostCall& call, const HostCall::Call& c) {
     }
     if (!joined) {  // two that are not known yet
       auto both = std::make_shared<Outcome>();
-      both->kernel = call.program->name;
+      both->sites.kernel = call.program->name;
       both->inputs.push_back(std::move(found));
       found = std::move(both);
       joined = true;

@@ -79,7 +79,7 @@ Context::~Context() {
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
   for (const auto& o : in_flight_) {
-    const bool prints = o->report && !o->prints.empty();
+    const bool prints = o->report && !o->sites.prints.empty();
     try {
       if (prints) settle(*o);
     } catch (...) {  // the device is lost

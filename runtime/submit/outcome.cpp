@@ -1,6 +1,7 @@
 #include "runtime/submit/outcome.h"
 
 #include <algorithm>
+#include <iterator>
 #include <mutex>
 
 #include "codegen/program/program.h"
@@ -17,15 +18,7 @@ std::shared_ptr<Outcome> outcome_of(const Program& p, const DimValues& dims, con
                                     std::unique_ptr<Buffer> report) {
   auto outcome = std::make_shared<Outcome>();
   outcome->report = std::move(report);
-  outcome->kernel = p.name;
-  outcome->loc = longest_loop;
-  outcome->max_loop_iterations = p.max_loop_iterations;
-  if (!p.prints.empty()) {
-    outcome->prints = p.prints;
-    outcome->axis_names = p.axis_names;
-    for (const Extent& e : p.grid) outcome->grid.push_back(e.eval(dims));
-  }
-  outcome->waits = p.waits;
+  outcome->sites = report_sites(p, dims, longest_loop);
   return outcome;
 }
 
@@ -84,11 +77,11 @@ void Context::settle(Outcome& o) {
     o.settled = true;
     return;
   }
-  std::vector<uint32_t> words(o.prints.empty() ? 4 : PrintReport::kRecords);  // reports are of 64 bytes at least
+  std::vector<uint32_t> words(o.sites.prints.empty() ? 4 : PrintReport::kRecords);  // reports are of 64 bytes at least
   const uint64_t bytes = words.size() * sizeof words[0];
-  recorder_->note_host_read("the report of " + o.kernel, *o.report, 0, bytes);
+  recorder_->note_host_read("the report of " + o.sites.kernel, *o.report, 0, bytes);
   o.report->host_read(words.data(), 0, bytes);
-  if (!o.prints.empty()) read_prints(o, words);
+  if (!o.sites.prints.empty()) read_prints(o, words);
   o.settled = true;  // not before it has been read: that may fail, and is tried again
   reports_.push_back(std::move(o.report));
   const auto tell = [&](DeviceError error) {
@@ -97,66 +90,31 @@ void Context::settle(Outcome& o) {
     untold_.push_back(told);
   };
   if (words[0] & Program::kLoopsCut)  // then waits may fail because of it
-    return tell(DeviceError(o.kernel + ": the loops of an invocation ran more than " +
-                                std::to_string(o.max_loop_iterations) + " iterations, after which " + name() +
+    return tell(DeviceError(o.sites.kernel + ": the loops of an invocation ran more than " +
+                                std::to_string(o.sites.max_loop_iterations) + " iterations, after which " + name() +
                                 " leaves them all: the results are wrong",
-                            o.loc, kShorterLoops));
+                            o.sites.loc, kShorterLoops));
   if (words[0] & Program::kUnfinished)
-    return tell(DeviceError(o.kernel + ": its loops run longer than the " + std::to_string(vulkan::kOpenDispatches) +
-                                " dispatches that are recorded of it, of " + std::to_string(o.max_loop_iterations) +
-                                " iterations each: the results are wrong",
-                            o.loc, "call it without recording it: then as many dispatches follow as it takes"));
-  if ((words[0] & Program::kWaitFailed) && words[1] < o.waits.size()) {
-    const WaitSite& site = o.waits[words[1]];
-    tell(DeviceError(wait_failed(o.kernel, site, static_cast<int32_t>(words[2]), static_cast<int32_t>(words[3])),
-                     site.loc, kSignalFirst));
-  }
+    return tell(DeviceError(o.sites.kernel + ": its loops run longer than the " +
+                                std::to_string(vulkan::kOpenDispatches) + " dispatches that are recorded of it, of " +
+                                std::to_string(o.sites.max_loop_iterations) + " iterations each: the results are wrong",
+                            o.sites.loc, "call it without recording it: then as many dispatches follow as it takes"));
+  if (const auto wait = failed_wait(o.sites, words)) tell(*wait);
 }
 
 void Context::read_prints(Outcome& o, const std::vector<uint32_t>& header) {
-  const uint32_t dropped = header[PrintReport::kDropped];
-  // What the code says of itself; a driver or a bundle that is wrong must not have the host read elsewhere.
   const uint64_t room = o.report->size() / sizeof(uint32_t) - PrintReport::kRecords;
-  std::vector<uint32_t> words(
-      std::min<uint64_t>(dropped ? header[PrintReport::kEnd] : header[PrintReport::kUsed], room));
-  if (!words.empty()) {
-    const uint64_t from = PrintReport::kRecords * sizeof words[0], bytes = words.size() * sizeof words[0];
-    recorder_->note_host_read("the report of " + o.kernel, *o.report, from, bytes);
-    o.report->host_read(words.data(), from, bytes);
+  std::vector<uint32_t> records(record_words(header, room));
+  if (!records.empty()) {
+    const uint64_t from = PrintReport::kRecords * sizeof records[0], bytes = records.size() * sizeof records[0];
+    recorder_->note_host_read("the report of " + o.sites.kernel, *o.report, from, bytes);
+    o.report->host_read(records.data(), from, bytes);
   }
-  std::vector<PrintedLine> lines = printed_lines(o.prints, words);
-  const auto program = [&](uint64_t number) {
-    std::vector<int64_t> at(o.grid.size());
-    for (size_t a = at.size(); a-- > 0; number /= static_cast<uint64_t>(std::max<int64_t>(o.grid[a], 1)))
-      at[a] = static_cast<int64_t>(number % static_cast<uint64_t>(std::max<int64_t>(o.grid[a], 1)));
-    return program_text(o.axis_names, at.data());
-  };
-  std::shared_ptr<const Error> failed;
-  for (PrintedLine& line : lines) {
-    const ProgramPrint& site = o.prints[line.print];
-    if (!site.check) lines_.push_back(std::move(line.text));
-    else if (!failed)
-      failed = std::make_shared<const KernelError>(check_failed(o.kernel, program(line.program), line.text, site.loc));
-  }
-  if (dropped) {
-    const uint64_t lost =
-        (uint64_t{header[PrintReport::kDroppedWords + 1]} << 32 | header[PrintReport::kDroppedWords]) * 4;
-    lines_.push_back(o.kernel + ": " + std::to_string(dropped) + (dropped == 1 ? " more line" : " more lines") + " (" +
-                     std::to_string(lost) + " bytes) found no room in the " + std::to_string(print_bytes_) +
-                     " bytes that a call's messages have: print from fewer programs (in C++ DeviceOptions::print_bytes "
-                     "gives more room)");
-    if (header[PrintReport::kDroppedChecks] && !failed) {
-      const auto check = std::find_if(o.prints.begin(), o.prints.end(), [](const ProgramPrint& p) { return p.check; });
-      const Loc loc = check == o.prints.end() ? Loc{} : check->loc;
-      failed = std::make_shared<const KernelError>(
-          o.kernel + ": a check failed, but what it says found no room in the " + std::to_string(print_bytes_) +
-              " bytes that a call's messages have",
-          loc, "print from fewer programs; in C++ DeviceOptions::print_bytes gives more room");
-    }
-  }
-  if (!failed) return;
-  if (!o.error) o.error = failed;
-  untold_.push_back(failed);
+  PrintsRead read = tessera::read_prints(o.sites, header, records, print_bytes_);
+  std::move(read.lines.begin(), read.lines.end(), std::back_inserter(lines_));
+  if (!read.failed) return;
+  if (!o.error) o.error = read.failed;
+  untold_.push_back(read.failed);
 }
 
 void Context::say() {

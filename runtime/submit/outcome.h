@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "codegen/program/program.h"
+#include "codegen/program/report.h"
 #include "engine/base/error.h"
 
 namespace tessera::vulkan {
@@ -23,13 +23,7 @@ struct Outcome {
   uint64_t value = 0;                            // the timeline's when it is done
   std::unique_ptr<Buffer> report;                // none: it may only inherit an error
   std::vector<std::shared_ptr<Outcome>> inputs;  // of what it reads
-  std::string kernel;
-  Loc loc;
-  int64_t max_loop_iterations = 0;
-  std::vector<ProgramPrint> prints;
-  std::vector<std::string> axis_names;
-  std::vector<int64_t> grid;
-  std::vector<WaitSite> waits;
+  ReportSites sites;                             // what the report is read with
 
   // When it is settled; guarded by the context's mutex:
   bool settled = false;

@@ -1,0 +1,69 @@
+#include "runtime/launch/arguments.h"
+
+#include <algorithm>
+#include <cstring>
+#include <limits>
+
+#include "engine/base/bind.h"
+#include "engine/base/error.h"
+
+namespace tessera {
+
+std::vector<int64_t> extents_of(const Program& p, const DimValues& dims, const std::string& device) {
+  std::vector<int64_t> values;
+  for (size_t i = 0; i < p.extents.size(); ++i) {
+    const int64_t v = p.extents[i].eval(dims);
+    if (p.steps_extent >= 0 && i == static_cast<size_t>(p.steps_extent) + 1 && !p.open_ended && v > Program::kMostSteps)
+      throw CompileError(loops_too_long(p.name, v, bindings({p.extents[i]}, dims), device, p.max_loop_iterations),
+                         p.loc, kShorterLoops);
+    if (!p.extent_is_64.at(i) && (v < std::numeric_limits<int32_t>::min() || v > std::numeric_limits<int32_t>::max()))
+      throw SpecError(
+          p.name + ": " + to_string(p.extents[i]) + " is " + std::to_string(v) + " but the kernel counts it in 32 bits",
+          p.loc);
+    values.push_back(v);
+  }
+  return values;
+}
+
+int64_t workgroups_of(const Program& p, const DimValues& dims, int64_t arena_bytes) {
+  const int64_t n = p.num_units.eval(dims);
+  if (n <= 0) return 0;
+  constexpr int64_t most = std::numeric_limits<int32_t>::max();
+  if (n > most)
+    throw SpecError(
+        p.name + ": the grid takes " + std::to_string(n) + " workgroups but a call has at most " + std::to_string(most),
+        p.loc);
+  // Nothing to write to, and no address for the code to read from (codegen/README.md: No access leaves its array).
+  const auto is_empty = [&](const ProgramArg& a) {
+    return std::any_of(a.shape.begin(), a.shape.end(), [&](const Extent& e) { return e.eval(dims) == 0; });
+  };
+  if (p.report_bytes == 0 && p.scratch_bytes == 0 && std::all_of(p.args.begin(), p.args.end(), is_empty)) return 0;
+  if (p.max_workgroups == 0) return n;
+  const int64_t usual = std::min<int64_t>(n, p.max_workgroups);
+  if (p.max_loop_iterations == 0) return usual;
+  // Where that makes each loop over too many units for the driver: more workgroups, as far as there is memory for their
+  // arenas.
+  const LoopTotal unit = total_iterations(p.loops, 0, &dims);
+  const int64_t units =
+      std::max<int64_t>(p.max_loop_iterations / std::max<int64_t>(unit.at_most.value_or(unit.at_least), 1) - 1, 1);
+  const int64_t room = arena_bytes / std::max<int64_t>(p.scratch_bytes, 1);
+  return std::max(usual, std::min(cdiv(n, units), room));
+}
+
+std::vector<std::byte> argument_block(const Program& p, const std::vector<uint64_t>& addresses,
+                                      const std::vector<int64_t>& sizes) {
+  std::vector<std::byte> block;
+  auto put = [&](auto v) {
+    const size_t at = block.size();
+    block.resize(at + sizeof v);
+    std::memcpy(block.data() + at, &v, sizeof v);
+  };
+  for (const uint64_t a : addresses) put(a);
+  for (size_t i = 0; i < sizes.size(); ++i)
+    if (p.extent_is_64[i]) put(sizes[i]);
+  for (size_t i = 0; i < sizes.size(); ++i)
+    if (!p.extent_is_64[i]) put(static_cast<int32_t>(sizes[i]));
+  return block;
+}
+
+}  // namespace tessera

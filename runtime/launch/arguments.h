@@ -1,0 +1,24 @@
+// What a call passes to the code, whatever driver runs it: how many workgroups, the sizes that are pushed, and the
+// argument block that codegen/program/program.h describes. Internal to runtime/. Read next: bound.h, for Vulkan.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "codegen/program/program.h"
+
+namespace tessera {
+
+/// Workgroups of a call; 0: it has nothing to do. `arena_bytes`: of all their scratch arenas, at most. Throws SpecError
+/// where they are more than 2^31 - 1.
+int64_t workgroups_of(const Program& program, const DimValues& dims, int64_t arena_bytes);
+/// The values of the program's extents, in its order. Throws SpecError for one that the code counts in 32 bits and that
+/// has more, CompileError for loops that are too long for the device, which the message names.
+std::vector<int64_t> extents_of(const Program& program, const DimValues& dims, const std::string& device);
+/// The push-constant block (or the table) in its order: addresses, the arena's and the report's last, then 64-bit
+/// extents, then 32-bit ones.
+std::vector<std::byte> argument_block(const Program& program, const std::vector<uint64_t>& addresses,
+                                      const std::vector<int64_t>& sizes);
+
+}  // namespace tessera

@@ -1,0 +1,64 @@
+// Context: what the handles of one CudaDevice share: the driver's primary context of the GPU, a stream, and the modules
+// that the driver has made of Programs. Internal to runtime/. Read next: driver.h, call.cpp.
+#pragma once
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "runtime/cuda.h"
+#include "runtime/nvidia/driver.h"
+
+namespace tessera::cuda {
+
+class Context {
+ public:
+  /// Retains the primary context of the device that `info` describes.
+  Context(std::shared_ptr<const Driver> driver, CudaDeviceInfo info, const CudaOptions& options);
+  ~Context();
+  Context(const Context&) = delete;
+  Context& operator=(const Context&) = delete;
+
+  const CudaDeviceInfo& info() const { return info_; }
+  std::string name() const { return "cuda:" + std::to_string(info_.index); }
+  std::vector<Array> run(const Program& program, const std::vector<Array>& inputs, const DimValues& dims);
+  bool lost();
+
+  // What runtime/call has compiled for this device, by the kernel's text.
+  std::mutex programs_mutex;
+  std::map<std::string, std::shared_ptr<const Program>, std::less<>> programs;
+
+ private:
+  friend class Call;
+  /// The program's entry, of a module that is made when a program is run for the first time.
+  FunctionHandle* function(const Program& program);
+
+  std::shared_ptr<const Driver> driver_;
+  CudaDeviceInfo info_;
+  CudaOptions options_;
+  std::mutex mutex_;  // calls run one after another; guards what follows
+  Ordinal ordinal_ = 0;
+  ContextHandle* handle_ = nullptr;
+  StreamHandle* stream_ = nullptr;
+  struct Module {
+    ModuleHandle* handle = nullptr;
+    FunctionHandle* function = nullptr;
+  };
+  std::map<std::string, Module, std::less<>> modules_;  // by the PTX
+  std::string lost_;                                    // what every call says from then on; empty: it is not
+};
+
+/// Makes the context current for the calling thread, whose own one comes back afterwards.
+class Current {
+ public:
+  Current(const Driver& driver, ContextHandle* context);
+  ~Current();
+  Current(const Current&) = delete;
+  Current& operator=(const Current&) = delete;
+
+ private:
+  const Driver& driver_;
+};
+
+}  // namespace tessera::cuda

@@ -1,0 +1,45 @@
+#include "runtime/nvidia/driver.h"
+
+#include "engine/base/platform.h"
+
+namespace tessera::cuda {
+
+std::shared_ptr<const Driver> Driver::open(const std::string& library) {
+  const std::string file = library.empty() ? platform::kCudaDriver : library;
+  void* opened = platform::open_library(file);
+  if (!opened) {
+    if (library.empty()) return nullptr;
+    throw DeviceError("NVIDIA's driver: there is no library " + library);
+  }
+  const std::shared_ptr<Driver> driver(new Driver);
+  driver->library_ = opened;
+#define TESSERA_CUDA_LOAD(name, arguments)                                               \
+  driver->name = reinterpret_cast<Status(*) arguments>(platform::symbol(opened, #name)); \
+  if (!driver->name)                                                                     \
+    throw DeviceError("NVIDIA's driver: " + file + " has no function " #name, {}, "install a newer driver");
+  TESSERA_CUDA_FUNCTIONS(TESSERA_CUDA_LOAD)
+#undef TESSERA_CUDA_LOAD
+  const Status status = driver->cuInit(0);
+  if (status == kNoDevice) return nullptr;
+  driver->check(status, "cuInit", "NVIDIA's driver");
+  return driver;
+}
+
+Driver::~Driver() {
+  if (library_) platform::close_library(library_);
+}
+
+std::string Driver::text(Status status) const {
+  const char *name = nullptr, *words = nullptr;
+  if (cuGetErrorName(status, &name) != kSuccess || !name) return "error " + std::to_string(status);
+  if (cuGetErrorString(status, &words) != kSuccess || !words) return name;
+  return std::string(name) + " (" + words + ")";
+}
+
+void Driver::check(Status status, const char* function, const std::string& what, Loc loc,
+                   const std::string& note) const {
+  if (status == kSuccess) return;
+  throw DeviceError((what.empty() ? "" : what + ": ") + function + ": " + text(status), loc, note);
+}
+
+}  // namespace tessera::cuda

@@ -1,0 +1,404 @@
+// Calls through NVIDIA's driver, on one that runs PTX on the emulator (tests/support/cuda): kernels against the
+// interpreter, every function of the driver failing, kernels that end the context, what names a device.
+#include "runtime/cuda.h"
+
+#include <bit>
+#include <cmath>
+#include <filesystem>
+#include <thread>
+
+#include "engine/base/npy.h"
+#include "engine/front.h"
+#include "engine/interpreter/interpreter.h"
+#include "engine/ir/text.h"
+#include "runtime/call/call.h"
+#include "tests/support/cuda/control.h"
+#include "tests/unit/runtime/support.h"
+
+#ifdef TESSERA_FAKE_CUDA
+
+namespace cuda_test {
+using namespace tessera;
+using namespace tessera::test;
+
+namespace {
+
+/// The library that is no driver: one device of compute capability 9.0, and nothing left over from other tests.
+struct Fake {
+  void* library = platform::open_library(TESSERA_FAKE_CUDA);
+  CudaOptions options;
+  explicit Fake(const FakeCudaDevice& device = {}) {
+    REQUIRE(library);
+    options.library = TESSERA_FAKE_CUDA;
+    call<FakeCudaDescribe>("fake_cuda_describe")(&device);
+    fail(nullptr);
+    call<FakeCudaReset>("fake_cuda_reset")();
+  }
+  ~Fake() {
+    fail(nullptr);
+    CHECK(live() == 0);
+    CHECK(std::string(call<FakeCudaMisuse>("fake_cuda_misuse")()) == "");
+    call<FakeCudaReset>("fake_cuda_reset")();
+    platform::close_library(library);
+  }
+  void fail(const char* function, int after = 0, int status = 1) const {
+    call<FakeCudaFail>("fake_cuda_fail")(function, after, status);
+  }
+  int live() const { return call<FakeCudaLive>("fake_cuda_live")(); }
+  template <class F> F* call(const char* name) const { return reinterpret_cast<F*>(platform::symbol(library, name)); }
+};
+
+ir::Kernel kernel_of(const std::string& file) {
+  const std::string text = contents("tests/tir/" + file + ".tir");
+  REQUIRE(!text.empty());
+  return ir::parse(text);
+}
+
+uint64_t bits_of(DType t, int x) {
+  if (t == DType::f64) return std::bit_cast<uint64_t>(static_cast<double>(x));
+  if (t == DType::f32) return std::bit_cast<uint32_t>(static_cast<float>(x));
+  return is_float(t) ? to_narrow_bits(t, x) : t == DType::boolean ? x % 2 : static_cast<uint64_t>(x);
+}
+/// Small whole numbers, which every dtype has.
+std::vector<Array> inputs_of(const ir::Kernel& k, const DimValues& dims) {
+  std::vector<Array> all;
+  for (int i = 0; i < k.num_inputs; ++i) {
+    const ir::BlockMapping& b = k.blocks[static_cast<size_t>(i)];
+    Shape shape;
+    for (const Extent& e : b.array_shape) shape.push_back(e.eval(dims));
+    Array a(shape, b.dtype);
+    for (int64_t j = 0; j < a.size(); ++j) a.set_element_bits(j, bits_of(b.dtype, static_cast<int>((j + i) % 3)));
+    all.push_back(std::move(a));
+  }
+  return all;
+}
+
+void same(const std::string& file, const Array& got, const Array& zeros, const Array& pattern) {
+  REQUIRE(got.shape() == zeros.shape());
+  REQUIRE(got.dtype() == zeros.dtype());
+  for (int64_t i = 0; i < got.size(); ++i) {
+    if (zeros.element_bits(i) != pattern.element_bits(i)) continue;  // nothing has written it
+    const double a = got.at(i), b = zeros.at(i);
+    INFO(file, " element ", i, ": ", a, " and ", b);
+    CHECK((a == b || (std::isnan(a) && std::isnan(b)) || std::abs(a - b) <= 1e-3 * (1 + std::abs(b))));
+  }
+}
+
+constexpr const char* kWrites = R"(.version 7.8
+.target sm_80
+.address_size 64
+.visible .entry main(.param .align 8 .b8 arguments[8])
+.reqntid 1, 1, 1
+{
+  .reg .b64 %a;
+  .reg .b32 %v;
+  ld.param.u64 %a, [arguments];
+  mov.b32 %v, 7;
+  st.global.b32 [%a+OFFSET], %v;
+  ret;
+}
+)";
+/// A program of one i32[4] output, which stores so many bytes behind the array's first one.
+Program storing_at(const std::string& offset) {
+  Program p;
+  p.name = "stores";
+  ProgramArg out;
+  out.origin = "out_shape[0]";
+  out.dtype = DType::i32;
+  out.shape = {4};
+  out.is_output = out.written = true;
+  p.args = {out};
+  p.ptx = kWrites;
+  p.ptx.replace(p.ptx.find("OFFSET"), 6, offset);
+  return p;
+}
+
+}  // namespace
+
+TEST_CASE("cuda: what the driver shows becomes a Target" * without_device) {
+  FakeCudaDevice device;
+  {
+    const Fake fake(device);
+    const auto all = list_cuda_devices(fake.options);
+    REQUIRE(all.size() == 1);
+    CHECK(all[0].name == "A GPU that is none");
+    CHECK(all[0].memory_bytes == 1 << 30);
+    CHECK(all[0].lacks.empty());
+    CHECK(all[0].target.chip == "sm_90");
+    CHECK(all[0].target.compute_units == 4);
+    CHECK(all[0].target.shared_bytes == 227 << 10);
+  }
+  const auto chip = [&](int major, int minor, int version) {
+    device.major = major, device.minor = minor, device.driver_version = version;
+    const Fake fake(device);
+    const CudaDeviceInfo i = list_cuda_devices(fake.options).at(0);
+    return i.lacks.empty() ? i.target.chip : i.lacks[0];
+  };
+  CHECK(chip(8, 0, 12040) == "sm_80");
+  CHECK(chip(8, 9, 12040) == "sm_89");
+  CHECK(chip(8, 9, 12000) == "sm_87");  // the driver reads no PTX 8.1
+  CHECK(chip(10, 0, 12040) == "sm_90");
+  CHECK(chip(12, 0, 12090) == "sm_120");
+  CHECK(chip(13, 0, 13000) == "sm_121");
+  CHECK(chip(7, 5, 12040) == "compute capability 8.0 or later (it has 7.5)");
+  CHECK(chip(8, 0, 11060) == "a driver of CUDA 11.8 or later (it has 11.6)");
+
+  device = {};
+  device.count = 0;
+  const Fake none(device);
+  CHECK(list_cuda_devices(none.options).empty());
+  CHECK(error_of<DeviceError>([&] { CudaDevice(0, none.options); }) ==
+        "device cuda:0: there is no NVIDIA GPU, or no driver of NVIDIA's (libcuda) for it\n"
+        "  note: install NVIDIA's driver, or set TESSERA_DEVICE to a Vulkan device or interpreter");
+}
+
+TEST_CASE("cuda: names of devices" * without_device) {
+  CHECK(cuda_selected("cuda") == 0);
+  CHECK(cuda_selected("cuda:12") == 12);
+  CHECK(cuda_selected("vulkan") == std::nullopt);
+  CHECK(cuda_selected("barracuda") == std::nullopt);
+  for (const std::string bad : {"cuda:", "cuda:x", "cuda:1x", "cuda:-1"})
+    CHECK(error_of<DeviceError>([&] { cuda_selected(bad); }) ==
+          "device \"" + bad + "\": a number follows \"cuda:\"\n  note: tessera devices lists the devices");
+  const Fake fake;
+  CHECK(error_of<DeviceError>([&] { CudaDevice(1, fake.options); }) ==
+        "device cuda:1 is none of NVIDIA's devices:\n  cuda:0: A GPU that is none");
+  CudaOptions missing;
+  missing.library = "libthere_is_none.so";
+  CHECK(error_of<DeviceError>([&] { CudaDevice(0, missing); }) ==
+        "NVIDIA's driver: there is no library libthere_is_none.so");
+}
+
+TEST_CASE("cuda: kernels compute what the interpreter computes" * without_device) {
+  const Fake fake;
+  const CudaDevice device(0, fake.options);
+  const std::pair<const char*, DimValues> files[] = {{"add", {}},
+                                                     {"matmul", {}},
+                                                     {"matmul_acc", {}},
+                                                     {"alias_in_place", {}},
+                                                     {"dynamic_grid", {{"n", 21}, {"rows", 40}}},
+                                                     {"scans", {}},
+                                                     {"rank_0", {}},
+                                                     {"semaphores", {}},
+                                                     {"kept_large", {}},
+                                                     {"matrix_square", {}},
+                                                     {"scatter_ordered", {}},
+                                                     {"reductions", {}},
+                                                     {"cumsum_small", {}},
+                                                     {"empty_beside_a_grid", {{"n", 0}, {"m", 5}}},
+                                                     {"alias_first_input", {}},
+                                                     {"atomics_histogram", {}}};
+  for (const auto& [name, sizes] : files) {
+    const std::string file = name;
+    const DimValues dims = sizes;
+    CAPTURE(file);
+    const ir::Kernel k = kernel_of(file);
+    const std::vector<Array> inputs = inputs_of(k, dims);
+    const auto zeros = interpret(k, inputs, {.dims = dims, .uninitialised = Uninitialised::zero});
+    const auto pattern = interpret(k, inputs, {.dims = dims, .uninitialised = Uninitialised::pattern});
+    for (const bool general : {false, true}) {
+      CompileOptions options;
+      options.general = general;
+      const std::vector<Array> got = run_on(device, k, inputs, dims, options);
+      REQUIRE(got.size() == zeros.size());
+      for (size_t i = 0; i < got.size(); ++i) same(file, got[i], zeros[i], pattern[i]);
+    }
+  }
+}
+
+TEST_CASE("cuda: a function under pallas_call, compiled once" * without_device) {
+  const Fake fake;
+  const CudaDevice device(0, fake.options);
+  const auto twice =
+      pallas_call([](Ref x, Ref o) { o[all] = x[all] * 2; }, {.out_shape = {{{1000}, f32}},
+                                                              .grid = {8},
+                                                              .in_specs = {{{125}, [](Value i) { return i; }}},
+                                                              .out_specs = {{{125}, [](Value i) { return i; }}},
+                                                              .name = "twice"});
+  const ir::Kernel k = twice.trace({{{1000}, f32}});
+  const uint64_t before = compile_counts().compiled;
+  for (int n = 0; n < 3; ++n) {
+    const Array x = ramp(1000, static_cast<float>(n));
+    const Array y = run_on(device, k, {x})[0];
+    for (int64_t i = 0; i < 1000; ++i) CHECK(y.at(i) == 2 * x.at(i));
+  }
+  CHECK(compile_counts().compiled == before + 1);
+  CHECK(fake.call<FakeCudaCalls>("fake_cuda_calls")("cuModuleLoadDataEx") == 1);
+  CHECK(error_of<SpecError>([&] { run_on(device, k, {ramp(999)}); }).starts_with("twice: argument 0"));
+}
+
+TEST_CASE("cuda: an input that the kernel stores to keeps its contents" * without_device) {
+  const Fake fake;
+  const CudaDevice device(0, fake.options);
+  const auto sum = pallas_call(
+      [](Ref x, Ref o) {
+        x[all] = x[all] + 1;
+        o[all] = x[all] * 2;
+      },
+      {.out_shape = {{{9}, f32}}, .name = "sum"});
+  const Array x = ramp(9);
+  const Array y = run_on(device, sum.trace({{{9}, f32}}), {x})[0];
+  for (int64_t i = 0; i < 9; ++i) {
+    CHECK(x.at(i) == static_cast<double>(i));
+    CHECK(y.at(i) == 2.0 * static_cast<double>(i + 1));
+  }
+}
+
+TEST_CASE("cuda: prints, and checks that fail" * without_device) {
+  const Fake fake;
+  std::vector<std::string> lines;
+  CudaOptions options = fake.options;
+  options.print = [&](const std::string& line) { lines.push_back(line); };
+  const auto call = [](float limit) {
+    return pallas_call(
+        [=](Ref x, Ref o) {
+          debug_print("{i}: {}", x[all], named("i", program_id(0)));
+          tessera::check(Value(x[all]) < limit, "{} is not below {}", x[all], limit);
+          o[all] = x[all];
+        },
+        {.out_shape = {{{6}, f32}},
+         .grid = {3},
+         .in_specs = {{{2}, [](Value i) { return i; }}},
+         .out_specs = {{{2}, [](Value i) { return i; }}},
+         .name = "says"});
+  };
+  {
+    const CudaDevice device(0, options);
+    run_on(device, call(100).trace({{{6}, f32}}), {ramp(6)});
+    CHECK(lines == std::vector<std::string>{"0: [0. 1.]", "1: [2. 3.]", "2: [4. 5.]"});
+    CHECK(error_of<KernelError>([&] {
+            run_on(device, call(3).trace({{{6}, f32}}), {ramp(6)});
+          }).starts_with("says: check failed in program (1): [2. 3.] is not below 3.0"));
+    CHECK(!device.lost());
+  }
+  options.print_bytes = 32;
+  const CudaDevice small(0, options);
+  lines.clear();
+  run_on(small, call(100).trace({{{6}, f32}}), {ramp(6)});
+  REQUIRE(lines.size() == 2);
+  CHECK(lines[1].find(" more lines (") != std::string::npos);
+  CHECK(lines[1].find(" found no room in the 32 bytes that a call's messages have") != std::string::npos);
+}
+
+TEST_CASE("cuda: each function of the driver may fail" * without_device) {
+  const Fake fake;
+  const ir::Kernel k = kernel_of("kept_large");
+  const std::vector<Array> inputs = inputs_of(k, {});
+  const std::vector<Array> right = interpret(k, inputs);
+  for (const char* function :
+       {"cuInit", "cuDriverGetVersion", "cuDeviceGetCount", "cuDeviceGet", "cuDeviceGetName", "cuDeviceGetAttribute",
+        "cuDeviceTotalMem_v2", "cuDevicePrimaryCtxRetain", "cuCtxPushCurrent_v2", "cuStreamCreate",
+        "cuModuleLoadDataEx", "cuModuleGetFunction", "cuFuncSetAttribute", "cuMemAlloc_v2", "cuMemcpyHtoDAsync_v2",
+        "cuLaunchKernel", "cuMemcpyDtoHAsync_v2"}) {
+    CAPTURE(function);
+    int failed = 0;
+    for (int after = 0;; ++after) {
+      fake.fail(function, after);
+      const std::string error = error_of<DeviceError>([&] {
+        const CudaDevice device(0, fake.options);
+        run_on(device, k, inputs);
+      });
+      const bool reached = fake.call<FakeCudaCalls>("fake_cuda_calls")(function) > after;
+      CHECK(fake.live() == 0);
+      if (!reached) break;
+      ++failed;
+      const bool at_the_end = std::string(function) == "cuCtxPushCurrent_v2" && error.empty();  // of the device
+      const std::string told = std::string(function) + ": CUDA_ERROR_INVALID_VALUE (error 1 of the fake)";
+      CHECK((at_the_end || error.find(told) != std::string::npos));
+    }
+    fake.fail(nullptr);
+    if (std::string(function) != "cuFuncSetAttribute") CHECK(failed > 0);
+  }
+  // a call that fails leaves the device as it was
+  const CudaDevice device(0, fake.options);
+  fake.fail("cuMemAlloc_v2", 1);
+  CHECK(error_of<DeviceError>([&] { run_on(device, k, inputs); }) != "");
+  fake.fail(nullptr);
+  CHECK(!device.lost());
+  same("kept_large", run_on(device, k, inputs)[0], right[0], right[0]);
+}
+
+TEST_CASE("cuda: memory that is not there" * without_device) {
+  FakeCudaDevice little;
+  little.memory_bytes = 1000;
+  const Fake fake(little);
+  const CudaDevice device(0, fake.options);
+  const ir::Kernel k = kernel_of("kept_large");
+  CHECK(error_of<DeviceError>([&] { run_on(device, k, inputs_of(k, {})); })
+            .starts_with("kept_large: out_specs[0]: takes 24000 bytes, but of the memory of cuda:0 1000 of 1000 bytes "
+                         "are free"));
+}
+
+TEST_CASE("cuda: a kernel that leaves its memory ends the context" * without_device) {
+  const Fake fake;
+  const CudaDevice device(0, fake.options);
+  CHECK(device.run(storing_at("4"), {})[0].at(1) == 7);
+  CHECK(error_of<DeviceError>([&] { device.run(storing_at("4096"), {}); }) ==
+        "stores: cuStreamSynchronize: CUDA_ERROR_ILLEGAL_ADDRESS (error 700 of the fake)\n"
+        "  note: cuda:0 is lost to this process; a new process can use it");
+  CHECK(device.lost());
+  CHECK(error_of<DeviceError>([&] { device.run(storing_at("4"), {}); }) ==
+        "stores: cuda:0 is lost since stores failed: CUDA_ERROR_ILLEGAL_ADDRESS (error 700 of the fake)\n"
+        "  note: a new process can use the device");
+}
+
+TEST_CASE("cuda: code that is none" * without_device) {
+  const Fake fake;
+  const CudaDevice device(0, fake.options);
+  Program p = storing_at("4");
+  p.ptx = "no code";
+  CHECK(
+      error_of<DeviceError>([&] {
+        device.run(p, {});
+      }).starts_with("stores: cuModuleLoadDataEx: CUDA_ERROR_INVALID_PTX (error 218 of the fake)\n  note: it says: "));
+  p.ptx.clear();
+  CHECK(error_of<DeviceError>([&] { device.run(p, {}); }) ==
+        "stores: its code is not PTX, and cuda:0 runs no other\n  note: compile it for CudaDevice::target()");
+  p = storing_at("4");
+  p.workgroup_size = 2048;
+  CHECK(error_of<CompileError>([&] {
+          device.run(p, {});
+        }).starts_with("stores: takes 2048 threads and 0 bytes of shared memory in a block, but cuda:0 has at most "));
+}
+
+TEST_CASE("cuda: several threads call at once" * without_device) {
+  const Fake fake;
+  const CudaDevice device(0, fake.options);
+  const ir::Kernel k = kernel_of("add");
+  const std::vector<Array> inputs = inputs_of(k, {});
+  const Array right = interpret(k, inputs)[0];
+  std::vector<Array> results(8, right);
+  std::vector<std::thread> threads;
+  for (Array& r : results) threads.emplace_back([&] { r = run_on(device, k, inputs)[0]; });
+  for (std::thread& t : threads) t.join();
+  for (const Array& r : results) same("add", r, right, right);
+}
+
+#ifdef TESSERA_CLI
+TEST_CASE("cuda: the command line" * without_device) {
+  const TemporaryFolder folder("cuda");
+  const std::string drivers = std::filesystem::path(TESSERA_FAKE_CUDA).parent_path().string();
+  folder.write("add.tir", contents("tests/tir/add.tir"));
+  write_npy(folder.at("a.npy"), ramp(20));
+  write_npy(folder.at("b.npy"), ramp(20, 1));
+  const auto cli = [&](const std::string& arguments, const std::string& environment = "") {
+    return run_program(folder.path, TESSERA_CLI, arguments, "LD_LIBRARY_PATH='" + drivers + "' " + environment);
+  };
+  REQUIRE(cli("run add.tir --in a.npy --in b.npy --out c.npy --device cuda:0") == 0);
+  for (int64_t i = 0; i < 20; ++i) CHECK(read_npy(folder.at("c.npy")).at(i) == 2.0 * static_cast<double>(i) + 1);
+  REQUIRE(cli("run add.tir --in a.npy --in b.npy --out d.npy", "TESSERA_DEVICE=cuda") == 0);
+  CHECK(read_npy(folder.at("d.npy")).at(3) == 7);
+  CHECK(cli("run add.tir --in a.npy --in b.npy --device cuda:0 --repeat 3") != 0);
+  CHECK(folder.read("err.txt").find("--trace and --repeat time Vulkan's devices, and cuda:0 is none") !=
+        std::string::npos);
+  CHECK(cli("run add.tir --in a.npy --in b.npy --device cuda:1") != 0);
+  CHECK(folder.read("err.txt").find("device cuda:1 is none of NVIDIA's devices") != std::string::npos);
+  cli("devices", "TESSERA_DEVICE=cuda:0");
+  CHECK(folder.read("out.txt").find("* cuda:0: A GPU that is none\n     compute capability 9.0, CUDA 12.4, 1.0 GiB, "
+                                    "code for sm_90\n") != std::string::npos);
+}
+#endif
+
+}  // namespace cuda_test
+
+#endif
