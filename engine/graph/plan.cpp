@@ -475,38 +475,42 @@ class Planner {
       target.first = std::min(source.first, target.first);
       now_in[from] = to;
     }
-    const auto follow = [&](Place& p) { p.storage = find(p.storage); };
+    move_places([&](Place& p) { p.storage = find(p.storage); });
+    for (size_t i = 0; i < now_in.size(); ++i)
+      if (now_in[i] != i) plan_.storages[i].bytes = 0;  // it has another's memory
+  }
+  /// f changes every place of the plan.
+  template <class F>
+  void move_places(const F& f) {
     for (Command& c : plan_.commands) {
       if (auto* copied = std::get_if<Command::Copy>(&c.what)) {
-        follow(copied->from);
-        follow(copied->to);
+        f(copied->from);
+        f(copied->to);
       } else if (auto* set = std::get_if<Command::SetGate>(&c.what)) {
-        if (set->decides) follow(*set->decides);
+        if (set->decides) f(*set->decides);
       } else {
-        for (Place& p : c.call()->arguments) follow(p);
-        for (auto& [name, p] : c.call()->sizes) follow(p);
+        for (Place& p : c.call()->arguments) f(p);
+        for (auto& [name, p] : c.call()->sizes) f(p);
       }
     }
-    for (Place& p : plan_.outputs) follow(p);
-    const auto follow_nodes = [&](auto& self, std::vector<Node>& nodes) -> void {
+    for (Place& p : plan_.outputs) f(p);
+    const auto move_nodes = [&](auto& self, std::vector<Node>& nodes) -> void {
       for (Node& n : nodes) {
         if (auto* loop = std::get_if<Node::CountedLoop>(&n.what)) {
           for (auto* list : {&loop->slices, &loop->stacks})
             for (auto& [a, b] : *list) {
-              follow(a);
-              follow(b);
+              f(a);
+              f(b);
             }
         } else if (auto* ends = std::get_if<Node::While>(&n.what)) {
-          follow(ends->decides);
+          f(ends->decides);
         } else if (auto* choice = std::get_if<Node::Switch>(&n.what)) {
-          follow(choice->decides);
+          f(choice->decides);
         }
         for_each_body(n, [&](std::vector<Node>& body) { self(self, body); });
       }
     };
-    follow_nodes(follow_nodes, plan_.nodes);
-    for (size_t i = 0; i < now_in.size(); ++i)
-      if (now_in[i] != i) plan_.storages[i].bytes = 0;  // lives elsewhere
+    move_nodes(move_nodes, plan_.nodes);
   }
   bool written_before(const Place& p, size_t t) const {
     for (size_t i = plan_.storages[p.storage].first; i < t; ++i) {

@@ -180,7 +180,7 @@ void CompiledGraph::State::add_block(size_t command) {
       if (!fixed[places[k].storage] && places[k].bytes > 0)
         patches[command].push_back({block_at + k * sizeof(uint64_t), places[k]});
     contents.insert(contents.end(), block.begin(), block.end());
-    contents.resize((contents.size() + 15) / 16 * 16);
+    contents.resize(vulkan::block_stride(contents.size()));
     if (blocks.size() > 1) call.block_stride = contents.size() - block_at;
   }
 }

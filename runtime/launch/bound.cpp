@@ -71,10 +71,10 @@ int64_t workgroups_of(const Program& p, const DimValues& dims, const DeviceInfo&
   return std::max(usual, std::min(cdiv(n, units), room));
 }
 
-}  // namespace
-
+// `units`: a slice of the units of work that workgroups loop over, which ends with its own last one and whose arena
+// begins with its first.
 std::vector<std::byte> argument_block(const Program& p, const std::vector<uint64_t>& addresses,
-                                      const std::vector<int64_t>& sizes, const GroupSlice* units) {
+                                      const std::vector<int64_t>& sizes, const GroupSlice* units = nullptr) {
   std::vector<std::byte> block;
   auto put = [&](auto v) {
     const size_t at = block.size();
@@ -98,6 +98,8 @@ std::vector<std::byte> argument_block(const Program& p, const std::vector<uint64
   return block;
 }
 
+}  // namespace
+
 std::vector<std::vector<std::byte>> argument_blocks(const Program& p, const std::vector<uint64_t>& addresses,
                                                     const Bound& bound) {
   // Of programs whose workgroups loop over units, or whose loops are cut: a slice's bounds, and where its arena begins.
@@ -113,7 +115,7 @@ std::vector<std::vector<std::byte>> pushes_of(const std::shared_ptr<Context>& co
                                               std::shared_ptr<Buffer>& table) {
   std::vector<std::vector<std::byte>> pushes = argument_blocks(p, addresses, bound);
   if (!p.indirect_table || pushes[0].empty()) return pushes;
-  const uint64_t stride = (pushes[0].size() + 15) / 16 * 16;
+  const uint64_t stride = block_stride(pushes[0].size());
   std::vector<std::byte> all(stride * (pushes.size() - 1) + pushes[0].size());
   for (size_t i = 0; i < pushes.size(); ++i)
     std::copy(pushes[i].begin(), pushes[i].end(), all.begin() + static_cast<std::ptrdiff_t>(i * stride));
