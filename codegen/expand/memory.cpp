@@ -1,4 +1,4 @@
-// Refs, and which elements an access is of; what the access is, a backend knows.
+// Refs, and which elements an access takes. The instructions of the access are a backend's.
 #include <array>
 #include <cstdlib>
 

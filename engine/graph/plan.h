@@ -4,7 +4,7 @@
 // few iterations at a time. Other decisions (the size of a grid, long loops in a branch) are left to the code that runs
 // the plan. Intermediate values share one arena: two whose lifetimes do not overlap may have the same place, an output
 // that is aliased to an input in its last use takes the input's place, a row of a stacked result is written in place.
-// Unused values are dropped (dce.h). Nothing here knows a device. Read next: runtime/call/graph.h.
+// Unused values are dropped (dce.h). Nothing here depends on a device. Read next: runtime/call/graph.h.
 #pragma once
 #include <functional>
 #include <optional>

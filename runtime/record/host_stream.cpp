@@ -40,9 +40,9 @@ void HostStream::barrier(StageMask from, StageMask to) {
   device_.context()->recorder().note_barrier(ordered_, from, to, number_);
 }
 
-// Before a command of that stage: the barrier that its accesses need, if any. What the command buffer will find before
-// it on the queue nobody knows yet, so the first one waits for all of it; from there on the recorder's numbers stand
-// for this stream's commands. With the mutex held.
+// Before a command of that stage: the barrier that its accesses need, if any. What will come before
+// the command buffer on the queue is not known yet, so the first one waits for all of it; from there on the recorder's
+// numbers stand for this stream's commands. With the mutex held.
 void HostStream::command(const std::string& what, Stage stage, std::span<const Access> list, bool indirect) {
   Recorder& recorder = device_.context()->recorder();
   const auto in = static_cast<StageMask>(mask(stage) | (indirect ? mask(Stage::indirect) : 0));
