@@ -40,8 +40,8 @@ std::vector<Array> run_graph(std::string_view text, std::string_view folder, std
 /// An exported call as .tir text.
 std::string import_text(std::string_view module);
 
-/// The device that "vulkan" means, if that is a driver for the CPU, which is so where there is no other, and neither
-/// the caller nor the environment has named it; else nothing.
+/// The device that "vulkan" means, if that is a driver for the CPU, which is so where there is no other, and
+/// TESSERA_DEVICE names none; else nothing.
 std::string unnamed_cpu_driver();
 
 /// Submits nothing to a device and waits for it, `times` times: for the benchmark of a call's overhead.
