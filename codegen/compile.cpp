@@ -59,7 +59,7 @@ class Compilation {
   }
 
  private:
-  // A prefetched copy lives in registers: worth it where loads take long and there are many invocations to hold it.
+  // A prefetched copy takes registers: worth it where loads take long and there are many invocations to hold it.
   static constexpr int64_t kMostPrefetched = 4096;
 
   bool gpu() const { return target_.kind == Target::Kind::gpu; }

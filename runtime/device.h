@@ -32,7 +32,7 @@ struct DeviceOptions {
   /// Keep a log for find_unordered() (order.h). It grows with every call.
   bool log_commands = false;
   /// Kernels are compiled with debug info (CompileOptions::debug_info), and Vulkan's objects and commands have names,
-  /// for tools like RenderDoc and for validation messages. The environment's TESSERA_DEBUG_INFO=1 asks for it too.
+  /// for tools like RenderDoc and for validation messages. The environment's TESSERA_DEBUG_INFO=1 sets it too.
   bool debug_info = false;
   /// Takes this device's validation messages as they come, instead of the process' callback (set_log()) or stderr.
   LogCallback log = {};

@@ -97,9 +97,9 @@ struct ImportedDevice {
   std::vector<std::string> device_extensions, instance_extensions;
   /// Called around each vkQueueSubmit2 of ours, from whichever thread submits; a host that uses `queue` from several
   /// threads, or another than Tessera's calls come from, holds in them the mutex that it has for the queue. Without
-  /// them the host lets no two threads meet. They call nothing of Tessera, and whoever holds that mutex calls nothing
-  /// of it either. What they throw comes out of the call that submits: with lock_queue it has not submitted, with
-  /// unlock_queue it has.
+  /// them the host lets no two threads use the queue at once. They call nothing of Tessera, and whoever holds that
+  /// mutex calls nothing of it either. What they throw comes out of the call that submits: with lock_queue it has not
+  /// submitted, with unlock_queue it has.
   std::function<void()> lock_queue, unlock_queue;
   /// Where all of Tessera's device memory comes from, if it has functions: arrays, arenas, staging, tables and reports.
   /// Only shareable_array() allocates for itself, memory that can be exported. DeviceOptions::memory_limit then has no
@@ -141,7 +141,7 @@ DeviceArray shareable_array(const Device& device, Shape shape, DType dtype);
 /// A new descriptor of its memory, which the caller closes or hands to import_memory(). Throws SpecError if the array
 /// is none of shareable_array()'s.
 SharedMemory share(const DeviceArray& array);
-/// An array in somebody else's memory. On success the descriptor has been closed or is the driver's, otherwise it is
+/// An array in memory of another owner. On success the descriptor has been closed or is the driver's, otherwise it is
 /// still the caller's. Who writes when is the sharers' to agree on.
 DeviceArray import_memory(const Device& device, const SharedMemory& memory, Shape shape, DType dtype);
 

@@ -1,10 +1,11 @@
 // The recorder's log as plain data, and the proof that conflicting accesses were ordered. Validation layers do not see
-// accesses through buffer addresses, so this is the only check that no barrier between calls is missing. It knows
+// accesses through buffer addresses, so this is the only check that no barrier between calls is missing. It uses
 // nothing of Vulkan and runs afterwards. Read next: submit/recorder.h, which writes the log when
 // DeviceOptions::log_commands is set.
 #pragma once
 #include <cstdint>
 #include <string>
+#include <variant>
 #include <vector>
 
 namespace tessera {
@@ -22,28 +23,50 @@ struct AddressRange {
 
 /// One step of what was recorded, submitted or done by the host, in that order.
 struct LogEntry {
-  enum class Kind : uint8_t {
-    command,  ///< a dispatch, copy or fill in `stage`, with reads and writes
-    /// memory barrier: all accesses of stages `from` before it happen before, and are visible to, those of `to` after
-    /// it
-    barrier,
-    /// what was recorded since the last submit goes to the queue, which sets the timeline to `value` when it is done
-    submit,
-    completed,   ///< the host has seen the timeline at `value`
-    host_read,   ///< the host reads `reads` through a mapping
-    host_write,  ///< the host writes `writes` through a mapping
-    release,     ///< the memory `writes` is given back, to be used for something else
+  /// A dispatch, copy or fill in `stage`.
+  struct Command {
+    Stage stage = Stage::compute;
+    std::vector<AddressRange> reads = {}, writes = {};
+    std::vector<AddressRange> indirect = {};  ///< read in Stage::indirect
   };
-  Kind kind = Kind::command;
+  /// A memory barrier: all accesses of stages `from` before it happen before, and are visible to, those of `to` after
+  /// it.
+  struct Barrier {
+    StageMask from = 0, to = 0;
+  };
+  /// What was recorded since the last submit goes to the queue, which sets the timeline to `value` when it is done.
+  struct Submit {
+    uint64_t value = 0;
+  };
+  /// The host has seen the timeline at `value`.
+  struct Completed {
+    uint64_t value = 0;
+  };
+  /// The host reads or writes the range through a mapping.
+  struct HostRead {
+    AddressRange range;
+  };
+  struct HostWrite {
+    AddressRange range;
+  };
+  /// The memory is freed, and may be used for something else.
+  struct Release {
+    AddressRange range;
+  };
+  std::variant<Command, Barrier, Submit, Completed, HostRead, HostWrite, Release> event;
   std::string what = {};  // "dispatch add"
-  Stage stage = Stage::compute;
-  StageMask from = 0, to = 0;
-  std::vector<AddressRange> reads = {}, writes = {};
-  uint64_t value = 0;
   // of commands and barriers in a host's command buffer, which runs when the host submits it: its number, from 1; 0:
   // our own
   uint64_t stream = 0;
-  std::vector<AddressRange> indirect = {};  ///< read in Stage::indirect
+
+  template <class Event>
+  bool is() const {
+    return std::holds_alternative<Event>(event);
+  }
+  Command* command() { return std::get_if<Command>(&event); }
+  const Command* command() const { return std::get_if<Command>(&event); }
+  Barrier* barrier() { return std::get_if<Barrier>(&event); }
+  const Barrier* barrier() const { return std::get_if<Barrier>(&event); }
 };
 using CommandLog = std::vector<LogEntry>;
 

@@ -53,9 +53,9 @@ V shift(Opcode op, DType t, V a, V b, const Bounds& rb) {
   return in_range ? r : select(ok, r, 0);
 }
 
-/// The same with either of two zeros: the device's own for numbers, since what it makes of NaN is its own affair. Of
+/// The same with either of two zeros: the device's instruction for numbers, whose result for NaN is unspecified. Of
 /// several in a row each takes the number of the one before; NaN is looked for in two elements at a time, by one
-/// comparison, and what is selected in between nobody asks for.
+/// comparison, and the selections in between have no other use.
 V relaxed_extreme(bool larger, V a, V b) {
   Sink& f = *a.fn;
   const bool preserve = a.reg == Reg::f64 ? f.target.preserve64 : f.target.preserve32;

@@ -1,4 +1,4 @@
-// Refs, and which elements an access is of; what the access is, a backend knows.
+// Refs, and which elements an access takes. The instructions of the access are a backend's.
 #include <array>
 #include <cstdlib>
 
@@ -118,6 +118,14 @@ V Walk::stored_bits(V value, V raw, DType t) {
 
 void Walk::emit_vector_load(const ir::Op& op) {
   const Ref& r = ref(op.operands.at(0));
+  if (r.space == MemorySpace::shared) {
+    const std::vector<V> words = load_words(op, r, op.results.size());
+    for (size_t i = 0; i < words.size(); ++i)
+      set(op.results[i], r.dtype == DType::boolean ? ne(words[i], 0)
+                         : is_float(r.dtype)       ? floating(words[i])
+                                                   : words[i]);
+    return;
+  }
   const auto size = static_cast<size_t>(size_bytes(r.dtype));
   const std::vector<V> words = load_words(op, r, op.results.size() * size / 4);
   std::array<V, 2> shorts;
@@ -155,11 +163,14 @@ void Walk::emit_vector_load(const ir::Op& op) {
 
 void Walk::emit_vector_store(const ir::Op& op) {
   const Ref& r = ref(op.operands.at(0));
-  const auto size = static_cast<size_t>(size_bytes(r.dtype));
+  const bool shared = r.space == MemorySpace::shared;  // where each element has a word
+  const auto size = static_cast<size_t>(shared ? ir::arena_stride(r.dtype) : size_bytes(r.dtype));
   std::vector<V> words;
   for (size_t i = 0; i < static_cast<size_t>(op.index[0].size); ++i) {
     const V value = get(op.operands.at(1 + i)), raw = registers_[op.operands[1 + i].index].raw;
-    if (size == 8) {
+    if (shared && r.dtype == DType::boolean) {
+      words.push_back(memory_bits(value, r.dtype));
+    } else if (size == 8) {
       const V b = bits(value);
       words.push_back(to_uint(b, Reg::u32));
       words.push_back(to_uint(b >> 32, Reg::u32));

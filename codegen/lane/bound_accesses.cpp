@@ -89,7 +89,7 @@ class Walk {
   }
 
   const ir::Kernel& k_;
-  Prover bounds_, free_;  // free_ knows nothing of loops
+  Prover bounds_, free_;  // free_ uses no bounds of loops
   std::vector<Prover::Condition> conditions_;
   std::vector<Prover::Between> scope_;
   std::vector<ir::OpId> around_;

@@ -42,7 +42,7 @@ struct Instr {
   uint32_t dst = kNone, a = kNone, b = kNone, c = kNone, d = kNone;
   uint32_t aux = 0;         // jump target, place, moves, sync or xor mask
   uint32_t source = kNone;  // OpId::index
-  uint32_t align = 1;       // load: the element's position in its arg must be a multiple
+  uint32_t align = 1;       // load, store: the element's position in its arg or arena must be a multiple
 };
 
 /// Memory that loads and stores reach: an arg, or part of an arena.

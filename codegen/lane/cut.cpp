@@ -141,7 +141,7 @@ class Cutter {
     return it->second;
   }
 
-  // ---- what lives on
+  // ---- what is kept from step to step
 
   Kept keep(Value like, RegionId where) {
     // Barriers and subgroup ops need conditions that stay the same in a whole group.

@@ -516,7 +516,8 @@ class Machine {
   }
 
   void check_alignment(const Instr& i, uint32_t at, uint32_t invocation, int64_t element) {
-    if (element % i.align != 0 && is_new(8, at, element))
+    const Place& p = code_.places[i.aux];
+    if ((p.offset / p.stride + element) % i.align != 0 && is_new(8, at, element))
       report("vector access at element " + std::to_string(element) + ", which is no multiple of " +
              std::to_string(i.align) + ", in " + op_at(at) + " in " + who(invocation));
   }

@@ -20,7 +20,8 @@ using Residue = Divisors::Residue;
 // common index, and memories by their classes (engine/passes/memory.h).
 class Vectorizer {
  public:
-  Vectorizer(ir::Kernel& k, bool pairs) : k_(k), pairs_(pairs), divisors_(k), memory_(k) {}
+  Vectorizer(ir::Kernel& k, bool pairs, bool shared)
+      : k_(k), pairs_(pairs), shared_(shared), divisors_(k), memory_(k) {}
 
   bool run() {
     walk(k_.body);
@@ -46,10 +47,11 @@ class Vectorizer {
     return {v, offset};
   }
 
-  // Where the Ref begins in its array, in elements.
+  // Where the Ref begins in its array, in elements; in shared memory, in words of that.
   Residue begin(Value ref) {
     const ir::Op* o = k_.def(ref);
     if (!o) return {};  // an argument
+    if (o->code == Opcode::alloc_shared) return Residue::of(o->attr(ir::Attr::offset) / kWord);
     if (o->code != Opcode::view) return {1, 0};
     const Residue outer = begin(o->operands[0]);
     return outer + divisors_.residue(o->operands[1]);
@@ -70,12 +72,20 @@ class Vectorizer {
     std::vector<ir::OpId> members;
   };
 
+  static constexpr int64_t kWord = 4;  // bytes between elements of shared memory, but for 64-bit ones
   int64_t most_bytes() const { return pairs_ ? 8 : 16; }
+  bool is_shared(Value ref) const { return k_.type(ref).space == ir::MemorySpace::shared; }
+  // Bytes from one element to the next.
+  int64_t distance(Value ref) const {
+    const DType t = k_.type(ref).dtype;
+    return is_shared(ref) ? ir::arena_stride(t) : size_bytes(t);
+  }
   bool candidate(const ir::Op& o) const {
     if (o.code != Opcode::load && !(!pairs_ && o.code == Opcode::store)) return false;
-    const int64_t size = size_bytes(k_.type(o.operands[0]).dtype);
-    return o.index.size() == 1 && o.index[0].kind == ir::Index::Kind::integer && !o.has_mask() &&
-           k_.type(o.operands[0]).space == ir::MemorySpace::global && (!pairs_ || size == 4);
+    if (o.index.size() != 1 || o.index[0].kind != ir::Index::Kind::integer || o.has_mask()) return false;
+    const int64_t size = distance(o.operands[0]);
+    if (is_shared(o.operands[0])) return shared_ && size == kWord;
+    return !pairs_ || size == 4;
   }
 
   void finish(std::map<Key, Members>& groups, bool stores) {
@@ -83,7 +93,7 @@ class Vectorizer {
       const ir::Op& first = k_.op(members.begin()->second);
       const Value ref = first.operands[0], base = split(first).first;
       const Residue from = begin(ref), place = base ? from + divisors_.residue(base) : from;
-      const int64_t size = size_bytes(k_.type(ref).dtype);
+      const int64_t size = distance(ref);
       for (auto it = members.begin(); it != members.end();) {
         const int64_t at = it->first;
         std::vector<ir::OpId> run;
@@ -131,6 +141,9 @@ class Vectorizer {
       if (!candidate(o)) {
         if (ir::is_barrier(o.code) || !o.regions.empty()) finish_all();
         else if (ir::accesses_ref(o.code)) finish(pending[memory_.of(o.operands[0])]);
+        else if (ir::is_matrix(o.code))
+          for (const Value v : o.operands)
+            if (k_.type(v).is_ref) finish(pending[memory_.of(v)]);
         continue;
       }
       const auto [base, offset] = split(o);
@@ -214,7 +227,8 @@ class Vectorizer {
   }
 
   ir::Kernel& k_;
-  const bool pairs_;  // of 32-bit loads, and nothing else
+  const bool pairs_;   // of 32-bit loads, and nothing else
+  const bool shared_;  // accesses to shared memory too
   bool changed_ = false;
   std::unordered_map<uint32_t, size_t> place_;  // per op of the region
   std::vector<Vector> vectors_;
@@ -223,6 +237,9 @@ class Vectorizer {
 };
 }  // namespace
 
-bool vectorize(ir::Kernel& k, const Target& target) { return Vectorizer(k, target.kind == Target::Kind::cpu).run(); }
+bool vectorize(ir::Kernel& k, const Target& target) {
+  const bool ptx = !target.chip.empty();
+  return Vectorizer(k, target.kind == Target::Kind::cpu, ptx).run();
+}
 
 }  // namespace tessera::lowering

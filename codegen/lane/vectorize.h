@@ -1,6 +1,7 @@
-// Vector accesses: loads, and stores, of adjacent elements of one array in global memory become one access of up to 16
-// bytes, if the first element's position is proved a multiple of the width. Arguments are bound at 16-byte aligned
-// addresses (Program). A vector has a slice for its index; a load has a result, a store a value for each element.
+// Vector accesses: loads, and stores, of adjacent elements of one array in global memory, or of adjacent words of
+// shared memory, become one access of up to 16 bytes, if the first element's position is proved a multiple of the
+// width. Arguments are bound at 16-byte aligned addresses (Program). A vector has a slice for its index; a load has a
+// result, a store a value for each element.
 #pragma once
 #include "codegen/program/target.h"
 #include "engine/ir/kernel.h"
@@ -8,7 +9,9 @@
 namespace tessera::lowering {
 
 /// GPUs move 16 bytes at once, of any elements. Lavapipe splits vectors into scalar accesses, but loads 64 bits at
-/// once: for CPU drivers only pairs of 32-bit loads change. Returns true if something changed.
+/// once: for CPU drivers only pairs of 32-bit loads change. Accesses to shared memory change for PTX alone: ptxas does
+/// not merge them, since it proves no alignment. In SPIR-V shared memory is an array of words, and drivers merge its
+/// accesses themselves. Returns true if something changed.
 bool vectorize(ir::Kernel& k, const Target& target);
 
 }  // namespace tessera::lowering

@@ -4,8 +4,8 @@
 //   3. Refs come from the body's args, alloc_shared, alloc_scratch, report_memory and views of those: never from
 //   carries, yields or selects.
 //   4. load and store take one i32 integer index; a stored value, `other` and a loaded value have the Ref's dtype; a
-//   mask is a bool. A slice for an index makes a vector access (vectorize.h): of global memory, 4, 8 or 16 bytes,
-//   aligned to them, without a mask.
+//   mask is a bool. A slice for an index makes a vector access (vectorize.h): 4, 8 or 16 bytes of global memory, or
+//   2 or 4 words of shared memory, aligned to them, without a mask.
 //      Atomics take such an index too, and no mask; they update args and the report, those of 32-bit integers the
 //      arenas, too.
 //   5. An arena Ref has a static length, lies within LaneInfo's bytes, and is aligned to its elements' distance.
@@ -206,10 +206,12 @@ class Verifier {
   }
 
   void vector_access(const Op& o, const Type& element) {
-    const int64_t n = o.index[0].size, bytes = n * size_bytes(element.dtype);
-    if (n < 2 || (bytes != 4 && bytes != 8 && bytes != 16) || o.has_mask() ||
-        k_.type(o.operands[0]).space != ir::MemorySpace::global)
-      return problem(o, "a vector access takes elements of a global Ref, of 4, 8 or 16 bytes in all, and no mask");
+    const bool shared = k_.type(o.operands[0]).space == ir::MemorySpace::shared;
+    const int64_t n = o.index[0].size, distance = shared ? ir::arena_stride(element.dtype) : size_bytes(element.dtype),
+                  bytes = n * distance;
+    if (n < 2 || (bytes != 4 && bytes != 8 && bytes != 16) || o.has_mask() || (shared && distance != 4))
+      return problem(
+          o, "a vector access takes 4, 8 or 16 bytes of global memory, or 2 or 4 words of shared memory, and no mask");
     if (o.code == Opcode::load) return;
     const size_t wanted = static_cast<size_t>(n) + (o.index[0].is_static() ? 1 : 2);
     if (o.operands.size() != wanted)

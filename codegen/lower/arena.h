@@ -21,15 +21,15 @@ class Arena : public Part {
   void copy(const Slot& from, const Slot& to);
 
   void order(const std::vector<MemoryRange>& reads, const std::vector<MemoryRange>& writes);
-  /// Of accesses that order() does not know yet and that need no barrier now.
+  /// Adds accesses that order() has not been given and that need no barrier now.
   void note(const std::vector<MemoryRange>& reads, const std::vector<MemoryRange>& writes);
   /// Whatever the accesses so far were.
   void barrier();
   /// The back edge of a loop: the next iteration reuses what this one touched.
   void loop_barrier();
   /// The same of a loop whose body began with loop_begins(), where a barrier stands only if the next iteration needs
-  /// it: what it does before its first barrier meets what was done behind this iteration's last one. All else that it
-  /// does comes behind a barrier of its own.
+  /// it: if its accesses before its first barrier conflict with those of this iteration after the last one. All its
+  /// other accesses come after a barrier of its own.
   void loop_begins();
   void loop_ends();
   /// Barriers inside a reduction, product or scan have settled the accesses announced before it, but some of them come

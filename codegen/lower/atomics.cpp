@@ -69,7 +69,7 @@ Value AtomicEmitter::nearest_element(const ir::Op& o, const Coords& c, Value pre
       [&] { return Values{b_.zero(as)}; })[0];
 }
 
-// Each element by one invocation, which knows what it was; so that goes to the arena where others want it.
+// Each element is updated by one invocation, which has the old value; that goes to the arena where others use it.
 void AtomicEmitter::update(ir::OpId id) {
   const ir::Op& o = k_.op(id);
   const auto ref = static_cast<size_t>(ref_position(k_, o.operands[0]));
@@ -80,7 +80,7 @@ void AtomicEmitter::update(ir::OpId id) {
   const std::vector<Value> roots = refs_.values_read(o);
   std::vector<MemoryRange> reads = placement_.arena_reads(roots), writes;
   if (!r.owned) writes.push_back(r.range);
-  // In the value's order, unless nobody can tell.
+  // In the value's order, unless every order gives an allowed result.
   const bool ordered = must_scatter_in_order(k_, o) && !(concurrent(ref) && parallel_.commuting[ref]) &&
                        !in_any_order(k_, o, placement_.used());
   const bool nearest = used && !o.has_mask() && ir::access_dims(k_, o).per_element;

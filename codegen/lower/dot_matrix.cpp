@@ -233,7 +233,7 @@ class MatrixDot : public ChunkedDot {
   }
 
   void one_strip() {
-    // Zeros know no positions: those are computed behind the loop, and hold no registers in it.
+    // Zeros have no positions: the result's are computed after the loop, and hold no registers in it.
     Values start;
     if (!start_ && d_.start)
       each_register(counts(), [&](const std::vector<int>& regs) { start.push_back(d_.start_at(point(regs).c)); });

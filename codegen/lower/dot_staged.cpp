@@ -385,7 +385,7 @@ class StagedDot : public ChunkedDot {
     }
   }
   void one_strip() {
-    // Zeros know no positions: those are computed behind the loop, and hold no registers in it.
+    // Zeros have no positions: the result's are computed after the loop, and hold no registers in it.
     Values start;
     each_register(counts(), [&](const std::vector<int>& regs) {
       start.push_back(d_.start ? d_.start_at(point(regs).c) : b_.zero(d_.acc));

@@ -53,7 +53,7 @@ ir::Kernel lower(const ir::Kernel& source, const Target& target, bool general, i
     plan.schedule.*saves = false;
     out = emit_lanes(k, target, plan, remarks);
   }
-  // What does not fit shared memory lives in a global arena instead, all of it: one budget, one decision.
+  // If the arena does not fit shared memory, all of it is global memory instead: one budget, one decision.
   if (out.lane.shared_bytes > target.shared_bytes) {
     plan.schedule.scratch_arena = true;
     lines.push_back("the arena needs " + std::to_string(out.lane.shared_bytes) +

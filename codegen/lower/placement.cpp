@@ -40,7 +40,7 @@ void Placement::place() {
     if (o && o->code == Opcode::load &&
         s_.residency[static_cast<size_t>(ref_position(k_, o->operands[0]))] == Residency::registers)
       registers = true;
-    // Where invocations share a workgroup, only the one that updates an element knows what it was.
+    // Where invocations share a workgroup, only the one that updates an element has its old value.
     if (o && ir::is_atomic(o->code) && uniform_group()) registers = false;
     kinds_[i] = registers ? Kind::registers : Kind::arena;
   }

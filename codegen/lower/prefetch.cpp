@@ -114,8 +114,8 @@ void Prefetch::choose_staged(ir::OpId id) {
 }
 
 void Prefetch::settle() {
-  // A nest without their layout reads these: they are computed where they are used, like all loads of what nobody
-  // writes.
+  // A nest without their layout reads these: they are computed where they are used, like all loads of memory that
+  // the kernel does not write.
   std::erase_if(loads_, [&](const Load& a) {
     const ir::Op& o = k_.ops[a.op];
     if (placement_.kind(o.results[0]) == Kind::registers) return false;

@@ -9,7 +9,7 @@ using ir::Attr;
 using ir::Opcode;
 
 // One invocation applies all updates that share the positions of the dims which x follows, in order; different ones
-// meet in no element.
+// share no element.
 void RearrangeEmitter::scatter(ir::OpId id) {
   const ir::Op& o = k_.op(id);
   const Value x = o.operands[0], updates = o.operands[1], v = o.results[0];

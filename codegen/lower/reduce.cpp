@@ -58,7 +58,7 @@ class Reduction : public Part {
   }
 
  private:
-  // All of one kept element's operands, one after another, by whoever asks.
+  // All of one kept element's operands, one after another, by each invocation that computes the element.
   Values sequential(const Coords& kept_coords) {
     if (count_ == 0) return acc_.identity;
     Coords c(shape_.size());

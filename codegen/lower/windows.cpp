@@ -103,7 +103,7 @@ Value RefWindows::offset_along(const ir::BlockMapping& m, size_t d, const Extent
   return b_.mul(b_.convert(s, DType::i64), by);
 }
 
-// What accesses must know of a block's dim that begins at s.
+// What accesses need of a block's dim that begins at s.
 void RefWindows::add_dim(RefState& r, const ir::BlockMapping& m, size_t d, const BlockStart& known,
                          const Extent& stride, Value s, Value bound) {
   const ir::BlockDim& dim = m.block[d];

@@ -75,8 +75,8 @@ class RefWindows : public Part {
   std::vector<int> refs_read(const std::vector<Value>& roots) const;
   /// by an access: what it stores, its mask, other and index arrays
   std::vector<Value> values_read(const ir::Op& op) const;
-  /// Calls body for every element of an access of which some may meet in memory: those one after another in the value's
-  /// order, by one invocation.
+  /// Calls body for every element of an access of which some may have one place in memory: those one after another in
+  /// the value's order, by one invocation.
   void in_order(const ir::Op& op, const std::function<void(const Coords&, Value predicate)>& body);
 
  private:

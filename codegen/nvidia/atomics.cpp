@@ -1,6 +1,7 @@
 // Atomics of arrays that programs running at once update, and of shared memory. Integers of 32 and 64 bits have
-// instructions; everything else is a loop that tries to swap the word that holds the element until nobody has changed
-// it meanwhile. A word of narrow elements never leaves its array's memory, which is rounded up to whole words.
+// instructions; everything else is a loop that tries to swap the word that holds the element until no other invocation
+// has changed it meanwhile. A word of narrow elements never leaves its array's memory, which is rounded up to whole
+// words.
 #include "codegen/lane/loops.h"
 #include "codegen/nvidia/emitter.h"
 #include "engine/base/error.h"
@@ -22,7 +23,7 @@ std::string code_of(Opcode kind, DType t) {
 }
 }  // namespace
 
-/// What was there before. One whose old value nobody wants orders nothing; one that hands it on may be a flag or a
+/// The old value. An atomic whose old value is unused orders nothing; one whose old value is used may be a flag or a
 /// ticket.
 V Emitter::atomic(const std::string& code, Reg r, const std::string& place, const std::vector<V>& values, bool used) {
   const V old = f_.fresh(r);

@@ -57,7 +57,7 @@ void Emitter::emit(const ir::Op& op) {
     const int file = files_.emplace(op.loc.file, static_cast<int>(files_.size()) + 1).first->second;
     f_.line(".loc " + std::to_string(file) + " " + std::to_string(op.loc.line) + " 0");
   }
-  if (!emit_in_vector(op) && !emit_turned_pack(op)) Walk::emit(op);
+  if (!emit_turned_pack(op)) Walk::emit(op);
 }
 
 V Emitter::launch_value(const ir::Op& op) {
@@ -112,7 +112,6 @@ std::string Emitter::run() {
   arguments();
   if (k_.lane.shared_bytes > 0) arena_ = special("arena");
   place_lanes();
-  find_vectors(k_.body);
   region(k_.body);
   return frame(f_.body());
 }

@@ -1,5 +1,5 @@
 // What the walk over a lane-level kernel leaves to PTX. Private to codegen/nvidia; emit.h is the entry point.
-// emit.cpp: the module's frame, parameters, special registers. memory.cpp, vectors.cpp, atomics.cpp, group.cpp,
+// emit.cpp: the module's frame, parameters, special registers. memory.cpp, atomics.cpp, group.cpp,
 // matrix.cpp: by the op.
 #pragma once
 #include <map>
@@ -52,16 +52,6 @@ class Emitter final : private Code, public Walk {
   void emit_report_memory(const ir::Op& op) override;
   void emit_report(const ir::Op& op) override;
 
-  // vectors.cpp
-  struct SharedVector {
-    std::vector<const ir::Op*> members;  // by place
-    const ir::Op* at = nullptr;          // where it is written down
-  };
-  std::pair<std::optional<ir::Value>, int64_t> split_index(const ir::Op& op) const;
-  void join(std::vector<const ir::Op*>& run);
-  void find_vectors(ir::RegionId r);
-  bool emit_in_vector(const ir::Op& op);
-
   // atomics.cpp
   void emit_atomic(const ir::Op& op) override;
   V atomic(const std::string& code, Reg r, const std::string& place, const std::vector<V>& values, bool used);
@@ -111,8 +101,6 @@ class Emitter final : private Code, public Walk {
   std::map<std::string, int> files_;  // of lines
   int64_t argument_bytes_ = 0;
   passes::Divisors divisors_{k_};
-  std::vector<SharedVector> vectors_;
-  std::map<const ir::Op*, size_t> vector_of_;
   std::map<Access, V> lane_places_;  // each lane's address in the arena, for a tile at its beginning
   bool multiplies_f8_ = false;
   // Of two words, the bytes 2 * third and 2 * third + 1 in turn; by the block that holds them, too.

@@ -98,23 +98,26 @@ std::string vector_type(size_t words) { return words == 1 ? "b32 " : "v" + std::
 }  // namespace
 
 std::vector<V> Emitter::load_words(const ir::Op& op, const Ref& r, size_t words) {
-  const std::string from = at(element_address(op, r));
+  const bool shared = r.space == MemorySpace::shared;
+  const std::string from = shared ? shared_address(op, r) : at(element_address(op, r));
   std::vector<V> all;
   std::string names;
   for (size_t i = 0; i < words; ++i) {
     all.push_back(f_.fresh(Reg::u32));
     names += (i ? ", " : "") + f_.operand(all[i]);
   }
-  f_.line(load_code(r.shared_with_others) + vector_type(words) + (words == 1 ? names : "{" + names + "}") + ", " +
-          from);
+  f_.line((shared ? "ld.shared." : load_code(r.shared_with_others)) + vector_type(words) +
+          (words == 1 ? names : "{" + names + "}") + ", " + from);
   return all;
 }
 
 void Emitter::store_words(const ir::Op& op, const Ref& r, const std::vector<V>& words) {
   std::string names;
   for (size_t i = 0; i < words.size(); ++i) names += (i ? ", " : "") + f_.in_register(words[i]);
-  const std::string to = at(element_address(op, r));
-  f_.line("st.global." + vector_type(words.size()) + to + ", " + (words.size() == 1 ? names : "{" + names + "}"));
+  const bool shared = r.space == MemorySpace::shared;
+  const std::string to = shared ? shared_address(op, r) : at(element_address(op, r));
+  f_.line((shared ? "st.shared." : "st.global.") + vector_type(words.size()) + to + ", " +
+          (words.size() == 1 ? names : "{" + names + "}"));
 }
 
 // Elements of 8 or 16 bits that stand at one place in words that vector accesses have loaded: blocks are turned so,

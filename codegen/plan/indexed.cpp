@@ -63,7 +63,7 @@ std::optional<std::vector<int64_t>> index_form(const ir::Kernel& k, Value v, int
 
 // No two elements of the op's index arrays are one position, wrapped or not. An array does for the dims that it depends
 // on if its coefficients separate like the digits of a mixed radix, and its span is below the dim's size, so that a
-// wrapped position meets no other.
+// wrapped position equals no other.
 bool distinct(const ir::Kernel& k, const ir::Op& op, const ir::AccessDims& form) {
   std::vector<bool> told(form.array_rank, false);
   for (size_t d = 0; d < op.index.size(); ++d) {

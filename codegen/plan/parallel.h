@@ -39,7 +39,7 @@ struct ParallelPlan {
 
 ParallelPlan plan_parallel(const ir::Kernel& k, ScalarAnalysis& scalars, const Target& target);
 
-/// What the proof that scratch is written before it is read knows of a scalar if these axes are parallel: its bits, in
+/// What the proof that scratch is written before it is read uses of a scalar if these axes are parallel: its bits, in
 /// all programs or where the ids of these axes are 0.
 struct KnownScalar {
   ir::Value v;

@@ -287,7 +287,7 @@ class Scheduler {
     }
   }
 
-  // Each slice repeats what lacks the axis: attention's scores know nothing of the columns of its values. That pays
+  // Each slice repeats what lacks the axis: attention's scores do not depend on the columns of its values. That pays
   // while compute units are idle.
   void split_only_what_pays() {
     const auto costly = [&](size_t a) {
@@ -339,7 +339,7 @@ class Scheduler {
       most = std::max(most, n);
     });
     if (accesses > most_accesses && most > 1) return false;
-    bool ordered = true;  // the one invocation meets every scatter's elements in the order in which they are stored
+    bool ordered = true;  // the one invocation stores every scatter's elements in order
     ir::each_op(k_, k_.body, [&](ir::OpId id) {
       if (!must_scatter_in_order(k_, k_.op(id))) return;
       const ir::AccessDims form = ir::access_dims(k_, k_.op(id));

@@ -15,7 +15,7 @@ using ir::Opcode;
 using passes::Divisors;
 using Residue = Divisors::Residue;
 
-// Windows farther apart share nothing within an invocation. More of them want more registers than they save loads.
+// Windows farther apart share nothing within an invocation. More of them cost more registers than they save loads.
 constexpr int64_t kTapsApart = 8, kMostTaps = 16;
 
 class Widths {

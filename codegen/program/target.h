@@ -1,4 +1,4 @@
-// Target: everything codegen may know about a device, as a plain value. runtime/ fills one from Vulkan's limits and
+// Target: all properties of a device that codegen uses, as a plain value. runtime/ fills one from Vulkan's limits and
 // features; tests make their own (minimum_target: the least that Vulkan 1.3 with our required features guarantees).
 // codegen never queries a device.
 #pragma once

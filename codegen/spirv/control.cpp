@@ -44,7 +44,7 @@ bool Emitter::emit_half(const ir::Op& op) {
 
 // A driver that has cut a loop leaves every later loop after its first iteration, so a loop that must run twice shows
 // it. No number in it is a constant, or the driver's compiler could compute its result: they are taken from the
-// report's address, of which only we know that it is a multiple of 64.
+// report's address, which is a multiple of 64, though the driver's compiler cannot assume that.
 V Emitter::loops_cut() {
   const V low = to_uint(report_, Reg::u32), rounds = (low & 31) + 2, wanted = ((low >> 1) & 31) + 2;
   const std::vector<V> done = f_.while_loop(

@@ -78,6 +78,8 @@ class Emitter final : private Code, public Walk {
   void store_part(const ir::Op& op, const Ref& r, V raw);
   V shared_word(const Ref& r, V index, uint32_t word);
   Id shared_pointer(const Ref& r, V index, uint32_t word);
+  V load_shared_word(const Ref& r, V index, uint32_t word);
+  void store_shared_word(const Ref& r, V index, uint32_t word, V v);
 
   // atomics.cpp
   void emit_atomic(const ir::Op& op) override;

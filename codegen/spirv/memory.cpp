@@ -40,16 +40,21 @@ Id Emitter::shared_pointer(const Ref& r, V index, uint32_t word) {
   return m_.op(spv::OpAccessChain, m_.type_pointer(spv::StorageClassWorkgroup, f_.type(Reg::u32)), {arena_, at.id});
 }
 
+V Emitter::load_shared_word(const Ref& r, V index, uint32_t word) {
+  const Id p = shared_pointer(r, index, word);
+  return V{&f_, m_.op(spv::OpLoad, f_.type(Reg::u32), {p, spv::MemoryAccessNonPrivatePointerMask}), Reg::u32};
+}
+void Emitter::store_shared_word(const Ref& r, V index, uint32_t word, V v) {
+  const Id p = shared_pointer(r, index, word);
+  m_.op(spv::OpStore, {p, v.id, spv::MemoryAccessNonPrivatePointerMask});
+}
+
 Emitter::Register Emitter::load(const ir::Op& op, const Ref& r) {
   if (r.space == MemorySpace::shared) {
     const V index = element_index(op);
-    const auto word = [&](uint32_t i) {
-      const Id p = shared_pointer(r, index, i);
-      return V{&f_, m_.op(spv::OpLoad, f_.type(Reg::u32), {p, spv::MemoryAccessNonPrivatePointerMask}), Reg::u32};
-    };
-    const V low = word(0);
+    const V low = load_shared_word(r, index, 0);
     if (ir::arena_stride(r.dtype) == 8) {
-      const V high = to_uint(word(1), Reg::u64) << 32, v = to_uint(low, Reg::u64) | high;
+      const V high = to_uint(load_shared_word(r, index, 1), Reg::u64) << 32, v = to_uint(low, Reg::u64) | high;
       return {r.dtype == DType::f64 ? floating(v) : v, {}};
     }
     if (r.dtype == DType::boolean) return {ne(low, 0), {}};
@@ -73,16 +78,12 @@ uint32_t Emitter::access_mask(const Ref& r) {
 void Emitter::store(const ir::Op& op, const Ref& r, V value, V raw) {
   if (r.space == MemorySpace::shared) {
     const V index = element_index(op);
-    const auto word = [&](uint32_t i, V v) {
-      const Id p = shared_pointer(r, index, i);
-      m_.op(spv::OpStore, {p, v.id, spv::MemoryAccessNonPrivatePointerMask});
-    };
     if (ir::arena_stride(r.dtype) == 8) {
       const V b = bits(value);
-      word(0, to_uint(b, Reg::u32));
-      word(1, to_uint(b >> 32, Reg::u32));
+      store_shared_word(r, index, 0, to_uint(b, Reg::u32));
+      store_shared_word(r, index, 1, to_uint(b >> 32, Reg::u32));
     } else {
-      word(0, r.dtype == DType::boolean ? memory_bits(value, r.dtype) : bits(value));
+      store_shared_word(r, index, 0, r.dtype == DType::boolean ? memory_bits(value, r.dtype) : bits(value));
     }
     return;
   }
@@ -104,6 +105,12 @@ Id Emitter::words_type(size_t words) {
 }
 
 std::vector<V> Emitter::load_words(const ir::Op& op, const Ref& r, size_t words) {
+  if (r.space == MemorySpace::shared) {  // an array of words
+    const V index = element_index(op);
+    std::vector<V> all;
+    for (uint32_t i = 0; i < words; ++i) all.push_back(load_shared_word(r, index, i));
+    return all;
+  }
   const Id type = words_type(words), from = element_pointer(op, r, type);
   const Id loaded = m_.op(spv::OpLoad, type, {from, access_mask(r), static_cast<uint32_t>(4 * words)});
   if (words == 1) return {{&f_, loaded, Reg::u32}};
@@ -119,6 +126,11 @@ std::vector<V> Emitter::load_words(const ir::Op& op, const Ref& r, size_t words)
 }
 
 void Emitter::store_words(const ir::Op& op, const Ref& r, const std::vector<V>& words) {
+  if (r.space == MemorySpace::shared) {
+    const V index = element_index(op);
+    for (uint32_t i = 0; i < words.size(); ++i) store_shared_word(r, index, i, words[i]);
+    return;
+  }
   Id all = words[0].id;
   if (words.size() == 2) {
     const V high = to_uint(words[1], Reg::u64) << 32;

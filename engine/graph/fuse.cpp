@@ -198,7 +198,8 @@ class Fuser {
       Step& p = b.steps[found->second];
       if (p.kind != Step::Kind::call || !p.sizes.empty()) continue;
       const ir::Kernel &producer = g_.kernels[p.kernel], &consumer = g_.kernels[c.kernel];
-      // Who debugs a kernel wants to see that one; and what is said of two calls is said of neither's part.
+      // A kernel that is debugged is not fused, so that it is shown as written; nor are two calls with parameters of
+      // their own (engine/base/call_info.h), which would not hold for both parts.
       if (producer.call.debug || consumer.call.debug ||
           (says_something(producer.call) && says_something(consumer.call)))
         continue;

@@ -14,8 +14,8 @@ bool prints(const Graph& g, const Command& c) { return c.call() && !g.kernels[c.
 template <class F>
 void for_each_range(std::vector<Node>& nodes, const F& f) {
   for (Node& n : nodes) {
-    if (n.kind == Node::Kind::commands) f(n.begin, n.end);
-    for (auto& body : n.bodies) for_each_range(body, f);
+    if (const Node::Commands* c = n.commands()) f(n.begin, c->end);
+    for_each_body(n, [&](std::vector<Node>& body) { for_each_range(body, f); });
   }
 }
 
@@ -159,12 +159,12 @@ size_t count_barriers(const Graph& g, const GraphPlan& plan) {
       }
       count(run);
       run.clear();
-      if (n.gate) {
-        plan.expand_iterations(n, n.iterations, run);
+      if (n.loop() && n.loop()->gate) {
+        plan.expand_iterations(*n.loop(), n.loop()->iterations, run);
         count(run);
         run.clear();
       } else {
-        for (const auto& body : n.bodies) self(self, body);
+        for_each_body(n, [&](const std::vector<Node>& body) { self(self, body); });
       }
     }
     count(run);

@@ -16,7 +16,7 @@ struct PlaceUse {
   bool indirect = false;  ///< its numbers of workgroups are there
 };
 /// The one answer to what a command uses, for the order of commands and for barriers. `argument` says what a call does
-/// with its argument i (reads, writes), which a compiled program knows better than its kernel.
+/// with its argument i (reads, writes); a compiled program says that more exactly than its kernel.
 std::vector<PlaceUse> uses_of(const GraphPlan& plan, const GraphPlan::Command& command,
                               const std::function<std::pair<bool, bool>(size_t)>& argument);
 /// By the kernel that the command calls: it reads every argument, and writes what some op stores to.

@@ -77,16 +77,17 @@ class Drawing {
   }
   void nodes(const std::vector<GraphPlan::Node>& list, const std::string& around) {
     for (const GraphPlan::Node& n : list) {
-      const bool choice = n.kind == GraphPlan::Node::Kind::switch_;
-      if (n.kind == GraphPlan::Node::Kind::commands)
-        for (size_t i = n.begin; i < n.end; ++i) command(i, around);
-      for (size_t b = 0; b < n.bodies.size(); ++b) {
-        const size_t body = !choice && n.bodies.size() == 2 ? 1 - b : b;  // the test runs before the body
-        nodes(n.bodies[body], choice      ? "branch " + std::to_string(b)
-                              : n.count   ? "repeat " + std::to_string(*n.count)
-                              : n.at_most ? "at most " + std::to_string(*n.at_most)
-                              : body      ? "the test of a while"
-                                          : "while");
+      if (const GraphPlan::Node::Commands* c = n.commands()) {
+        for (size_t i = n.begin; i < c->end; ++i) command(i, around);
+      } else if (const auto* counted = std::get_if<GraphPlan::Node::CountedLoop>(&n.what)) {
+        nodes(counted->body, "repeat " + std::to_string(counted->count));
+      } else if (const GraphPlan::Node::While* loop = n.loop()) {
+        const std::string most = loop->at_most ? "at most " + std::to_string(*loop->at_most) : "";
+        nodes(loop->test, loop->at_most ? most : "the test of a while");
+        nodes(loop->body, loop->at_most ? most : "while");
+      } else {
+        const auto& branches = std::get<GraphPlan::Node::Switch>(n.what).branches;
+        for (size_t b = 0; b < branches.size(); ++b) nodes(branches[b], "branch " + std::to_string(b));
       }
     }
   }

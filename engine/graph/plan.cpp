@@ -105,10 +105,10 @@ class Planner {
       use(plan_.gates[guard_->gate].groups, now());
     }
     const bool alone = c.sized();
-    if (alone || nodes_->empty() || nodes_->back().kind != Node::Kind::commands || nodes_->back().end != now() ||
-        alone_ == now())
-      nodes_->push_back({.begin = now(), .end = now()});
-    ++nodes_->back().end;
+    const Node::Commands* last = nodes_->empty() ? nullptr : nodes_->back().commands();
+    if (alone || !last || last->end != now() || alone_ == now())
+      nodes_->push_back({.what = Node::Commands{now()}, .begin = now()});
+    ++nodes_->back().commands()->end;
     plan_.commands.push_back(std::move(c));
     if (alone) alone_ = now();
   }
@@ -122,7 +122,8 @@ class Planner {
       if (s.kind == Kind::call) call(s);
       else if (s.kind == Kind::switch_) switch_(s);
       else if (s.count && *s.count * std::max<int64_t>(length(s.bodies[0]), 1) <= options_.unrolled) unroll(s);
-      else repeat(s);
+      else if (s.count) counted_loop(s);
+      else while_loop(s);
     }
     return given(b.outputs);
   }
@@ -275,15 +276,16 @@ class Planner {
       for (size_t i = 0; i < s.results.size(); ++i) places_[s.results[i]] = results[i];
       return;
     }
-    Node node{.kind = Node::Kind::switch_, .decides = index, .why = why.why, .loc = why.loc};
+    const size_t start = now();
+    Node::Switch choice{.decides = index};
     for (const Graph::Body& b : s.bodies) {
-      node.bodies.emplace_back();
-      std::vector<Node>* const around = std::exchange(nodes_, &node.bodies.back());
+      choice.branches.emplace_back();
+      std::vector<Node>* const around = std::exchange(nodes_, &choice.branches.back());
       const std::vector<Place> outs = walk(b);
       for (size_t i = 0; i < outs.size(); ++i) copy(outs[i], results[i]);
       nodes_ = around;
     }
-    nodes_->push_back(std::move(node));
+    nodes_->push_back({.what = std::move(choice), .begin = start, .why = why.why, .loc = why.loc});
     for (size_t i = 0; i < s.results.size(); ++i) places_[s.results[i]] = results[i];
   }
 
@@ -324,59 +326,41 @@ class Planner {
     for (size_t i = 0; i < s.results.size(); ++i) places_[s.results[i]] = carries[i];
   }
 
-  /// A loop that is not unrolled: what it carries, slices and stacks has one place for all iterations.
-  void repeat(const Graph::Step& s) {
+  /// What a loop that is not unrolled carries, slices and stacks has one place for all iterations.
+  struct LoopPlaces {
+    std::vector<Place> results = {};  // the carries, then the stacked outputs
+    size_t carries = 0;
+    size_t storages = 0, start = 0;  // storages and commands before the first iteration
+  };
+  /// `slices`: of a counted loop, where each sliced array's row goes.
+  LoopPlaces enter(const Graph::Step& s, std::vector<std::pair<Place, Place>>& slices) {
     const Graph::Body& b = s.bodies[0];
-    Node node{.kind = Node::Kind::repeat, .count = s.count, .at_most = s.at_most, .reverse = s.reverse};
-    node.loc = s.loc;
-    std::vector<Place> results;
-    if (s.count) {
-      node.why = "a loop of " + std::to_string(*s.count) + " iterations becomes more than " +
-                 std::to_string(options_.unrolled) + " commands";
-    } else {
-      const Reason whole = unguarded(s, true), iteration = unguarded(s.bodies, true);
-      const int64_t each = std::max<int64_t>(length(s.bodies[0]) + length(s.bodies[1]), 1);
-      if (whole) node.why = whole.why, node.loc = whole.loc;
-      node.iterations = whole ? std::clamp<int64_t>(options_.unrolled / each, 1, kIterations) : *s.at_most;
-      if (!iteration && options_.gates) {
-        node.gate = new_gate(1);
-        set_gate(*node.gate, {}, guard_);
-      }
-    }
+    LoopPlaces l{.carries = s.num_carries()};
     for (size_t i = 0; i < s.arguments.size(); ++i) {
       const Place from = places_[s.arguments[i]];
-      const bool slice = i >= s.num_carries();
+      const bool slice = i >= l.carries;
       const Place p = fresh(slice ? bytes(graph_.values[b.inputs[i]]) : from.bytes);
       if (slice) {
-        node.slices.emplace_back(from, p);
-        use(from, now());
+        slices.emplace_back(from, p);
       } else {
-        results.push_back(p);
+        l.results.push_back(p);
         copy(from, p);
       }
       places_[b.inputs[i]] = p;
     }
-    const size_t carries = results.size();
-    for (size_t i = carries; i < s.results.size(); ++i) results.push_back(result(s.results[i]));
-    const auto outside = guard_;
-    if (node.gate) guard_ = GraphPlan::Guard{.gate = *node.gate};
-    const size_t before = plan_.storages.size(), start = now();
-    node.begin = node.end = start;
-    for (const auto& [array, p] : node.slices) use(array, start);
-    node.bodies.resize(s.bodies.size());
-    std::vector<Node>* const around = nodes_;
-    if (!s.count) {
-      nodes_ = &node.bodies[1];
-      node.decides = walk(s.bodies[1])[0];
-      if (node.gate) set_gate(*node.gate, node.decides, guard_);
-      else use(node.decides, now());
-    }
-    nodes_ = &node.bodies[0];
+    for (size_t i = l.carries; i < s.results.size(); ++i) l.results.push_back(result(s.results[i]));
+    l.storages = plan_.storages.size();
+    l.start = now();
+    for (const auto& [array, p] : slices) use(array, l.start);
+    return l;
+  }
+  /// An iteration. Returns the places of the rows that are stacked.
+  std::vector<Place> iteration(const Graph::Body& b, const LoopPlaces& l) {
     std::vector<Place> outs = walk(b);
     // All carries change at once, and the rows are read after that.
     const auto is_carry = [&](const Place& p, size_t own) {
-      for (size_t k = 0; k < carries; ++k)
-        if (k != own && p.storage == results[k].storage) return true;
+      for (size_t k = 0; k < l.carries; ++k)
+        if (k != own && p.storage == l.results[k].storage) return true;
       return false;
     };
     for (size_t i = 0; i < outs.size(); ++i)
@@ -385,21 +369,59 @@ class Planner {
         copy(outs[i], own);
         outs[i] = own;
       }
-    for (size_t i = 0; i < carries; ++i) copy(outs[i], results[i]);
-    for (size_t i = carries; i < outs.size(); ++i) node.stacks.emplace_back(outs[i], results[i]);
+    for (size_t i = 0; i < l.carries; ++i) copy(outs[i], l.results[i]);
+    return {outs.begin() + static_cast<std::ptrdiff_t>(l.carries), outs.end()};
+  }
+  /// What was there before the loop is there for every iteration, and nothing else takes the place of what the last one
+  /// has left.
+  void leave(const Graph::Step& s, const LoopPlaces& l) {
+    for (const Place& p : l.results) use(p, now());
+    for (size_t i = 0; i < l.storages; ++i)
+      if (plan_.storages[i].last >= l.start) use({i, 0, 0}, now());
+    for (size_t i = 0; i < s.results.size(); ++i) places_[s.results[i]] = l.results[i];
+  }
+
+  void counted_loop(const Graph::Step& s) {
+    Node::CountedLoop loop{.count = *s.count, .reverse = s.reverse};
+    const LoopPlaces l = enter(s, loop.slices);
+    std::vector<Node>* const around = std::exchange(nodes_, &loop.body);
+    const std::vector<Place> rows = iteration(s.bodies[0], l);
+    nodes_ = around;
+    for (size_t i = 0; i < rows.size(); ++i) loop.stacks.emplace_back(rows[i], l.results[l.carries + i]);
+    for (const auto& [row, array] : loop.stacks) use(row, now());
+    for (const auto& [array, row] : loop.slices) use(row, now());
+    leave(s, l);
+    nodes_->push_back({.what = std::move(loop),
+                       .begin = l.start,
+                       .why = "a loop of " + std::to_string(*s.count) + " iterations becomes more than " +
+                              std::to_string(options_.unrolled) + " commands",
+                       .loc = s.loc});
+  }
+
+  void while_loop(const Graph::Step& s) {
+    Node::While loop{.at_most = s.at_most};
+    const Reason whole = unguarded(s, true), one = unguarded(s.bodies, true);
+    const int64_t each = std::max<int64_t>(length(s.bodies[0]) + length(s.bodies[1]), 1);
+    loop.iterations = whole ? std::clamp<int64_t>(options_.unrolled / each, 1, kIterations) : *s.at_most;
+    if (!one && options_.gates) {
+      loop.gate = new_gate(1);
+      set_gate(*loop.gate, {}, guard_);
+    }
+    std::vector<std::pair<Place, Place>> none;
+    const LoopPlaces l = enter(s, none);
+    const auto outside = guard_;
+    if (loop.gate) guard_ = GraphPlan::Guard{.gate = *loop.gate};
+    std::vector<Node>* const around = std::exchange(nodes_, &loop.test);
+    loop.decides = walk(s.bodies[1])[0];
+    if (loop.gate) set_gate(*loop.gate, loop.decides, guard_);
+    else use(loop.decides, now());
+    nodes_ = &loop.body;
+    iteration(s.bodies[0], l);
     nodes_ = around;
     guard_ = outside;
-    if (node.gate) close_gate(*node.gate);
-    // What was there before is there for every iteration, and nothing else takes the place of what the last one has
-    // left.
-    const size_t end = now();
-    for (size_t i = carries; i < outs.size(); ++i) use(outs[i], end);
-    for (const Place& p : results) use(p, end);
-    for (const auto& [array, p] : node.slices) use(p, end);
-    for (size_t i = 0; i < before; ++i)
-      if (plan_.storages[i].last >= start) use({i, 0, 0}, end);
-    nodes_->push_back(std::move(node));
-    for (size_t i = 0; i < s.results.size(); ++i) places_[s.results[i]] = results[i];
+    if (loop.gate) close_gate(*loop.gate);
+    leave(s, l);
+    nodes_->push_back({.what = std::move(loop), .begin = l.start, .why = whole.why, .loc = whole ? whole.loc : s.loc});
   }
 
   /// A copy made for an output that is aliased to an input, or for an input that the kernel changes, takes the
@@ -453,33 +475,42 @@ class Planner {
       target.first = std::min(source.first, target.first);
       now_in[from] = to;
     }
-    const auto follow = [&](Place& p) { p.storage = find(p.storage); };
+    move_places([&](Place& p) { p.storage = find(p.storage); });
+    for (size_t i = 0; i < now_in.size(); ++i)
+      if (now_in[i] != i) plan_.storages[i].bytes = 0;  // it has another's memory
+  }
+  /// f changes every place of the plan.
+  template <class F>
+  void move_places(const F& f) {
     for (Command& c : plan_.commands) {
       if (auto* copied = std::get_if<Command::Copy>(&c.what)) {
-        follow(copied->from);
-        follow(copied->to);
+        f(copied->from);
+        f(copied->to);
       } else if (auto* set = std::get_if<Command::SetGate>(&c.what)) {
-        if (set->decides) follow(*set->decides);
+        if (set->decides) f(*set->decides);
       } else {
-        for (Place& p : c.call()->arguments) follow(p);
-        for (auto& [name, p] : c.call()->sizes) follow(p);
+        for (Place& p : c.call()->arguments) f(p);
+        for (auto& [name, p] : c.call()->sizes) f(p);
       }
     }
-    for (Place& p : plan_.outputs) follow(p);
-    const auto follow_nodes = [&](auto& self, std::vector<Node>& nodes) -> void {
+    for (Place& p : plan_.outputs) f(p);
+    const auto move_nodes = [&](auto& self, std::vector<Node>& nodes) -> void {
       for (Node& n : nodes) {
-        follow(n.decides);
-        for (auto* list : {&n.slices, &n.stacks})
-          for (auto& [a, b] : *list) {
-            follow(a);
-            follow(b);
-          }
-        for (auto& body : n.bodies) self(self, body);
+        if (auto* loop = std::get_if<Node::CountedLoop>(&n.what)) {
+          for (auto* list : {&loop->slices, &loop->stacks})
+            for (auto& [a, b] : *list) {
+              f(a);
+              f(b);
+            }
+        } else if (auto* ends = std::get_if<Node::While>(&n.what)) {
+          f(ends->decides);
+        } else if (auto* choice = std::get_if<Node::Switch>(&n.what)) {
+          f(choice->decides);
+        }
+        for_each_body(n, [&](std::vector<Node>& body) { self(self, body); });
       }
     };
-    follow_nodes(follow_nodes, plan_.nodes);
-    for (size_t i = 0; i < now_in.size(); ++i)
-      if (now_in[i] != i) plan_.storages[i].bytes = 0;  // lives elsewhere
+    move_nodes(move_nodes, plan_.nodes);
   }
   bool written_before(const Place& p, size_t t) const {
     for (size_t i = plan_.storages[p.storage].first; i < t; ++i) {
@@ -602,17 +633,19 @@ int64_t GraphPlan::peak_bytes() const {
 }
 
 bool GraphPlan::recorded(const Node& n) const {
-  if (n.kind == Node::Kind::commands) return !commands[n.begin].sized();
-  return n.gate && n.at_most == n.iterations;
+  if (n.commands()) return !commands[n.begin].sized();
+  return n.loop() && n.loop()->recorded();
 }
 void GraphPlan::expand(const Node& n, std::vector<size_t>& sequence) const {
-  for (size_t i = n.begin; i < n.end; ++i) sequence.push_back(i);
-  if (n.gate) expand_iterations(n, n.iterations, sequence);
+  if (const Node::Commands* c = n.commands())
+    for (size_t i = n.begin; i < c->end; ++i) sequence.push_back(i);
+  if (const Node::While* loop = n.loop()) expand_iterations(*loop, loop->iterations, sequence);
 }
-void GraphPlan::expand_iterations(const Node& n, int64_t iterations, std::vector<size_t>& sequence) const {
-  for (int64_t i = 0; i < iterations; ++i)
-    for (const size_t body : {size_t{1}, size_t{0}})
-      for (const Node& inner : n.bodies[body]) expand(inner, sequence);
+void GraphPlan::expand_iterations(const Node::While& loop, int64_t iterations, std::vector<size_t>& sequence) const {
+  for (int64_t i = 0; i < iterations; ++i) {
+    for (const Node& inner : loop.test) expand(inner, sequence);
+    for (const Node& inner : loop.body) expand(inner, sequence);
+  }
 }
 
 std::string explain(const Graph& g, const GraphPlan& p) {
@@ -628,8 +661,8 @@ std::string explain(const Graph& g, const GraphPlan& p) {
   const auto decided = [&](const auto& self, const std::vector<Node>& nodes) -> size_t {
     size_t n = 0;
     for (const Node& node : nodes) {
-      n += node.kind != Node::Kind::commands && !node.count && !p.recorded(node);
-      for (const auto& b : node.bodies) n += self(self, b);
+      n += std::holds_alternative<Node::Switch>(node.what) || (node.loop() && !node.loop()->recorded());
+      for_each_body(node, [&](const std::vector<Node>& body) { n += self(self, body); });
     }
     return n;
   };

@@ -4,7 +4,7 @@
 // few iterations at a time. Other decisions (the size of a grid, long loops in a branch) are left to the code that runs
 // the plan. Intermediate values share one arena: two whose lifetimes do not overlap may have the same place, an output
 // that is aliased to an input in its last use takes the input's place, a row of a stacked result is written in place.
-// Unused values are dropped (dce.h). Nothing here knows a device. Read next: runtime/call/graph.h.
+// Unused values are dropped (dce.h). Nothing here depends on a device. Read next: runtime/call/graph.h.
 #pragma once
 #include <functional>
 #include <optional>
@@ -82,24 +82,39 @@ struct GraphPlan {
   };
   /// Steps one after another: commands, or what the host decides.
   struct Node {
-    enum class Kind : uint8_t { commands, repeat, switch_ };
-    Kind kind = Kind::commands;
-    size_t begin = 0, end = 0;  // of commands, of a repeat where it begins; one that has sizes stands alone
-    Place decides = {};         // repeat without a count: the test's bool; switch_: the index
-    std::optional<int64_t> count = {}, at_most = {};
-    // of a repeat without a count: the test and the body (which are commands and such repeats alone) go one after
-    // another `iterations` times
-    std::optional<size_t> gate = {};
-    // and with at_most == iterations that is all there is to it; else again, as long as the gate's state is not -1
-    int64_t iterations = 0;
+    /// Up to `end`. A command that has sizes is a node of its own.
+    struct Commands {
+      size_t end = 0;
+    };
+    struct CountedLoop {
+      int64_t count = 0;
+      bool reverse = false;
+      std::vector<std::pair<Place, Place>> slices = {};  // an array, and where row i of it goes before iteration i
+      std::vector<std::pair<Place, Place>> stacks = {};  // what is row i of an array after iteration i, and the array
+      std::vector<Node> body = {};
+    };
+    struct While {
+      Place decides = {};  // the test's bool
+      std::optional<int64_t> at_most = {};
+      // The test and the body (which are commands and such loops alone) go one after another `iterations` times. If
+      // that is at_most, the loop ends there; else they go again, as long as the gate's state is not -1.
+      std::optional<size_t> gate = {};
+      int64_t iterations = 0;
+      std::vector<Node> test = {}, body = {};
+      bool recorded() const { return gate && at_most == iterations; }
+    };
+    struct Switch {
+      Place decides = {};  // the index
+      std::vector<std::vector<Node>> branches = {};
+    };
+    std::variant<Commands, CountedLoop, While, Switch> what;
+    size_t begin = 0;      // its first command
     std::string why = {};  // why the host has to decide
     Loc loc = {};
-    bool reverse = false;
-    // of a counted repeat: an array, and where row i of it goes before iteration i
-    std::vector<std::pair<Place, Place>> slices = {};
-    std::vector<std::pair<Place, Place>> stacks = {};  // what is row i of an array after it, and the array
-    // switch_: the branches; repeat: the body, and without a count the test
-    std::vector<std::vector<Node>> bodies = {};
+
+    Commands* commands() { return std::get_if<Commands>(&what); }
+    const Commands* commands() const { return std::get_if<Commands>(&what); }
+    const While* loop() const { return std::get_if<While>(&what); }
   };
   std::vector<Storage> storages;
   std::vector<Command> commands;
@@ -118,9 +133,9 @@ struct GraphPlan {
   int64_t peak_bytes() const;          ///< of all that a call needs on the device
   /// Whether nothing but commands is in it, which can be recorded in advance.
   bool recorded(const Node& node) const;
-  /// Its commands in order, those of a repeat with a gate as often as it iterates.
+  /// The commands of a node that is recorded, in order; those of a loop as often as it iterates.
   void expand(const Node& node, std::vector<size_t>& sequence) const;
-  void expand_iterations(const Node& repeat, int64_t iterations, std::vector<size_t>& sequence) const;
+  void expand_iterations(const Node::While& loop, int64_t iterations, std::vector<size_t>& sequence) const;
 };
 
 struct PlanOptions {
@@ -139,6 +154,19 @@ struct PlanOptions {
   std::function<bool(const GraphPlan::Command::Call&)> whole = {};
 };
 GraphPlan plan(const Graph& graph, const PlanOptions& options = {});
+
+/// f of each list of nodes inside the node, in the order in which they run.
+template <class N, class F>
+void for_each_body(N& node, const F& f) {
+  if (auto* counted = std::get_if<GraphPlan::Node::CountedLoop>(&node.what)) {
+    f(counted->body);
+  } else if (auto* loop = std::get_if<GraphPlan::Node::While>(&node.what)) {
+    f(loop->test);
+    f(loop->body);
+  } else if (auto* choice = std::get_if<GraphPlan::Node::Switch>(&node.what)) {
+    for (auto& branch : choice->branches) f(branch);
+  }
+}
 
 /// What `tessera explain FOLDER` prints of it: steps, memory, and where each value lies.
 std::string explain(const Graph& graph, const GraphPlan& plan);

@@ -253,7 +253,7 @@ template <class F> void for_each_program(const std::vector<int64_t>& grid, const
 }
 
 /// The grid axes that an index map looks at, as bits: itself, or by the blocks of prefetched operands that it loads
-/// from, which nobody stores to.
+/// from, which no program stores to.
 uint32_t axes_of(const ir::Kernel& k, ir::RegionId map) {
   uint32_t axes = 0;
   const auto& args = k.region(map).args;
@@ -271,8 +271,8 @@ uint32_t axes_of(const ir::Kernel& k, ir::RegionId map) {
 
 namespace interpreter {
 
-/// A kernel that is planned for arguments of these types, with the memory that its runs need. It stays where it is: the
-/// machine knows its blocks' strides.
+/// A kernel that is planned for arguments of these types, with the memory that its runs need. It is not moved: the
+/// machine points to its blocks' strides.
 class Prepared {
  public:
   using Types = std::vector<std::pair<DType, Shape>>;

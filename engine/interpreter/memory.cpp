@@ -94,7 +94,7 @@ struct Access {
   }
 
   // Tells the race detector of every element that is accessed, where the array or scratch is followed; overhang is
-  // nobody else's.
+  // private to a program.
   void record(const Machine& m, Touching how) const {
     if (m.async || m.races) record_all(m, how);
   }

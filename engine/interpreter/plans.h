@@ -39,7 +39,7 @@ class Plans {
 std::vector<Array> interpret(const ir::Kernel& k, const std::vector<Array>& inputs, const InterpretOptions& options,
                              Plans& plans);
 
-/// The same on memory of somebody else's: inputs are only read, outputs overwritten (as far as the kernel got, where it
+/// The same on memory of the caller's: inputs are only read, outputs overwritten (as far as the kernel got, where it
 /// throws). One at the same place as the input that it is aliased to is updated there. Returns the bytes that were
 /// copied. SpecError where an output is not the kernel's.
 uint64_t interpret(const ir::Kernel& k, std::span<const HostArray> inputs, std::span<const HostArray> outputs,

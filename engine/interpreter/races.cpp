@@ -88,7 +88,7 @@ void Races::access(const ir::Op& op, size_t ref, int64_t element, Touching how) 
                             ref_text(k_, ref) + ", which has " + std::to_string(elements.size()),
                         op.loc);
   Element& e = elements[static_cast<size_t>(element)];
-  if (ref >= k_.blocks.size()) {  // scratch: storing what nobody here has loaded is fine, atomics load as well
+  if (ref >= k_.blocks.size()) {  // scratch: storing what this program has not loaded is fine, atomics load as well
     if (!ordered(e.writer) && how != Touching::store)
       report(op, ref, element, how == Touching::atomic ? Touching::load : how, e.writer, Touching::store);
     if (how == Touching::load) return;

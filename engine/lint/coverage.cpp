@@ -1,4 +1,4 @@
-// What the programs of a grid store, as boxes of elements: outputs with elements that nobody stores, memory that is
+// What the programs of a grid store, as boxes of elements: outputs with elements that no program stores, memory that is
 // read before, and Element blocks that a map puts where none fits. Boxes of stores may be too large and count as stored
 // whole, so that what is reported is certain.
 #include <algorithm>
@@ -229,7 +229,7 @@ class Coverage {
                       note =
                           "store what it starts with first; a program that adds to what others left does so once, "
                           "in the first of them";
-    // What a load or swap finds may be for nobody.
+    // The result of a load or swap may have no use.
     if (op.code == Opcode::load || op.code == Opcode::swap) early_.push_back({programs_.program(), id, what, note});
     else c_.report(what, op.loc, note);
   }

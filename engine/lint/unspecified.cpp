@@ -1,5 +1,5 @@
 // Unspecified elements that end in a result. A block's overhang is followed through one program that has some, from
-// loads to the reduction or product that mixes it with other elements, and on to an element of an output that nobody
+// loads to the reduction or product that mixes it with other elements, and on to an element of an output that no op
 // stores to afterwards. What a load finds before anything is stored there is followed to any store.
 #include <algorithm>
 #include <map>

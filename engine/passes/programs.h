@@ -1,6 +1,7 @@
 // Programs: what a program's place in the grid decides. Integer scalars that follow from its ids, the branches that it
-// takes, how often a loop runs, and where its blocks start; one program after another, at the tile level. It knows no
-// memory: what a kernel loads is unknown. Read next: ranges.h, which bounds the values of all programs at once.
+// takes, how often a loop runs, and where its blocks start; one program after another, at the tile level. Memory
+// is not followed: what a kernel loads is unknown. Read next: ranges.h, which bounds the values of all programs at
+// once.
 #pragma once
 #include <cstdint>
 #include <optional>

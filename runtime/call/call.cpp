@@ -52,7 +52,7 @@ Program compile_aloud(const ir::Kernel& kernel, const Target& target, CompileOpt
 
 std::atomic<uint64_t> compiled{0}, from_disk{0};
 
-/// Whether a call that is bound for the kernel fits the Program, whatever somebody has put under its key.
+/// Whether a call that is bound for the kernel fits the Program: the file under its key may be of another kernel.
 bool is_of(const Program& p, const ir::Kernel& k) {
   const auto fits = [&](const ProgramArg& a, const ir::BlockMapping& b) {
     return a.dtype == b.dtype && a.shape == b.array_shape && a.is_output == (&b - k.blocks.data() >= k.num_inputs) &&
@@ -65,7 +65,8 @@ bool is_of(const Program& p, const ir::Kernel& k) {
 /// From TESSERA_CACHE, or compiled and put there. `text` is the options and the kernel's text.
 Program compile_or_read(const ir::Kernel& kernel, const Target& target, const CompileOptions& options,
                         const std::string& text) {
-  // debug wants to see the compiler at work; debug info holds the text of files, which may have changed since.
+  // debug prints what the compiler makes, so it compiles; debug info holds the text of files, which may have changed
+  // since.
   const auto folder = kernel.call.debug || options.debug_info ? std::nullopt : cache_file::folder();
   const std::string key = folder ? disk_cache::key(target, text) : "";
   if (folder)
@@ -193,7 +194,7 @@ std::vector<DeviceArray> launch(const Device& device, const PallasCall& call, co
     if (!spreads[i]) continue;
     own[i] = spread(device, call, arguments[i], *spreads[i]);
     const auto& args = ready.program().args;
-    // nobody else has it
+    // the copy has no other owner
     if (args[i].written ||
         std::any_of(args.begin(), args.end(), [&](const ProgramArg& a) { return a.alias == static_cast<int>(i); }))
       own[i] = donate(own[i]);

@@ -1,6 +1,6 @@
 // The cache of compiled kernels on disk: with TESSERA_CACHE=FOLDER a kernel is compiled once per machine. The key is
 // the build of the compiler, the target, the options and the kernel's text. The files: runtime/submit/cache_file.h.
-// Files of other builds stay until somebody empties the folder. Internal to runtime/call. Read next: call.h.
+// Files of other builds stay until the folder is emptied. Internal to runtime/call. Read next: call.h.
 #pragma once
 #include <optional>
 #include <string>

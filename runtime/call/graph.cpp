@@ -262,42 +262,40 @@ class CompiledGraph::Replay {
       if (s_.plan.recorded(n)) {
         replay(s_.parts.at({n.begin, false}));
         while (i + 1 < list.size() && s_.plan.recorded(list[i + 1])) ++i;
-      } else if (n.kind == Node::Kind::switch_) {
-        nodes(n.bodies[chosen_body(n)]);
-      } else if (n.gate) {
-        iterations(n);
-      } else if (n.kind == Node::Kind::repeat) {
-        repeat(n);
       } else {
-        sized(n.begin);
+        std::visit([&](const auto& what) { decide(n, what); }, n.what);
       }
+    }
+  }
+  void decide(const Node& n, const Node::Commands&) { sized(n.begin); }
+  void decide(const Node&, const Node::Switch& s) {
+    const auto last = static_cast<int64_t>(s.branches.size()) - 1;
+    nodes(s.branches[static_cast<size_t>(std::clamp<int64_t>(read(s.decides, DType::i32), 0, last))]);
+  }
+  void decide(const Node&, const Node::CountedLoop& loop) {
+    for (int64_t i = 0; i < loop.count; ++i) {
+      const int64_t row = loop.reverse ? loop.count - 1 - i : i;
+      for (const auto& [array, p] : loop.slices) copy({array.storage, array.offset + row * p.bytes, p.bytes}, p);
+      nodes(loop.body);
+      for (const auto& [p, array] : loop.stacks) copy(p, {array.storage, array.offset + row * p.bytes, p.bytes});
+      if (actions_.size() > kActions) flush();
+    }
+  }
+  void decide(const Node& n, const Node::While& loop) {
+    if (loop.gate) return iterations(n.begin, loop);
+    for (int64_t i = 0; !loop.at_most || i < *loop.at_most; ++i) {
+      nodes(loop.test);
+      if (!read(loop.decides, DType::boolean)) break;
+      nodes(loop.body);
     }
   }
   /// A loop that ends itself, a number of iterations at a time.
-  void iterations(const Node& n) {
-    for (int64_t left = n.at_most.value_or(n.iterations); left > 0;) {
-      const bool rest = n.at_most && left < n.iterations;
-      replay(s_.parts.at({n.begin, rest}));
-      if (n.at_most) left -= rest ? left : n.iterations;
-      if (left > 0 && read(s_.plan.gates[*n.gate].state, DType::i32) < 0) break;
-    }
-  }
-  size_t chosen_body(const Node& n) {
-    return static_cast<size_t>(
-        std::clamp<int64_t>(read(n.decides, DType::i32), 0, static_cast<int64_t>(n.bodies.size()) - 1));
-  }
-  void repeat(const Node& n) {
-    for (int64_t i = 0; !n.count || i < *n.count; ++i) {
-      const int64_t row = n.count && n.reverse ? *n.count - 1 - i : i;
-      for (const auto& [array, p] : n.slices) copy({array.storage, array.offset + row * p.bytes, p.bytes}, p);
-      if (!n.count) {
-        if (n.at_most && i == *n.at_most) break;
-        nodes(n.bodies[1]);
-        if (!read(n.decides, DType::boolean)) break;
-      }
-      nodes(n.bodies[0]);
-      for (const auto& [p, array] : n.stacks) copy(p, {array.storage, array.offset + row * p.bytes, p.bytes});
-      if (n.count && actions_.size() > kActions) flush();
+  void iterations(size_t begin, const Node::While& loop) {
+    for (int64_t left = loop.at_most.value_or(loop.iterations); left > 0;) {
+      const bool rest = loop.at_most && left < loop.iterations;
+      replay(s_.parts.at({begin, rest}));
+      if (loop.at_most) left -= rest ? left : loop.iterations;
+      if (left > 0 && read(s_.plan.gates[*loop.gate].state, DType::i32) < 0) break;
     }
   }
   /// Waits for what has been started, and reads a scalar.

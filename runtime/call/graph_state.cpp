@@ -37,8 +37,8 @@ ir::Kernel copy_kernel(int64_t bytes) {
       .trace({{{n}, t}});
 }
 
-/// What of the plan is recorded in advance: nodes in a row, and the iterations of a loop that the host ends,
-/// `iterations` or those that are left.
+/// What of the plan is recorded in advance: nodes in a row, and the iterations of a loop that the host ends, as many as
+/// are run at a time, or those that are left.
 template <class F>
 void for_each_run(const GraphPlan& plan, const std::vector<Node>& nodes, const F& f) {
   for (size_t i = 0; i < nodes.size(); ++i) {
@@ -48,14 +48,14 @@ void for_each_run(const GraphPlan& plan, const std::vector<Node>& nodes, const F
       for (; i < nodes.size() && plan.recorded(nodes[i]); ++i) plan.expand(nodes[i], sequence);
       --i;
       f(n.begin, false, std::move(sequence));
-    } else if (n.gate) {
-      plan.expand_iterations(n, n.iterations, sequence);
+    } else if (const Node::While* loop = n.loop(); loop && loop->gate) {
+      plan.expand_iterations(*loop, loop->iterations, sequence);
       f(n.begin, false, std::move(sequence));
       sequence.clear();
-      plan.expand_iterations(n, n.at_most.value_or(0) % n.iterations, sequence);
+      plan.expand_iterations(*loop, loop->at_most.value_or(0) % loop->iterations, sequence);
       f(n.begin, true, std::move(sequence));
     } else {
-      for (const auto& body : n.bodies) for_each_run(plan, body, f);
+      for_each_body(n, [&](const std::vector<Node>& body) { for_each_run(plan, body, f); });
     }
   }
 }
@@ -180,7 +180,7 @@ void CompiledGraph::State::add_block(size_t command) {
       if (!fixed[places[k].storage] && places[k].bytes > 0)
         patches[command].push_back({block_at + k * sizeof(uint64_t), places[k]});
     contents.insert(contents.end(), block.begin(), block.end());
-    contents.resize((contents.size() + 15) / 16 * 16);
+    contents.resize(vulkan::block_stride(contents.size()));
     if (blocks.size() > 1) call.block_stride = contents.size() - block_at;
   }
 }

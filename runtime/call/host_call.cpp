@@ -44,7 +44,7 @@ uint64_t call_on_host(const CompiledKernel& kernel, std::span<const HostArray> a
   uint64_t copied = 0;
   Imports imports;
   std::vector<DeviceArray> inputs, outputs;
-  std::vector<bool> own(arguments.size());  // a copy, which nobody else has
+  std::vector<bool> own(arguments.size());  // a copy, which has no other owner
   for (size_t i = 0; i < arguments.size(); ++i) {
     bool in_place = false;
     inputs.push_back(argument(device, arguments[i], imports, in_place));

@@ -27,7 +27,7 @@ std::string key_of(DType t, const Shape& shape) { return to_string(Graph::Type{t
 [[noreturn]] void refuse(const Graph& g, const GraphPlan& p, const GraphPlan::Node& n) {
   std::string why = n.why;
   Loc loc = n.loc;
-  if (n.kind == GraphPlan::Node::Kind::commands) {
+  if (n.commands()) {
     const ir::Kernel& k = g.kernels[p.commands[n.begin].call()->kernel];
     why = "a value is the size of a grid of " + k.name;
     loc = k.loc;

@@ -35,7 +35,7 @@ class PreparedGraph {
   int64_t memory_bytes() const { return bytes_; }  ///< of intermediate values and constants
   /// A call; barriers between its kernels are made by the stream. Inputs and outputs as the graph's, outputs in arrays
   /// of their own. Throws SpecError (DeviceError for an address) on what does not fit; then nothing has been recorded.
-  /// Asks for no memory of the host's.
+  /// Allocates no host memory.
   Scopes record(CommandStream& stream, std::span<const DeviceArray> inputs, std::span<const DeviceArray> outputs);
   Scopes record(CommandStream& stream, std::initializer_list<DeviceArray> inputs,
                 std::initializer_list<DeviceArray> outputs) {

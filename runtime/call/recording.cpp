@@ -145,18 +145,18 @@ std::vector<LogEntry> Recording::log(const std::vector<std::shared_ptr<Buffer>>&
   constexpr StageMask all = mask(Stage::compute) | mask(Stage::transfer);
   const StageMask to = indirect_ ? all | mask(Stage::indirect) : all;
   for (const Step& s : steps_) {
-    if (s.barrier) entries.push_back({.kind = LogEntry::Kind::barrier, .what = "barrier", .from = all, .to = to});
-    LogEntry e{.kind = LogEntry::Kind::command, .what = s.name, .stage = s.copy ? Stage::transfer : Stage::compute};
+    if (s.barrier) entries.push_back({.event = LogEntry::Barrier{all, to}, .what = "barrier"});
+    LogEntry::Command c{.stage = s.copy ? Stage::transfer : Stage::compute};
     for (const PlaceUse& t : s.uses) {
       const uint64_t at = buffers[t.place.storage]->address() + base(plan_.storages[t.place.storage]) +
                           static_cast<uint64_t>(t.place.offset);
       const AddressRange r{at, at + static_cast<uint64_t>(t.place.bytes)};
-      if (t.reads) e.reads.push_back(r);
-      if (t.writes) e.writes.push_back(r);
-      if (t.indirect) e.indirect.push_back(r);
+      if (t.reads) c.reads.push_back(r);
+      if (t.writes) c.writes.push_back(r);
+      if (t.indirect) c.indirect.push_back(r);
     }
-    if (!s.copy) e.reads.push_back({table.address(), table.address() + table.size()});
-    entries.push_back(std::move(e));
+    if (!s.copy) c.reads.push_back({table.address(), table.address() + table.size()});
+    entries.push_back({.event = std::move(c), .what = s.name});
   }
   return entries;
 }

@@ -1,5 +1,5 @@
 // Faults: for tests. While one exists, the function tables of every Device that is made go through it: it counts the
-// calls, can make any call return any VkResult instead of executing it, and knows which objects were created and not
+// calls, can make any call return any VkResult instead of executing it, and lists which objects were created and not
 // destroyed. Otherwise the tables hold the driver's own functions. The allocator's calls go through the same tables.
 // Internal to runtime/ and its tests. Read next: vulkan.h, the tables.
 #pragma once

@@ -1,4 +1,4 @@
-// Features: the device features that Tessera knows, as Vulkan's structures and as one table (interop.h shows it to host
+// Features: the device features that Tessera uses, as Vulkan's structures and as one table (interop.h shows it to host
 // programs). Internal to runtime/. Read next: probe.h.
 #pragma once
 #include "runtime/device/vulkan.h"

@@ -51,7 +51,7 @@ bool contains(const std::vector<std::string>& names, const char* name) {
   return std::find(names.begin(), names.end(), name) != names.end();
 }
 
-/// What a device says of itself. A device below 1.3 (`modern` is false) does not know the structs of 1.3.
+/// What a device says of itself. A device below 1.3 (`modern` is false) does not have the structs of 1.3.
 struct Properties {
   Properties(const InstanceTable& vk, VkPhysicalDevice device, const std::vector<std::string>& extensions) {
     vk.vkGetPhysicalDeviceProperties2(device, &all);

@@ -26,10 +26,10 @@ Loc check_loops(const Program& p, const DimValues& dims, int64_t launched, const
                      total.at_least_loc, kShorterLoops);
 }
 
-}  // namespace
-
-std::vector<std::byte> argument_block(const Program& p, std::vector<uint64_t> addresses, std::vector<int64_t> sizes,
-                                      const GroupSlice& units) {
+// Of a slice of the units of work that workgroups loop over, which ends with its own last one and whose arena begins
+// with its first; or of steps.
+std::vector<std::byte> slice_block(const Program& p, std::vector<uint64_t> addresses, std::vector<int64_t> sizes,
+                                   const GroupSlice& units) {
   if (p.steps_extent >= 0) {
     sizes[static_cast<size_t>(p.steps_extent)] = units.first_step;
     sizes[static_cast<size_t>(p.steps_extent) + 1] = units.end_step;
@@ -40,13 +40,15 @@ std::vector<std::byte> argument_block(const Program& p, std::vector<uint64_t> ad
   return argument_block(p, addresses, sizes);
 }
 
+}  // namespace
+
 std::vector<std::vector<std::byte>> argument_blocks(const Program& p, const std::vector<uint64_t>& addresses,
                                                     const Bound& bound) {
   // Of programs whose workgroups loop over units, or whose loops are cut: a slice's bounds, and where its arena begins.
   const bool slices_have_blocks = p.max_workgroups > 0 || p.steps_extent >= 0;
   if (!bound.cut() || !slices_have_blocks) return {argument_block(p, addresses, bound.sizes)};
   std::vector<std::vector<std::byte>> blocks;
-  for (const GroupSlice& s : bound.slices) blocks.push_back(argument_block(p, addresses, bound.sizes, s));
+  for (const GroupSlice& s : bound.slices) blocks.push_back(slice_block(p, addresses, bound.sizes, s));
   return blocks;
 }
 
@@ -55,7 +57,7 @@ std::vector<std::vector<std::byte>> pushes_of(const std::shared_ptr<Context>& co
                                               std::shared_ptr<Buffer>& table) {
   std::vector<std::vector<std::byte>> pushes = argument_blocks(p, addresses, bound);
   if (!p.indirect_table || pushes[0].empty()) return pushes;
-  const uint64_t stride = (pushes[0].size() + 15) / 16 * 16;
+  const uint64_t stride = block_stride(pushes[0].size());
   std::vector<std::byte> all(stride * (pushes.size() - 1) + pushes[0].size());
   for (size_t i = 0; i < pushes.size(); ++i)
     std::copy(pushes[i].begin(), pushes[i].end(), all.begin() + static_cast<std::ptrdiff_t>(i * stride));

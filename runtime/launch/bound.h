@@ -43,14 +43,13 @@ bool depends_on(const Program& program, size_t input);
 /// The scratch arenas of a call, which must have some.
 std::unique_ptr<Buffer> scratch_of(const std::shared_ptr<Context>& context, const Program& program, const Bound& bound);
 
-/// The block of a slice: of the units of work that workgroups loop over, which ends with its own last one and whose
-/// arena begins with its first; or of steps.
-std::vector<std::byte> argument_block(const Program& program, std::vector<uint64_t> addresses,
-                                      std::vector<int64_t> sizes, const GroupSlice& units);
-using tessera::argument_block;
-/// The blocks of a call: one, or of a call that is cut one for each slice if these have blocks of their own.
+/// The blocks of a call, each what a dispatch pushes or finds in a table: addresses, the arena's and the report's last,
+/// then 64-bit extents, then 32-bit ones. One block; or of a call that is cut one for each slice, if these have blocks
+/// of their own.
 std::vector<std::vector<std::byte>> argument_blocks(const Program& program, const std::vector<uint64_t>& addresses,
                                                     const Bound& bound);
+/// From block to block in a table.
+inline uint64_t block_stride(uint64_t block_bytes) { return (block_bytes + 15) / 16 * 16; }
 
 /// What a dispatch pushes, or where workgroups loop over units, what each of the slices does: the block, or the address
 /// of one in `table`, which is made for programs that want that; it is to be noted as written by the host.

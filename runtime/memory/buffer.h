@@ -71,7 +71,7 @@ class Buffer {
   bool mapped() const { return mapped_ != nullptr; }
   VkBufferUsageFlags usage() const { return usage_; }
   bool host_reads() const { return host_reads_; }  // mapped, and reading it is fast
-  /// Copies through the mapping; the caller knows that the device is done with the bytes.
+  /// Copies through the mapping; the caller has made sure that the device is done with the bytes.
   void host_write(const void* from, uint64_t size, uint64_t to = 0);
   void host_read(void* to, uint64_t offset, uint64_t size) const;
   bool is_at(const void* host) const { return imported() && mapped_ == host; }

@@ -1,5 +1,5 @@
 // DeviceHeap: the memory of a device: the allocator, or the host program's own pool, and memory without an owner that
-// the device still uses. It does not know when memory was used; the queue's side (submit/context.h) says so. Internal
+// the device still uses. It does not track uses of memory; the queue's side (submit/context.h) reports them. Internal
 // to runtime/. Read next: buffer.h.
 #pragma once
 #include <atomic>

@@ -16,8 +16,8 @@ std::shared_ptr<Buffer> Buffer::import_host(std::shared_ptr<DeviceHeap> heap, vo
   const Target& target = heap->probe().info.target;
   const auto first = reinterpret_cast<uintptr_t>(host);
   if (page == 0 || heap->always_stage() || first % kArgumentAlignment != 0) return nullptr;
-  // Without accesses of 8 and 16 bits the last elements are written by the word around them, half of which may be
-  // somebody else's.
+  // Without accesses of 8 and 16 bits the last elements are written by the word around them, half of which may
+  // lie outside the array.
   if (size % 4 != 0 && !(target.storage8 && target.storage16)) return nullptr;
   const uint64_t begin = first / page * page, bytes = (first + size + page - 1) / page * page - begin;
   if (bytes > static_cast<uint64_t>(heap->probe().info.max_array_bytes)) return nullptr;

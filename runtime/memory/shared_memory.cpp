@@ -1,5 +1,5 @@
-// Memory shared by file descriptors. It bypasses the allocator: such memory is an allocation of its own, which the
-// other side has to know the size and type of.
+// Memory shared by file descriptors. It bypasses the allocator: such memory is an allocation of its own, whose size and
+// type the other side has to be given.
 #include <algorithm>
 #include <mutex>
 

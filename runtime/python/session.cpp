@@ -191,8 +191,8 @@ bool is_small(const Program& p) {
   return flops && transcendentals && bytes &&
          static_cast<double>(*flops) + 8 * static_cast<double>(*transcendentals) + static_cast<double>(*bytes) <= kWork;
 }
-/// The same device without those threads; null where the driver is another, or has been told of its threads by somebody
-/// else.
+/// The same device without those threads; null where the driver is another, or its number of threads is set by the
+/// environment.
 const Device* threadless(const Device& device, std::string_view name) {
   const DeviceInfo& info = device.info();
   if (info.kind != "CPU" || !info.name.starts_with("llvmpipe")) return nullptr;

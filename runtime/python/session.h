@@ -1,5 +1,5 @@
 // The kernels that the Python package runs: exported from JAX, or .tir text, on the interpreter or a Vulkan device.
-// Each is imported and compiled once per process, however often and from however many threads it is called. Knows
+// Each is imported and compiled once per process, however often and from however many threads it is called. It uses
 // neither Python nor XLA: ffi.cpp passes it XLA's buffers, c_api.cpp Python's.
 #pragma once
 #include <cstdint>
@@ -40,8 +40,8 @@ std::vector<Array> run_graph(std::string_view text, std::string_view folder, std
 /// An exported call as .tir text.
 std::string import_text(std::string_view module);
 
-/// The device that "vulkan" means, if that is a driver for the CPU, which is so where there is no other, and nobody has
-/// named it; else nothing.
+/// The device that "vulkan" means, if that is a driver for the CPU, which is so where there is no other, and
+/// TESSERA_DEVICE names none; else nothing.
 std::string unnamed_cpu_driver();
 
 /// Submits nothing to a device and waits for it, `times` times: for the benchmark of a call's overhead.

@@ -111,8 +111,9 @@ void HostCall::make_slots(bool images) {
   std::vector<uint64_t> addresses(n, 0);
   if (program->scratch_bytes > 0) addresses.push_back(0);
   if (program->report_bytes > 0) addresses.push_back(0);
-  const std::vector<std::byte> block = argument_block(*program, addresses, bound.sizes);
-  for (const GroupSlice& s : bound.slices) slice_blocks.push_back(argument_block(*program, addresses, bound.sizes, s));
+  std::vector<std::vector<std::byte>> blocks = argument_blocks(*program, addresses, bound);
+  const std::vector<std::byte> block = blocks[0];
+  if (bound.cut()) slice_blocks = std::move(blocks);
   sum.resize(block.size());
   slots.resize(static_cast<size_t>(frames_in_flight));
   for (Slot& slot : slots) {
@@ -161,8 +162,8 @@ void HostCall::make_memory(Call& c) {
   }
   if (program->report_bytes > 0) take_report(c);
   if (program->indirect_table)
-    c.table = std::make_unique<Buffer>(context, block_stride(c) * (dispatches() - 1) + c.block.size(), Memory::upload,
-                                       program->name + ": the argument table of a frame");
+    c.table = std::make_unique<Buffer>(context, block_stride(c.block.size()) * (dispatches() - 1) + c.block.size(),
+                                       Memory::upload, program->name + ": the argument table of a frame");
 }
 
 HostCall::~HostCall() {
@@ -183,9 +184,10 @@ void HostCall::take_report(Call& c) {
   c.put_address(program->args.size() + (program->scratch_bytes > 0), c.report->address());
 }
 
-// Addresses are 0 in a slice's own block, but for how far its arena lies before the call's.
+// Addresses are 0 in a slice's own block, but for how far its arena lies before the call's. The call's block has the
+// addresses of this recording, which allocates nothing: so they are added here, and not given to argument_blocks().
 std::span<const std::byte> HostCall::block(const Call& c, size_t dispatch) {
-  if (bound.slices.empty()) return c.block;
+  if (!bound.cut()) return c.block;
   std::copy(slice_blocks[dispatch].begin(), slice_blocks[dispatch].end(), sum.begin());
   const size_t addresses = program->args.size() + (program->scratch_bytes > 0) + (program->report_bytes > 0);
   for (size_t at = 0; at < addresses * sizeof(uint64_t); at += sizeof(uint64_t)) {

@@ -40,9 +40,9 @@ void HostStream::barrier(StageMask from, StageMask to) {
   device_.context()->recorder().note_barrier(ordered_, from, to, number_);
 }
 
-// Before a command of that stage: the barrier that its accesses need, if any. What the command buffer will find before
-// it on the queue nobody knows yet, so the first one waits for all of it; from there on the recorder's numbers stand
-// for this stream's commands. With the mutex held.
+// Before a command of that stage: the barrier that its accesses need, if any. What will come before
+// the command buffer on the queue is not known yet, so the first one waits for all of it; from there on the recorder's
+// numbers stand for this stream's commands. With the mutex held.
 void HostStream::command(const std::string& what, Stage stage, std::span<const Access> list, bool indirect) {
   Recorder& recorder = device_.context()->recorder();
   const auto in = static_cast<StageMask>(mask(stage) | (indirect ? mask(Stage::indirect) : 0));
@@ -205,7 +205,7 @@ void HostStream::record(HostCall& call, std::span<const Argument> arguments, Ind
   context.recorder().require_alive();
   for (size_t n = 0; n < call.dispatches() && c.table; ++n) {
     const std::span<const std::byte> block = call.block(c, n);
-    c.table->host_write(block.data(), block.size(), n * call.block_stride(c));
+    c.table->host_write(block.data(), block.size(), n * block_stride(block.size()));
   }
   if (has_names(vk)) begin_label(vk, commands_, call.range);
   for (size_t i = 0; i < c.images.size() && i < call.num_inputs; ++i)
@@ -231,7 +231,7 @@ void HostStream::dispatch(HostCall& call, const HostCall::Call& c, size_t n, con
   const DeviceTable& vk = device_.context()->vk();
   command(call.label, Stage::compute, {accesses_.data(), num_accesses_}, indirect.groups != nullptr);
   vk.vkCmdBindPipeline(commands_, VK_PIPELINE_BIND_POINT_COMPUTE, call.pipeline->handle());
-  const uint64_t table = c.table ? c.table->address() + n * call.block_stride(c) : 0;
+  const uint64_t table = c.table ? c.table->address() + n * block_stride(c.block.size()) : 0;
   const std::span<const std::byte> block = c.table ? std::as_bytes(std::span(&table, 1)) : call.block(c, n);
   if (!block.empty())
     vk.vkCmdPushConstants(commands_, call.pipeline->layout(), VK_SHADER_STAGE_COMPUTE_BIT, 0,

@@ -51,7 +51,6 @@ struct HostCall {
   void take_report(Call& c);
   size_t dispatches() const { return bound.count == 0 ? 0 : std::max<size_t>(bound.slices.size(), 1); }
   std::span<const std::byte> block(const Call& c, size_t dispatch);  ///< valid until the next
-  uint64_t block_stride(const Call& c) const { return (c.block.size() + 15) / 16 * 16; }
 
   Device device;
   std::shared_ptr<const Program> program;

@@ -83,8 +83,7 @@ void say_broken(const std::string& path) { note(path + " is broken or none of ou
 
 std::optional<std::string> read(const std::string& folder, std::string_view kind, std::string_view key) {
   const std::string file = path(folder, kind, key);
-  // Whatever somebody has put there: a link, a folder, a pipe, a file without end, what another user would have this
-  // one run.
+  // It may be anything: a link, a folder, a pipe, a file without end, code that another user put there.
   using What = platform::Opened::What;
   const platform::Opened opened = platform::open_file(file, false);
   if (opened.what == What::missing) return std::nullopt;

@@ -25,84 +25,79 @@ class Checker {
   std::vector<std::string> reports;
 
   void step(const LogEntry& e) {
-    switch (e.kind) {
-      case LogEntry::Kind::command: return command(e);
-      case LogEntry::Kind::barrier: return barrier(e);
-      case LogEntry::Kind::submit: return submit(e.value);
-      case LogEntry::Kind::completed: completed_ = std::max(completed_, e.value); return;
-      case LogEntry::Kind::host_read: return host_read(e);
-      case LogEntry::Kind::host_write:
-      case LogEntry::Kind::release: return replace(e);
-    }
+    entry_ = &e;
+    std::visit([&](const auto& event) { take(event); }, e.event);
   }
 
  private:
-  void report(const LogEntry& later, const char* does, const AddressRange& range, const Live& earlier,
-              const std::string& missing) {
-    reports.push_back(later.what + does + "bytes [" + std::to_string(range.begin) + ", " + std::to_string(range.end) +
+  /// What the entry `does` conflicts with an earlier access.
+  void report(const char* does, const AddressRange& range, const Live& earlier, const std::string& missing) {
+    reports.push_back(entry_->what + does + "bytes [" + std::to_string(range.begin) + ", " + std::to_string(range.end) +
                       ") that " + earlier.command->what + (earlier.write ? " writes" : " reads") + ", " + missing);
   }
 
-  void command(const LogEntry& e) {
+  void take(const LogEntry::Command& c) {
     auto conflicts = [&](const AddressRange& range, bool write, Stage stage) {
       for (const Live& a : live_)
         if ((write || a.write) && overlap(a.range, range) && !(a.ordered & mask(stage)))
-          report(e,
-                 write                      ? " writes "
+          report(write                      ? " writes "
                  : stage == Stage::indirect ? " is sized by "
                                             : " reads ",
                  range, a, "and no barrier orders them");
     };
-    for (const AddressRange& r : e.reads) conflicts(r, false, e.stage);
-    for (const AddressRange& r : e.indirect) conflicts(r, false, Stage::indirect);
-    for (const AddressRange& r : e.writes) conflicts(r, true, e.stage);
-    for (const AddressRange& r : e.reads) live_.push_back({&e, r, false, e.stage});
-    for (const AddressRange& r : e.indirect) live_.push_back({&e, r, false, Stage::indirect});
-    for (const AddressRange& r : e.writes) live_.push_back({&e, r, true, e.stage});
+    for (const AddressRange& r : c.reads) conflicts(r, false, c.stage);
+    for (const AddressRange& r : c.indirect) conflicts(r, false, Stage::indirect);
+    for (const AddressRange& r : c.writes) conflicts(r, true, c.stage);
+    for (const AddressRange& r : c.reads) live_.push_back({entry_, r, false, c.stage});
+    for (const AddressRange& r : c.indirect) live_.push_back({entry_, r, false, Stage::indirect});
+    for (const AddressRange& r : c.writes) live_.push_back({entry_, r, true, c.stage});
   }
 
   // Dependencies chain: what an earlier barrier ordered before a stage in `from` is ordered before `to` as well. What
   // waits for a dispatch's shaders waits for what comes before them in its pipeline (the specification's logically
   // earlier stages), so for the reading of its size.
-  void barrier(const LogEntry& e) {
+  void take(const LogEntry::Barrier& b) {
     for (Live& a : live_) {
       const StageMask in = a.stage == Stage::indirect ? mask(Stage::indirect) | mask(Stage::compute) : mask(a.stage);
-      if (!((in | a.ordered) & e.from)) continue;
-      a.ordered |= e.to & static_cast<StageMask>(~mask(Stage::host));
-      if (e.to & mask(Stage::host)) a.host_barrier = true;
+      if (!((in | a.ordered) & b.from)) continue;
+      a.ordered |= b.to & static_cast<StageMask>(~mask(Stage::host));
+      if (b.to & mask(Stage::host)) a.host_barrier = true;
     }
   }
 
-  void submit(uint64_t value) {
+  void take(const LogEntry::Submit& s) {
     for (Live& a : live_) {
-      if (a.submission == 0) a.submission = value;
-      if (a.host_barrier && a.host_submission == 0) a.host_submission = value;
+      if (a.submission == 0) a.submission = s.value;
+      if (a.host_barrier && a.host_submission == 0) a.host_submission = s.value;
     }
   }
+
+  void take(const LogEntry::Completed& c) { completed_ = std::max(completed_, c.value); }
 
   bool done(uint64_t submission) const { return submission != 0 && submission <= completed_; }
 
   // A barrier towards the host counts once the submission that holds it is done.
-  void host_read(const LogEntry& e) {
-    for (const AddressRange& r : e.reads)
-      for (const Live& a : live_) {
-        if (!a.write || !overlap(a.range, r)) continue;
-        if (!done(a.submission)) report(e, " reads ", r, a, "and nothing has waited for that");
-        else if (!done(a.host_submission)) report(e, " reads ", r, a, "and no barrier has made it visible to the host");
-      }
-  }
-
-  // The host overwrites or gives back memory: the device must be done with it. A later submission sees what the host
-  // wrote before.
-  void replace(const LogEntry& e) {
-    const char* does = e.kind == LogEntry::Kind::release ? " frees " : " writes ";
-    for (const AddressRange& r : e.writes) {
-      for (const Live& a : live_)
-        if (overlap(a.range, r) && !done(a.submission)) report(e, does, r, a, "and nothing has waited for that");
-      std::erase_if(live_, [&](const Live& a) { return within(a.range, r) && done(a.submission); });
+  void take(const LogEntry::HostRead& h) {
+    for (const Live& a : live_) {
+      if (!a.write || !overlap(a.range, h.range)) continue;
+      if (!done(a.submission)) report(" reads ", h.range, a, "and nothing has waited for that");
+      else if (!done(a.host_submission))
+        report(" reads ", h.range, a, "and no barrier has made it visible to the host");
     }
   }
 
+  void take(const LogEntry::HostWrite& h) { replace(" writes ", h.range); }
+  void take(const LogEntry::Release& freed) { replace(" frees ", freed.range); }
+
+  // The host overwrites or frees memory: the device must be done with it. A later submission sees what the host wrote
+  // before.
+  void replace(const char* does, const AddressRange& r) {
+    for (const Live& a : live_)
+      if (overlap(a.range, r) && !done(a.submission)) report(does, r, a, "and nothing has waited for that");
+    std::erase_if(live_, [&](const Live& a) { return within(a.range, r) && done(a.submission); });
+  }
+
+  const LogEntry* entry_ = nullptr;  // that is taken
   std::vector<Live> live_;
   uint64_t completed_ = 0;
 };
@@ -123,7 +118,7 @@ CommandLog submitted_later(const CommandLog& log, uint64_t stream, size_t later)
   for (size_t i = 0; i < log.size(); ++i) {
     if (log[i].stream != stream) result.push_back(log[i]);
     if (moved.empty() || i < last) continue;
-    if (log[i].kind == LogEntry::Kind::submit && later > 0) --later;
+    if (log[i].is<LogEntry::Submit>() && later > 0) --later;
     if (later > 0 && i + 1 < log.size()) continue;
     result.insert(result.end(), moved.begin(), moved.end());
     moved.clear();

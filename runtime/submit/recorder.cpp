@@ -167,7 +167,7 @@ void Recorder::note_barrier(Ordered& ordered, StageMask from, StageMask to, uint
   for (size_t s = 0; s < kStages; ++s)
     for (size_t t = 0; t < kStages; ++t)
       if (to & at(t)) ordered[s][t] = std::max(ordered[s][t], chained[s]);
-  if (log_on_) add({.kind = LogEntry::Kind::barrier, .what = "barrier", .from = from, .to = to, .stream = stream});
+  if (log_on_) add({.event = LogEntry::Barrier{from, to}, .what = "barrier", .stream = stream});
 }
 
 // One barrier before commands of those stages covers whatever of their accesses is not ordered yet.
@@ -240,13 +240,13 @@ void Recorder::note(const std::string& what, Stage stage, std::span<const Access
     if (stream == 0) touched_.push_back(a.buffer);  // of a submission here
   }
   if (!log_on_) return;
-  LogEntry entry{.kind = LogEntry::Kind::command, .what = what, .stage = stage, .stream = stream};
+  LogEntry::Command command{.stage = stage};
   for (const Access& a : list) {
-    if (a.reads) entry.reads.push_back(range(*a.buffer, a.offset, a.size));
-    if (a.writes) entry.writes.push_back(range(*a.buffer, a.offset, a.size));
-    if (a.indirect) entry.indirect.push_back(range(*a.buffer, a.offset, a.size));
+    if (a.reads) command.reads.push_back(range(*a.buffer, a.offset, a.size));
+    if (a.writes) command.writes.push_back(range(*a.buffer, a.offset, a.size));
+    if (a.indirect) command.indirect.push_back(range(*a.buffer, a.offset, a.size));
   }
-  add(std::move(entry));
+  add({.event = std::move(command), .what = what, .stream = stream});
 }
 
 void Recorder::dispatch(const std::string& name, VkPipeline pipeline, VkPipelineLayout layout,
@@ -299,9 +299,7 @@ void Recorder::undo(size_t logged) {
   shown_.clear();
   barriers_ = {};
   if (log_on_) {
-    const auto never_ran = [](const LogEntry& e) {
-      return e.kind == LogEntry::Kind::command || e.kind == LogEntry::Kind::barrier;
-    };
+    const auto never_ran = [](const LogEntry& e) { return e.command() || e.barrier(); };
     log_.erase(std::remove_if(log_.begin() + static_cast<std::ptrdiff_t>(logged), log_.end(), never_ran), log_.end());
   }
   if (!open_ && closed_.empty()) return;
@@ -345,7 +343,7 @@ uint64_t Recorder::submit_open(Work work) {
   for (const VkSemaphoreSubmitInfo& s : signals_) signalling_.push_back({s.semaphore, s.value, value});
   waits_.clear();
   signals_.clear();
-  add({.kind = LogEntry::Kind::submit, .what = work.what, .value = value});
+  add({.event = LogEntry::Submit{value}, .what = work.what});
   for (VkCommandBuffer c : own_) in_flight_.push_back({c, value, work});
   own_.clear();
   closed_.clear();
@@ -386,7 +384,7 @@ void Recorder::note_completed(uint64_t value) {
     idle_.push_back(in_flight_.front().commands);
     if (!in_flight_.front().work.what.empty()) last_finished_ = std::move(in_flight_.front().work);
   }
-  add({.kind = LogEntry::Kind::completed, .what = "wait", .value = value});
+  add({.event = LogEntry::Completed{value}, .what = "wait"});
 }
 
 namespace {
@@ -422,13 +420,11 @@ void Recorder::check_alive(VkResult r, const std::string& call) {
 }
 
 void Recorder::note_host_read(const std::string& what, const Buffer& buffer, uint64_t offset, uint64_t size) {
-  add({.kind = LogEntry::Kind::host_read, .what = what, .reads = {range(buffer, offset, size)}});
+  add({.event = LogEntry::HostRead{range(buffer, offset, size)}, .what = what});
 }
 void Recorder::note_host_write(const std::string& what, const Buffer& buffer, uint64_t size) {
-  add({.kind = LogEntry::Kind::host_write, .what = what, .writes = {range(buffer, 0, size)}});
+  add({.event = LogEntry::HostWrite{range(buffer, 0, size)}, .what = what});
 }
-void Recorder::note_release(AddressRange freed) {
-  add({.kind = LogEntry::Kind::release, .what = "the allocator", .writes = {freed}});
-}
+void Recorder::note_release(AddressRange freed) { add({.event = LogEntry::Release{freed}, .what = "the allocator"}); }
 
 }  // namespace tessera::vulkan

@@ -143,8 +143,8 @@ void against_hand(const ts::Device& d, int repeats, int kernels, bool chain) {
     const ts::DeviceArray& from = chain && i > 0 ? out[static_cast<size_t>(i - 1) % 2] : x;
     by_hand.dispatch(
         c.pipeline(p),
-        ts::vulkan::argument_block(p, {address(from), address(y), address(out[static_cast<size_t>(chain ? i % 2 : i)])},
-                                   bound.sizes),
+        ts::vulkan::argument_blocks(
+            p, {address(from), address(y), address(out[static_cast<size_t>(chain ? i % 2 : i)])}, bound)[0],
         bound.groups);
   }
   by_hand.end();

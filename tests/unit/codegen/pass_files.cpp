@@ -413,6 +413,7 @@ PassSettings pass_settings(const std::map<std::string, std::string>& words) {
     if (it->second == "minimum") s.target = minimum_target();
     else if (it->second == "gpu") s.target = gpu_target();
     else if (it->second == "gpu-matrix") s.target = gpu_matrix_target();
+    else if (it->second.starts_with("nvidia:")) s.target = Target::nvidia(it->second.substr(7));
     else if (it->second != "lavapipe") throw wrong("target", it->second);
   }
   for (const auto& [word, value] : words) {

@@ -146,7 +146,7 @@ TEST_CASE("the lane verifier: accesses") {
         "index -1 is negative");
   CHECK(said([](Kernel& k) { op(k, Opcode::load).index[0] = {ir::Index::Kind::integer, 0, -1, 1, 1}; }) == "");
   CHECK(said([](Kernel& k) { op(k, Opcode::load).index[0].kind = ir::Index::Kind::slice; }) ==
-        "a vector access takes elements of a global Ref, of 4, 8 or 16 bytes in all, and no mask");
+        "a vector access takes 4, 8 or 16 bytes of global memory, or 2 or 4 words of shared memory, and no mask");
   CHECK(said([](Kernel& k) {
           k.values[op(k, Opcode::load).results[0].index].type = Type::array(DType::u32);
         }).find("the result is not i32[]") == 0);
@@ -281,8 +281,9 @@ TEST_CASE("the lane verifier: one thing wrong at a time") {
       {"a vector load of two", [&](Kernel& k) { vector_load(k, Opcode::load, 2); }, ""},
       {"a vector load, a result too few", [&](Kernel& k) { vector_load(k, Opcode::view, 4).results.pop_back(); },
        "the result is not i32[]"},
-      {"a vector load of shared memory", [&](Kernel& k) { vector_load(k, Opcode::alloc_shared, 2); },
-       "a vector access takes elements of a global Ref, of 4, 8 or 16 bytes in all, and no mask"},
+      {"a vector load of shared memory", [&](Kernel& k) { vector_load(k, Opcode::alloc_shared, 2); }, ""},
+      {"a vector load of eight words of shared memory", [&](Kernel& k) { vector_load(k, Opcode::alloc_shared, 8); },
+       "a vector access takes 4, 8 or 16 bytes of global memory, or 2 or 4 words of shared memory, and no mask"},
       {"a vector load of scratch", [&](Kernel& k) { vector_load(k, Opcode::alloc_scratch, 2); }, ""},
       {"a vector load, masked",
        [&](Kernel& k) {
@@ -291,13 +292,13 @@ TEST_CASE("the lane verifier: one thing wrong at a time") {
          o.index[0].start_operand = 2;
          o.set(Attr::mask, 1);
        },
-       "a vector access takes elements of a global Ref, of 4, 8 or 16 bytes in all, and no mask"},
+       "a vector access takes 4, 8 or 16 bytes of global memory, or 2 or 4 words of shared memory, and no mask"},
       {"a vector store of one element", [&](Kernel& k) { vector_store(k, 1); },
-       "a vector access takes elements of a global Ref, of 4, 8 or 16 bytes in all, and no mask"},
+       "a vector access takes 4, 8 or 16 bytes of global memory, or 2 or 4 words of shared memory, and no mask"},
       {"a vector store of two", [&](Kernel& k) { vector_store(k, 2); }, ""},
       {"a vector store of four", [&](Kernel& k) { vector_store(k, 4); }, ""},
       {"a vector store of three", [&](Kernel& k) { vector_store(k, 3); },
-       "a vector access takes elements of a global Ref, of 4, 8 or 16 bytes in all, and no mask"},
+       "a vector access takes 4, 8 or 16 bytes of global memory, or 2 or 4 words of shared memory, and no mask"},
       {"a vector store, a value too few", [&](Kernel& k) { vector_store(k, 2).index[0].size = 4; },
        "has 4 operands, but a vector store of 4 elements has 6"},
       {"a vector store, its last value of another dtype",

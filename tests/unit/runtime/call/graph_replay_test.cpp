@@ -350,7 +350,7 @@ TEST_CASE("graphs: a count in device memory is no reason to wait") {
     const std::vector<DeviceArray> out = there(arguments);
     size_t submissions = 0;
     for (size_t i = before; i < d.command_log().size(); ++i)
-      submissions += d.command_log()[i].kind == LogEntry::Kind::submit && d.command_log()[i].what == "a graph";
+      submissions += d.command_log()[i].is<LogEntry::Submit>() && d.command_log()[i].what == "a graph";
     CHECK(submissions == 1);
     check_same({out[0].download(), out[1].download()}, wanted);
     CHECK(wanted[0].at(0) == std::clamp(limit, 0, 20));
@@ -362,8 +362,8 @@ TEST_CASE("graphs: a count in device memory is no reason to wait") {
   size_t sized = 0;
   CommandLog blind = log;
   for (LogEntry& e : blind) {
-    sized += e.indirect.size();
-    if (e.kind == LogEntry::Kind::barrier) e.to &= static_cast<StageMask>(~mask(Stage::indirect));
+    if (e.command()) sized += e.command()->indirect.size();
+    if (LogEntry::Barrier* b = e.barrier()) b->to &= static_cast<StageMask>(~mask(Stage::indirect));
   }
   CHECK(sized > 100);
   const std::vector<std::string> reports = find_unordered(blind);
@@ -379,7 +379,7 @@ TEST_CASE("graphs: a loop that nothing bounds is looked at after some iterations
     const Graph g = folder.graph(counting(most));
     const CompiledGraph there = load(d, g, {.fuse = false});
     CHECK(waits(there.plan().nodes, there.plan()) == 1);
-    CHECK(there.plan().nodes.back().iterations == 16);
+    CHECK(there.plan().nodes.back().loop()->iterations == 16);
     for (const int limit : {0, 1, 15, 16, 17, 40}) {
       const std::vector<Array> inputs{ramp(8), scalar_of(limit), scalar_of(0)};
       check_same(there.run(inputs), interpret(g, inputs));

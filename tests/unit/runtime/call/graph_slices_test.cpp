@@ -41,10 +41,11 @@ Device allowed(double seconds) {
   return Device(o);
 }
 /// Of a kind since the log had so many entries.
-size_t logged(const Device& d, LogEntry::Kind kind, const std::string& what, size_t since = 0) {
+template <class Event>
+size_t logged(const Device& d, const std::string& what, size_t since = 0) {
   size_t n = 0;
   const CommandLog log = d.command_log();
-  for (size_t i = since; i < log.size(); ++i) n += log[i].kind == kind && log[i].what == what;
+  for (size_t i = since; i < log.size(); ++i) n += log[i].is<Event>() && log[i].what == what;
   return n;
 }
 void check_same(const std::vector<Array>& got, const std::vector<Array>& wanted) {
@@ -69,7 +70,7 @@ TEST_CASE("graphs: what is cut is left to the host to decide") {
     const size_t before = d.command_log().size();
     const std::vector<Array> inputs{ramp(2048), scalar_of(i)};
     check_same(one.run(inputs), interpret(branch, inputs));
-    CHECK(logged(d, LogEntry::Kind::command, "dispatch twice", before) == (i == 1 ? 8 : 0));
+    CHECK(logged<LogEntry::Command>(d, "dispatch twice", before) == (i == 1 ? 8 : 0));
   }
   const Graph loop = folder.graph(
       "in %0 f32[2048]\n%1 = repeat at_most 20 : f32[2048] {\n  carry %2 f32[2048] = %0\n  %3 = call \"below.tir\"(%2) "
@@ -97,7 +98,7 @@ TEST_CASE("graphs: a call whose grid's size is a value is cut like any other") {
     const size_t before = d.command_log().size();
     const std::vector<Array> inputs{ramp(2048), scalar_of(n)};
     check_same(there.run(inputs), interpret(g, inputs));
-    const size_t dispatches = logged(d, LogEntry::Kind::command, "dispatch some", before);
+    const size_t dispatches = logged<LogEntry::Command>(d, "dispatch some", before);
     CHECK((n == 0 ? dispatches == 0 : dispatches >= static_cast<size_t>(n)));
   }
   check_clean(d);
@@ -119,7 +120,7 @@ TEST_CASE(
     const size_t before = d.command_log().size();
     const Array zeros({2048}, std::vector<float>(2048));
     check_same(there.run({zeros}), {zeros});
-    const size_t submissions = logged(d, LogEntry::Kind::submit, "a graph", before),
+    const size_t submissions = logged<LogEntry::Submit>(d, "a graph", before),
                  iterations = 1100 / static_cast<size_t>(together);
     CHECK(submissions >= iterations);
     CHECK(submissions <=

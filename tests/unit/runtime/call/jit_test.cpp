@@ -356,7 +356,7 @@ TEST_CASE("graphs: what takes longer than the watchdog allows is submitted in pa
   CHECK(equal(cut.run({x})[0], interpret(cut.graph(), {x})[0]));
   size_t submissions = 0;
   const CommandLog log = d.command_log();
-  for (size_t i = before; i < log.size(); ++i) submissions += log[i].kind == LogEntry::Kind::submit;
+  for (size_t i = before; i < log.size(); ++i) submissions += log[i].is<LogEntry::Submit>();
   CHECK(submissions > 10);
   for (const TimedCommand& t : cut.trace()) CHECK(t.name != "wide");  // no recording is replayed for them
   check_clean(d);

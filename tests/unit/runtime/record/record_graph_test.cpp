@@ -188,7 +188,7 @@ TEST_CASE("a graph in a host's command buffers decides on the device what is run
     check_sound(d);
     CommandLog blind = d.command_log();
     for (LogEntry& e : blind)
-      if (e.kind == LogEntry::Kind::barrier) e.to &= static_cast<StageMask>(~mask(Stage::indirect));
+      if (LogEntry::Barrier* b = e.barrier()) b->to &= static_cast<StageMask>(~mask(Stage::indirect));
     CHECK(!find_unordered(blind).empty());
 
     const std::string known = ", and what is recorded into a host's command buffer is known before\n  at ",

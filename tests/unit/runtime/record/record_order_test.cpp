@@ -248,7 +248,7 @@ TEST_CASE("of what is recorded and called, each barrier is needed for some order
     CHECK(sound(log));
     size_t barriers = 0;
     for (size_t i = 0; i < log.size(); ++i) {
-      if (log[i].kind != LogEntry::Kind::barrier || (log[i].to & mask(Stage::host))) continue;
+      if (!log[i].barrier() || (log[i].barrier()->to & mask(Stage::host))) continue;
       ++barriers;
       CommandLog without = log;
       without.erase(without.begin() + static_cast<std::ptrdiff_t>(i));

@@ -32,7 +32,7 @@ void check_order(const Device& d, size_t at_least = 0) {
   const CommandLog log = d.command_log();
   for (const std::string& r : find_unordered(log)) FAIL_CHECK(r);
   size_t barriers = 0;
-  for (const LogEntry& e : log) barriers += e.kind == LogEntry::Kind::barrier;
+  for (const LogEntry& e : log) barriers += e.is<LogEntry::Barrier>();
   CHECK(barriers >= at_least);
 }
 
@@ -350,7 +350,7 @@ TEST_CASE("every barrier between recorded calls is needed, but the first one's o
     CHECK(find_unordered(log).empty());
     size_t barriers = 0;
     for (size_t i = begin; i < log.size(); ++i) {
-      if (log[i].kind != LogEntry::Kind::barrier) continue;
+      if (!log[i].barrier()) continue;
       if (++barriers == 1) continue;  // of a command buffer that finds nothing before it
       CommandLog without = log;
       without.erase(without.begin() + static_cast<std::ptrdiff_t>(i));

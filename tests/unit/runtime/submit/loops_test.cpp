@@ -297,8 +297,8 @@ TEST_CASE("loops that sizes make too long run in several dispatches") {
   for (const std::string& r : find_unordered(d.command_log())) FAIL_CHECK(r);
   size_t dispatches = 0, submissions = 0;
   for (const LogEntry& e : d.command_log()) {
-    dispatches += e.kind == LogEntry::Kind::command && e.what == "dispatch running_sum";
-    submissions += e.kind == LogEntry::Kind::submit && e.what == "running_sum";
+    dispatches += e.is<LogEntry::Command>() && e.what == "dispatch running_sum";
+    submissions += e.is<LogEntry::Submit>() && e.what == "running_sum";
   }
   CHECK(submissions >= 7);  // the calls
   if (limited()) CHECK(dispatches > 2 * submissions);

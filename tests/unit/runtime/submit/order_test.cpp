@@ -6,26 +6,19 @@ using namespace tessera::test;
 
 namespace {
 
-using Kind = LogEntry::Kind;
 const AddressRange kA{100, 200}, kB{200, 300};
 
 LogEntry command(std::string what, std::vector<AddressRange> reads, std::vector<AddressRange> writes,
                  Stage stage = Stage::compute) {
-  return {.kind = Kind::command,
-          .what = std::move(what),
-          .stage = stage,
-          .reads = std::move(reads),
-          .writes = std::move(writes)};
+  return {.event = LogEntry::Command{.stage = stage, .reads = std::move(reads), .writes = std::move(writes)},
+          .what = std::move(what)};
 }
-LogEntry barrier(StageMask from, StageMask to) {
-  return {.kind = Kind::barrier, .what = "barrier", .from = from, .to = to};
-}
-LogEntry submit(uint64_t v) { return {.kind = Kind::submit, .what = "call", .value = v}; }
-LogEntry completed(uint64_t v) { return {.kind = Kind::completed, .what = "wait", .value = v}; }
-LogEntry host(Kind kind, AddressRange r) {
-  LogEntry e{.kind = kind, .what = "the host"};
-  (kind == Kind::host_read ? e.reads : e.writes) = {r};
-  return e;
+LogEntry barrier(StageMask from, StageMask to) { return {.event = LogEntry::Barrier{from, to}, .what = "barrier"}; }
+LogEntry submit(uint64_t v) { return {.event = LogEntry::Submit{v}, .what = "call"}; }
+LogEntry completed(uint64_t v) { return {.event = LogEntry::Completed{v}, .what = "wait"}; }
+template <class Event>
+LogEntry host(AddressRange r) {
+  return {.event = Event{r}, .what = "the host"};
 }
 constexpr StageMask kCompute = mask(Stage::compute), kTransfer = mask(Stage::transfer), kHost = mask(Stage::host);
 using Reports = std::vector<std::string>;
@@ -34,7 +27,7 @@ using Reports = std::vector<std::string>;
 void delete_each_barrier(const CommandLog& log, StageMask to) {
   int barriers = 0;
   for (size_t i = 0; i < log.size(); ++i) {
-    if (log[i].kind != Kind::barrier || !(log[i].to & to)) continue;
+    if (!log[i].barrier() || !(log[i].barrier()->to & to)) continue;
     ++barriers;
     CommandLog without = log;
     without.erase(without.begin() + static_cast<std::ptrdiff_t>(i));
@@ -79,7 +72,7 @@ TEST_CASE("what a dispatch is sized by is read before its shaders run" * without
   constexpr StageMask kIndirect = mask(Stage::indirect);
   const LogEntry f = command("f", {}, {kA}), over = command("h", {}, {kA});
   LogEntry g = command("g", {}, {kB});
-  g.indirect = {{110, 122}};
+  g.command()->indirect = {{110, 122}};
   CHECK(find_unordered({f, g}) == Reports{"g is sized by bytes [110, 122) that f writes, and no barrier orders them"});
   CHECK(find_unordered({f, barrier(kCompute, kCompute), g}).size() == 1);
   CHECK(find_unordered({f, barrier(kCompute, kCompute | kIndirect), g}).empty());
@@ -91,7 +84,7 @@ TEST_CASE("what a dispatch is sized by is read before its shaders run" * without
 }
 
 TEST_CASE("the host reads after a wait for the submission that holds the barrier towards it" * without_device) {
-  const LogEntry f = command("f", {}, {kA}), show = barrier(kCompute, kHost), read = host(Kind::host_read, kA);
+  const LogEntry f = command("f", {}, {kA}), show = barrier(kCompute, kHost), read = host<LogEntry::HostRead>(kA);
   CHECK(find_unordered({f, show, submit(1), completed(1), read}).empty());
   CHECK(find_unordered({f, show, submit(1), read}) ==
         Reports{"the host reads bytes [100, 200) that f writes, and nothing has waited for that"});
@@ -103,7 +96,8 @@ TEST_CASE("the host reads after a wait for the submission that holds the barrier
 }
 
 TEST_CASE("the host overwrites and frees memory only after the device is done with it" * without_device) {
-  const LogEntry f = command("f", {kA}, {}), write = host(Kind::host_write, kA), release = host(Kind::release, kA);
+  const LogEntry f = command("f", {kA}, {}), write = host<LogEntry::HostWrite>(kA),
+                 release = host<LogEntry::Release>(kA);
   CHECK(find_unordered({f, submit(1), write}) ==
         Reports{"the host writes bytes [100, 200) that f reads, and nothing has waited for that"});
   CHECK(find_unordered({f, submit(1), release}) ==

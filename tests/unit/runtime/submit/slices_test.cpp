@@ -26,7 +26,7 @@ namespace {
 /// Submissions of a call in the log.
 size_t submissions(const Device& d, const std::string& what) {
   size_t n = 0;
-  for (const LogEntry& e : d.command_log()) n += e.kind == LogEntry::Kind::submit && e.what == what;
+  for (const LogEntry& e : d.command_log()) n += e.is<LogEntry::Submit>() && e.what == what;
   return n;
 }
 
@@ -267,7 +267,7 @@ TEST_CASE("slices: kernels agree with the interpreter, however they are cut") {
     int64_t dispatches = 0;
     const CommandLog log = d.command_log();
     for (size_t i = before; i < log.size(); ++i)
-      dispatches += log[i].kind == LogEntry::Kind::command && log[i].what == "dispatch " + k.name;
+      dispatches += log[i].is<LogEntry::Command>() && log[i].what == "dispatch " + k.name;
     cut_in_graphs += dispatches > 2;
   }
   CHECK(cut >= 5);
