@@ -149,6 +149,9 @@ std::string print_parallel(const Kernel& k, const PassSettings& s) {
     if (plan.commuting[i]) out += " updates commute";
     if (plan.concurrent[i]) out += " updated at once";
     if (lowering::needs_copy(k, static_cast<int>(i))) out += " copied at the start";
+    if (const int o = k.aliased_output(static_cast<int>(i)); o >= 0)
+      out += lowering::same_blocks(k, static_cast<int>(i), o) ? ", the same blocks as its output"
+                                                              : ", other blocks than its output";
     out += "\n";
   }
   for (const lowering::Access& a : plan.accesses) {
