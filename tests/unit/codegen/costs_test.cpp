@@ -1,7 +1,7 @@
 // What the code of each kernel of tests/tir costs, on each kind of target, as numbers that mean something: a choice
 // that changes speed and no result is seen here and nowhere else. tests/data/costs.tsv has them, costs_cut.tsv those of
-// kernels whose loops are cut into dispatches; TESSERA_BLESS=1 writes both anew, and the difference belongs in the
-// review of the change.
+// kernels whose loops are cut into dispatches, costs_tpu.tsv the sizes of modules for a TPU; TESSERA_BLESS=1 writes
+// them anew, and the difference belongs in the review of the change.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -26,6 +26,8 @@ namespace {
 
 constexpr const char* kPath = "tests/data/costs.tsv";
 constexpr const char* kCutPath = "tests/data/costs_cut.tsv";
+constexpr const char* kTpuPath = "tests/data/costs_tpu.tsv";
+constexpr const char* kTpuColumns = "kernel\ttarget\tlines\tcharacters\trefused";
 constexpr const char* kColumns =
     "kernel\ttarget\tin order\tgroups\tat "
     "most\tinvocations\tsubgroup\tshared\tscratch\tops\tloads\tstores\tatomics\tbarriers\tsubgroup "
@@ -123,6 +125,19 @@ std::string cut_row(const std::string& path, const ir::Kernel& k, const std::str
   return path + "\t" + name + "\t" + loops + "\t" + costs(k, t, false);
 }
 
+/// The size of the module for a TPU, or why there is none.
+std::string tpu_row(const std::string& path, const ir::Kernel& k, const std::string& name) {
+  std::string what;
+  try {
+    const std::string text = compile(k, Target::named(name), {}).mosaic;
+    what = std::to_string(std::count(text.begin(), text.end(), '\n')) + "\t" + std::to_string(text.size()) + "\t";
+  } catch (const CompileError& e) {
+    what = "\t\t" + std::string(e.what());
+    what.resize(std::min(what.find('\n'), what.size()));
+  }
+  return path + "\t" + name + "\t" + what;
+}
+
 void check(const std::string& name, const std::string& table, const char* columns,
            std::string (*row_of)(const std::string& path, const ir::Kernel& k, const std::string& name)) {
   std::map<std::string, std::string> expected;  // kernel and target, row
@@ -167,6 +182,9 @@ TEST_CASE("costs of code for a GPU with matrices" * doctest::skip(tessera::test:
 }
 TEST_CASE("costs of code for NVIDIA's chips" * doctest::skip(tessera::test::kSanitized)) {
   check("nvidia:sm_90a", kPath, kColumns, row);
+}
+TEST_CASE("costs of code for a TPU" * doctest::skip(tessera::test::kSanitized)) {
+  check("tpu:any", kTpuPath, kTpuColumns, tpu_row);
 }
 TEST_CASE("costs of the general form" * doctest::skip(tessera::test::kSanitized)) {
   check("general", kPath, kColumns, row);

@@ -31,6 +31,7 @@
 #include "codegen/tile/squeeze.h"
 #include "codegen/tile/unfold.h"
 #include "codegen/tile/uniform.h"
+#include "codegen/tpu/mosaic.h"
 #include "engine/ir/compact.h"
 #include "engine/ir/text.h"
 #include "engine/passes/divisors.h"
@@ -229,6 +230,15 @@ std::string print_schedule(const Kernel& k, const PassSettings& s) {
   return explain;
 }
 
+/// The module for a TPU, or why there is none.
+std::string print_mosaic(const Kernel& k, const PassSettings& s) {
+  try {
+    return tpu::mosaic(tpu::prepare(k), tpu::chip_named(s.chip));
+  } catch (const CompileError& e) {
+    return "refused: " + std::string(e.what()) + "\n";
+  }
+}
+
 std::string print_kept(const Kernel& k, const PassSettings& s) {
   const std::vector<bool> lazy = lowering::lazy_values(k);
   const std::vector<lowering::Kept> kept =
@@ -423,7 +433,8 @@ PassSettings pass_settings(const std::map<std::string, std::string>& words) {
     else if (word == "after") {
       std::istringstream names(value);
       for (std::string n; names >> n;) s.after.push_back(n);
-    } else if (word == "budget") s.budget = number(word, value);
+    } else if (word == "chip") s.chip = value;
+    else if (word == "budget") s.budget = number(word, value);
     else if (word == "prefetch") s.prefetch = number(word, value);
     else if (word == "iterations") s.target.max_loop_iterations = number(word, value);
     else if (word == "form" && value == "general") s.general = true;
@@ -474,6 +485,7 @@ const std::vector<PassFolder>& pass_folders() {
       {"loops", {}, print_loops, false},
       {"steps", {}, print_steps, false},
       {"uniformity", {}, print_uniformity, false},
+      {"mosaic", {}, print_mosaic, false},
   };
   return kFolders;
 }
