@@ -196,6 +196,8 @@ class Verifier {
     if (!o.index[0].is_static())
       expect(static_cast<size_t>(o.index[0].start_operand), Type::array(DType::i32), "the index");
     else if (o.index[0].start < 0) problem(o, "index " + std::to_string(o.index[0].start) + " is negative");
+    if (!o.index[0].is_static() && o.index[0].start != 0)
+      problem(o, "has a value for its index and beside it " + std::to_string(o.index[0].start));
     if (o.code == Opcode::load) return;
     const Value root = root_of(k_, o.operands[0]);
     if (ir::is_atomic(o.code) && root && k_.def(root) && k_.def(root)->code != Opcode::report_memory &&

@@ -1,7 +1,7 @@
 // What the code of each kernel of tests/tir costs, on each kind of target, as numbers that mean something: a choice
 // that changes speed and no result is seen here and nowhere else. tests/data/costs.tsv has them, costs_cut.tsv those of
-// kernels whose loops are cut into dispatches; TESSERA_BLESS=1 writes both anew, and the difference belongs in the
-// review of the change.
+// kernels whose loops are cut into dispatches, costs_tpu.tsv the sizes of modules for a TPU; TESSERA_BLESS=1 writes
+// them anew, and the difference belongs in the review of the change.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -26,6 +26,8 @@ namespace {
 
 constexpr const char* kPath = "tests/data/costs.tsv";
 constexpr const char* kCutPath = "tests/data/costs_cut.tsv";
+constexpr const char* kTpuPath = "tests/data/costs_tpu.tsv";
+constexpr const char* kTpuColumns = "kernel\ttarget\tlines\tcharacters\trefused";
 constexpr const char* kColumns =
     "kernel\ttarget\tin order\tgroups\tat "
     "most\tinvocations\tsubgroup\tshared\tscratch\tops\tloads\tstores\tatomics\tbarriers\tsubgroup "
@@ -88,7 +90,9 @@ std::string costs(const ir::Kernel& k, const Target& target, bool general) {
     s << "\t" << ops;
     for (const char* column : {"loads", "stores", "atomics", "barriers", "subgroup ops", "loops", "branches"})
       s << "\t" << n[column];
-    s << "\t" << lowering::live_registers(lanes) << "\t" << p.spirv.size();
+    const auto lines = std::count(p.ptx.begin(), p.ptx.end(), '\n');
+    s << "\t" << lowering::live_registers(lanes) << "\t"
+      << (p.ptx.empty() ? p.spirv.size() : static_cast<size_t>(lines));
   } catch (const CompileError&) {
     return "CompileError";
   }
@@ -96,8 +100,10 @@ std::string costs(const ir::Kernel& k, const Target& target, bool general) {
 }
 
 std::string row(const std::string& path, const ir::Kernel& k, const std::string& name) {
-  const Target t = name == "minimum" ? minimum_target() : name == "gpu" ? gpu_target() : lavapipe_target();
-  return path + "\t" + name + "\t" + costs(k, t, name == "general");
+  const std::string now = costs(k, name == "general" ? lavapipe_target() : Target::named(name), name == "general");
+  // Without products there is nothing that matrices change.
+  if (name == "gpu-matrix" && now == costs(k, gpu_target(), false)) return "";
+  return path + "\t" + name + "\t" + now;
 }
 
 /// Of a kernel whose loops a driver with so small a limit makes us cut: in how many steps, and what each of its loops
@@ -117,6 +123,19 @@ std::string cut_row(const std::string& path, const ir::Kernel& k, const std::str
     loops = "CompileError\t";
   }
   return path + "\t" + name + "\t" + loops + "\t" + costs(k, t, false);
+}
+
+/// The size of the module for a TPU, or why there is none.
+std::string tpu_row(const std::string& path, const ir::Kernel& k, const std::string& name) {
+  std::string what;
+  try {
+    const std::string text = compile(k, Target::named(name), {}).mosaic;
+    what = std::to_string(std::count(text.begin(), text.end(), '\n')) + "\t" + std::to_string(text.size()) + "\t";
+  } catch (const CompileError& e) {
+    what = "\t\t" + std::string(e.what());
+    what.resize(std::min(what.find('\n'), what.size()));
+  }
+  return path + "\t" + name + "\t" + what;
 }
 
 void check(const std::string& name, const std::string& table, const char* columns,
@@ -158,6 +177,15 @@ TEST_CASE("costs of code for lavapipe" * doctest::skip(tessera::test::kSanitized
   check("lavapipe", kPath, kColumns, row);
 }
 TEST_CASE("costs of code for a GPU" * doctest::skip(tessera::test::kSanitized)) { check("gpu", kPath, kColumns, row); }
+TEST_CASE("costs of code for a GPU with matrices" * doctest::skip(tessera::test::kSanitized)) {
+  check("gpu-matrix", kPath, kColumns, row);
+}
+TEST_CASE("costs of code for NVIDIA's chips" * doctest::skip(tessera::test::kSanitized)) {
+  check("nvidia:sm_90a", kPath, kColumns, row);
+}
+TEST_CASE("costs of code for a TPU" * doctest::skip(tessera::test::kSanitized)) {
+  check("tpu:any", kTpuPath, kTpuColumns, tpu_row);
+}
 TEST_CASE("costs of the general form" * doctest::skip(tessera::test::kSanitized)) {
   check("general", kPath, kColumns, row);
 }

@@ -31,6 +31,7 @@
 #include "codegen/tile/squeeze.h"
 #include "codegen/tile/unfold.h"
 #include "codegen/tile/uniform.h"
+#include "codegen/tpu/mosaic.h"
 #include "engine/ir/compact.h"
 #include "engine/ir/text.h"
 #include "engine/passes/divisors.h"
@@ -149,6 +150,9 @@ std::string print_parallel(const Kernel& k, const PassSettings& s) {
     if (plan.commuting[i]) out += " updates commute";
     if (plan.concurrent[i]) out += " updated at once";
     if (lowering::needs_copy(k, static_cast<int>(i))) out += " copied at the start";
+    if (const int o = k.aliased_output(static_cast<int>(i)); o >= 0)
+      out += lowering::same_blocks(k, static_cast<int>(i), o) ? ", the same blocks as its output"
+                                                              : ", other blocks than its output";
     out += "\n";
   }
   for (const lowering::Access& a : plan.accesses) {
@@ -224,6 +228,15 @@ std::string print_schedule(const Kernel& k, const PassSettings& s) {
   std::string explain;
   lower(k, s.target, s.general, 0, &explain);
   return explain;
+}
+
+/// The module for a TPU, or why there is none.
+std::string print_mosaic(const Kernel& k, const PassSettings& s) {
+  try {
+    return tpu::mosaic(tpu::prepare(k), tpu::chip_named(s.chip));
+  } catch (const CompileError& e) {
+    return "refused: " + std::string(e.what()) + "\n";
+  }
 }
 
 std::string print_kept(const Kernel& k, const PassSettings& s) {
@@ -421,7 +434,8 @@ PassSettings pass_settings(const std::map<std::string, std::string>& words) {
     else if (word == "after") {
       std::istringstream names(value);
       for (std::string n; names >> n;) s.after.push_back(n);
-    } else if (word == "budget") s.budget = number(word, value);
+    } else if (word == "chip") s.chip = value;
+    else if (word == "budget") s.budget = number(word, value);
     else if (word == "prefetch") s.prefetch = number(word, value);
     else if (word == "iterations") s.target.max_loop_iterations = number(word, value);
     else if (word == "form" && value == "general") s.general = true;
@@ -472,6 +486,7 @@ const std::vector<PassFolder>& pass_folders() {
       {"loops", {}, print_loops, false},
       {"steps", {}, print_steps, false},
       {"uniformity", {}, print_uniformity, false},
+      {"mosaic", {}, print_mosaic, false},
   };
   return kFolders;
 }

@@ -19,6 +19,7 @@ struct PassSettings {
   int prefetch = 0;                     // of lower_async: elements that a prefetched copy may have
   bool general = false;                 // lower: the general form
   bool raw = false;                     // lower: as it comes, before the passes
+  std::string chip = "any";             // mosaic: the TPU
   bool in_arena = false, dear = false;  // kept: what keeping a value means
 };
 /// Throws std::runtime_error for a word or a value that it does not know.

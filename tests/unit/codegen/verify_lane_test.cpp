@@ -312,6 +312,8 @@ TEST_CASE("the lane verifier: one thing wrong at a time") {
       {"a static index below 0",
        [](Kernel& k) { op(k, Opcode::store).index[0] = {ir::Index::Kind::integer, -1, -1, 1, 1}; },
        "index -1 is negative"},
+      {"a value and a number for an index", [](Kernel& k) { op(k, Opcode::store).index[0].start = 1; },
+       "has a value for its index and beside it 1"},
       {"the index of a store", [](Kernel& k) { op(k, Opcode::store).operands.back() = op(k, Opcode::lt).results[0]; },
        "the index is bool[], but i32[] is wanted"},
       {"the index of an atomic",

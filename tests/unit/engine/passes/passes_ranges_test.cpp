@@ -88,4 +88,25 @@ TEST_CASE("ranges: of lane-level ops") {
   CHECK(lane("  %r = extent index 4 : i32[]\n") == "[-2147483648, 2147483647]");
 }
 
+TEST_CASE("ranges: what never wraps, up to the last number of each dtype") {
+  const auto never = [](ir::Opcode op, DType t, Bounds a, Bounds b) { return never_wraps(op, t, a, b); };
+  const struct {
+    DType t;
+    int64_t least, most;
+  } all[] = {{DType::i8, INT8_MIN, INT8_MAX},   {DType::u8, 0, UINT8_MAX},          {DType::i16, INT16_MIN, INT16_MAX},
+             {DType::u16, 0, UINT16_MAX},       {DType::i32, INT32_MIN, INT32_MAX}, {DType::u32, 0, UINT32_MAX},
+             {DType::i64, INT64_MIN, INT64_MAX}};
+  for (const auto& [t, least, most] : all) {
+    CAPTURE(name(t));
+    CHECK(never(ir::Opcode::add, t, Interval{0, most - 1}, Interval{0, 1}));
+    CHECK_FALSE(never(ir::Opcode::add, t, Interval{0, most - 1}, Interval{0, 2}));
+    CHECK(never(ir::Opcode::sub, t, Interval{least + 1, 5}, Interval{0, 1}));
+    CHECK_FALSE(never(ir::Opcode::sub, t, Interval{least + 1, 5}, Interval{0, 2}));
+    CHECK(never(ir::Opcode::mul, t, Interval{0, most / 2}, Interval{0, 2}));
+    CHECK_FALSE(never(ir::Opcode::mul, t, Interval{0, most / 2 + 1}, Interval{0, 2}));
+    CHECK_FALSE(never(ir::Opcode::add, t, {}, Interval{0, 1}));
+    CHECK(never(ir::Opcode::add, t, {}, Interval{0, 0}));
+  }
+}
+
 }  // namespace passes_ranges_test
