@@ -48,13 +48,13 @@ def flat(call):
     return of_arrays, [leaves[i] for i in at]
 
 
-def run(make):
+def run(make, jit):
     """The results of a case as NumPy arrays, the dtypes that it is about, CPU seconds beyond those of a second call, and milliseconds of that."""
     import jax
     import numpy as np
     f, arrays = flat(make())
     dtypes = {str(a.dtype) for a in arrays}
-    jitted = jax.jit(f)
+    jitted = jax.jit(f) if jit else f
     cpu = time.process_time()
     made = jax.block_until_ready(jitted(*arrays))
     first = time.process_time() - cpu
@@ -130,7 +130,7 @@ def child(names, devices):
             try:
                 with contextlib.nullcontext() if where in ways else tessera.on(where):
                     jax.clear_caches()
-                    got, dtypes, cpu, ms = run(case.reference if where == "reference" else case.make)
+                    got, dtypes, cpu, ms = run(case.reference if where == "reference" else case.make, case.jit)
                 if not traced[0] and where != "reference":
                     raise RuntimeError("the function calls no kernel")
             except Exception as error:
@@ -241,7 +241,8 @@ def main():
         module(group, devices, options.timeout, report)
 
     passed = failed = 0
-    print("\n| library | on | right | wrong | refused | JAX cannot run | of those as the library's reference | unlike it | without one, run here | most CPU s to compile |\n|" + "---|" * 10)
+    print("\n| library | on | right | wrong | refused | JAX cannot run "
+          "| of those as the library's reference | unlike it | without one, run here | most CPU s to compile |\n|" + "---|" * 10)
     for library in dict.fromkeys(n.split("/")[0] for n in names):
         mine = [found.get(n, {}) for n in names if n.split("/")[0] == library]
         rest = [r for r in mine if r.get("jax", {}).get("is_") != "right"]

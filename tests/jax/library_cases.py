@@ -1,6 +1,6 @@
 """The cases of tests/jax/libraries: one call of a library's public function each. A case is one line: case("library/module/what", function, arguments...).
-Functions are named by text and imported by the process that runs them; arrays are normal(), ints() and const(), which are made when the case runs. GRAD in front
-of a function's name asks for the gradient by all its arrays of floats; OF=... is any function of the loaded module. Sizes are the smallest at which a kernel
+Functions are named by text and imported by the process that runs them; arrays are normal(), ints() and const(), which are made when the case runs. GRAD in
+front of a function's name asks for the gradient by all its arrays of floats. Sizes are the smallest at which a kernel
 takes several steps along each axis of its grid."""
 
 import dataclasses
@@ -19,14 +19,15 @@ GRAD = "grad "
 class Case:
     make: Callable
     bound: float | None = None
+    jit: bool = True  # False: the function looks at values, and runs op by op
     reference: Callable | None = None  # makes the same call of the library's own implementation without kernels
 
 
 class Later:
     """A value that is made in the process of the case: it may need JAX or the library."""
 
-    def __init__(self, make):
-        self.make = make
+    def __init__(self, make, reference=None):
+        self.make, self.reference = make, reference
 
 
 def load(name):
@@ -38,7 +39,7 @@ def load(name):
     return value
 
 
-def case(name, function, *args, bound=None, **kwargs):
+def case(name, function, *args, bound=None, jit=True, **kwargs):
     def now(value):
         if isinstance(value, Later):
             return value.make()
@@ -53,8 +54,11 @@ def case(name, function, *args, bound=None, **kwargs):
         got = [now(a) for a in args], {k: now(v) for k, v in kwargs.items()}
         return (gradient(f) if derived else f), *got
     assert name not in CASES, name
-    other = function.replace("_pallas.tpu", "_xla").replace("_pallas.gpu", "_xla") if isinstance(function, str) else function
-    CASES[name] = Case(make, bound, None if other == function else lambda: make(other))
+    if isinstance(function, str):
+        other = function.replace("_pallas.tpu", "_xla").replace("_pallas.gpu", "_xla")
+    else:
+        other = Later(function.reference) if function.reference else function
+    CASES[name] = Case(make, bound, jit, None if other == function else lambda: make(other))
 
 
 def normal(seed, *shape, dtype="float32", scale=1.0):
@@ -122,9 +126,8 @@ def pretend():
     if not hasattr(pltpu, "repeat"):  # which JAX 0.10 has removed, and ejkernel 0.0.80 still calls
         pltpu.repeat = lambda x, repeats, axis: jnp.concatenate([x] * repeats, axis)
     for name, module in list(sys.modules.items()):
-        if name.startswith("ejkernel.kernels._pallas") and getattr(module, "jax", None) is jax:
-            device = types.SimpleNamespace(device_kind="TPU v5 lite", platform="tpu", id=0, core_count=1)
-            module.jax = _Jax(jax, device)
+        if (name.startswith("ejkernel.kernels._pallas") or name == "tokamax._src.pallas.grid") and getattr(module, "jax", None) is jax:
+            module.jax = _Jax(jax, types.SimpleNamespace(device_kind="TPU v5 lite", platform="tpu", id=0, core_count=16))
         if name.startswith("tokamax._src.ops.") and "pallas" in name:
             for thing in list(vars(module).values()):
                 if isinstance(thing, type) and thing.__module__ == name and "supported_on" in vars(thing):
@@ -173,7 +176,8 @@ for _t, _d in BOTH.items():
             case(f"jax/gpu.{_n}/{_t}{_w}", f"{_g}{GPU}{_n}:{_n}", normal(1, 2, 3, 40, dtype=_d), normal(2, 40, dtype=_d), normal(3, 40, dtype=_d))
     case(f"jax/gpu.softmax/{_t}", GPU + "softmax:softmax", normal(0, 4, 100, dtype=_d), num_warps=1)
     _decode = normal(0, 2, 8, 32, dtype=_d), normal(1, 2, 128, 2, 32, dtype=_d), normal(2, 2, 128, 2, 32, dtype=_d)
-    case(f"jax/gpu.decode_attention/gqa {_t}", GPU + "decode_attention:gqa", *_decode, start_idx=const([3, 0]), kv_seq_len=const([100, 40]), block_k=32, k_splits=2)
+    case(f"jax/gpu.decode_attention/gqa {_t}", GPU + "decode_attention:gqa", *_decode, start_idx=const([3, 0]), kv_seq_len=const([100, 40]),
+         block_k=32, k_splits=2)
     _table, _lengths = const([[3, 1, 6, 0], [5, 2, 7, 4]]), const([9, 30])
     _pages = normal(1, 2, 8, 8, 32, dtype=_d), normal(2, 2, 8, 8, 32, dtype=_d)
     case(f"jax/gpu.paged_attention/{_t}", GPU + "paged_attention:paged_attention", normal(0, 2, 8, 32, dtype=_d), *_pages, _table, _lengths,
@@ -185,8 +189,8 @@ for _t, _d in BOTH.items():
          pages_per_compute_block=2, attn_logits_soft_cap=3.0, bound=2e-2)
     _ragged = normal(0, 24, 4, 128, dtype=_d), normal(1, 16, 8, 4, 128, dtype=_d), const([20, 13, 30]), ints(2, 0, 16, 3, 4), const([0, 10, 13, 24]), const([3])
     for _what, _more in {"plain": {}, "window": dict(sliding_window=7), "soft cap": dict(soft_cap=5.0)}.items():
-        case(f"jax/tpu.ragged_paged_attention/{_what} {_t}", TPU + "ragged_paged_attention:ragged_paged_attention", *_ragged, sm_scale=0.1, num_kv_pages_per_block=2,
-             num_queries_per_block=8, **_more)
+        case(f"jax/tpu.ragged_paged_attention/{_what} {_t}", TPU + "ragged_paged_attention:ragged_paged_attention", *_ragged, sm_scale=0.1,
+             num_kv_pages_per_block=2, num_queries_per_block=8, **_more)
     _gmm = normal(0, 64, 24, dtype=_d), normal(1, 4, 24, 16, dtype=_d), const([10, 0, 33, 21])
     for _g, _w in (("", ""), (GRAD, " grad")):
         case(f"jax/tpu.megablox/{_t}{_w}", _g + TPU + "megablox.ops:gmm", *_gmm, "float32", (16, 8, 8))

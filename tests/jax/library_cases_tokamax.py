@@ -5,6 +5,8 @@ import importlib
 from library_cases import BOTH, GRAD, Later, case, const, gradient, ints, load, made, normal, segments
 
 OPS = "tokamax._src.ops."
+BASES = {"attention": "DotProductAttention", "flex_attention": "FlexAttention", "normalization": "Normalization", "gated_linear_unit": "GatedLinearUnit",
+         "ragged_dot": "RaggedDot", "linear_softmax_cross_entropy_loss": "LinearSoftmaxCrossEntropyLoss"}  # without kernels
 
 
 def op(g, module, name, config, backward=None, **fields):
@@ -14,18 +16,23 @@ def op(g, module, name, config, backward=None, **fields):
         if backward:
             m, n, c = backward
             more["vjp"] = load(f"{OPS}{m}:{n}")(config=load(f"{OPS}{m}:Config")(**c))
-        cls, cfg = load(f"{OPS}{module}:{name}"), load(f"{OPS}{module}:Config")(**config)
+        cls, cfg = load(f"{OPS}{module}:{name}"), made(f"{OPS}{module}:Config", **config).make()
         f = cls(config=cfg, **more)
         from library_cases import pretend
         pretend()
         return gradient(f) if g else f
-    return Later(make)
+
+    def reference():
+        f = load(f"{OPS}{module.split('.')[0]}.base:{BASES[module.split('.')[0]]}")()
+        return gradient(f) if g else f
+    return Later(make, reference)
 
 
 def attention(t, d):
     q, k, v = normal(0, 1, 100, 4, 32, dtype=d), normal(1, 1, 100, 2, 32, dtype=d), normal(2, 1, 100, 2, 32, dtype=d)
     for g, w in (("", ""), (GRAD, " grad")):
-        back = "attention.pallas_triton_vjp", "PallasTritonFlashAttentionVjp", dict(block_m1=16, block_n1=32, block_m2=32, block_n2=16, num_stages=1, num_warps=4)
+        back = "attention.pallas_triton_vjp", "PallasTritonFlashAttentionVjp", dict(block_m1=16, block_n1=32, block_m2=32, block_n2=16,
+                                                                                                num_stages=1, num_warps=4)
         sizes = dict(block_q=32, block_k=32, num_stages=1, num_warps=4)
         flash = op(g, "attention.pallas_triton", "PallasTritonFlashAttention", sizes, back)
         case(f"tokamax/triton.attention/plain gqa {t}{w}", flash, q, k, v)
@@ -37,25 +44,25 @@ def attention(t, d):
         case(f"tokamax/triton.attention/dropout {t}{w}", flash, q, k, v, dropout_mask=ints(4, 0, 2, 1, 4, 100, 100, dtype="bool"), dropout_rate=0.5)
         flex = op(g, "flex_attention.pallas_triton", "PallasTritonFlexAttention", sizes)
         case(f"tokamax/triton.flex_attention/plain {t}{w}", flex, q, k, v)
-    case(f"tokamax/triton.attention/split k {t}", op("", "attention.pallas_triton", "PallasTritonFlashAttention", dict(split_k=2, **sizes)), q, k, v, is_causal=True)
+    case(f"tokamax/triton.attention/split k {t}", op("", "attention.pallas_triton", "PallasTritonFlashAttention", dict(split_k=2, **sizes)), q, k, v,
+         is_causal=True)
     for g, w in (("", ""), (GRAD, " grad")):
         tq, tk, tv = normal(0, 1, 256, 2, 32, dtype=d), normal(1, 1, 256, 2, 32, dtype=d), normal(2, 1, 256, 2, 32, dtype=d)
         back = "attention.pallas_mosaic_tpu_vjp", "PallasMosaicTpuFlashAttentionVjp", dict(block_q_dkv=128, block_kv_dkv=128, block_kv_dkv_compute=128)
         layout = made("tokamax._src.ops.experimental.tpu.splash_attention.splash_attention_kernel:QKVLayout", 1)
         for what, more in {"plain": {}, "causal": dict(is_causal=True), "soft cap": dict(logits_soft_cap=3.0)}.items():
-            case(f"tokamax/tpu.attention/{what} {t}{w}", Later(lambda g=g, b=back, layout=layout: op(g, "attention.pallas_mosaic_tpu", "PallasMosaicTpuFlashAttention",
-                 dict(block_q=128, block_kv=128, block_kv_compute=128, q_layout=layout.make(), k_layout=layout.make(), v_layout=layout.make(),
-                      use_experimental_scheduler=False), b).make()), tq, tk, tv, **more)
+            case(f"tokamax/tpu.attention/{what} {t}{w}", op(g, "attention.pallas_mosaic_tpu", "PallasMosaicTpuFlashAttention",
+                 dict(block_q=128, block_kv=128, block_kv_compute=128, q_layout=layout, k_layout=layout, v_layout=layout, use_experimental_scheduler=False), back),
+                 tq, tk, tv, **more)
 
 
 def splash(g, mask, **config):
-    """MQA and MHA splash attention of tokamax."""
+    """Splash attention."""
     def make():
         kernel = importlib.import_module(OPS + "experimental.tpu.splash_attention.splash_attention_kernel")
         masks = importlib.import_module(OPS + "experimental.tpu.splash_attention.splash_attention_mask")
         sizes = dict(block_q=128, block_kv=128, block_kv_compute=128, block_q_dkv=128, block_kv_dkv=128, block_kv_dkv_compute=128)
-        f = kernel.make_splash_mha_single_device(mask(masks), config=kernel.SplashConfig(**sizes, **config)) if hasattr(kernel, "make_splash_mha_single_device") else \
-            kernel.make_splash_mha(mask(masks), config=kernel.SplashConfig(**sizes, **config), q_seq_shards=1)
+        f = kernel.make_splash_mha_single_device(mask(masks), config=kernel.SplashConfig(**sizes, **config))
         return gradient(f) if g else f
     return Later(make)
 
@@ -77,8 +84,9 @@ def others(t, d):
     x3, scale3, offset3 = normal(0, 4, 20, 6, dtype=d), normal(1, 20, dtype=d), normal(2, 20, dtype=d)
     back = "normalization.pallas_triton_vjp", "PallasTritonNormalizationVjp"
     for g, w in (("", ""), (GRAD, " grad")):
-        norm = op(g, "normalization.pallas_triton", "PallasTritonNormalization", dict(block_m=4, block_n=None, num_warps=4), (*back, dict(block_m=4, block_n=None, num_warps=4)))
-        norm3 = op(g, "normalization.pallas_triton", "PallasTritonNormalization", dict(block_m=2, block_n=4, num_warps=4), (*back, dict(block_m=2, block_n=4, num_warps=4)))
+        rows, inner = dict(block_m=4, block_n=None, num_warps=4), dict(block_m=2, block_n=4, num_warps=4)
+        norm = op(g, "normalization.pallas_triton", "PallasTritonNormalization", rows, (*back, rows))
+        norm3 = op(g, "normalization.pallas_triton", "PallasTritonNormalization", inner, (*back, inner))
         case(f"tokamax/triton.normalization/layer norm {t}{w}", norm, x, scale, offset)
         case(f"tokamax/triton.normalization/rms norm {t}{w}", norm, x, scale, None, subtract_mean=False, scale_offset=1.0)
         case(f"tokamax/triton.normalization/inner axis {t}{w}", norm3, x3, scale3, offset3, axis=1)
@@ -124,5 +132,5 @@ for _q in ("int8", "float8_e4m3fn"):
         case(f"tokamax/triton.ragged_dot/{_q} {_where}", quantized_dot("ragged_dot.pallas_triton", "PallasTritonRaggedDot",
              dict(block_m=32, block_n=32, block_k=32, num_stages=1), _q, _where), normal(0, 128, 64, dtype="bfloat16"), normal(1, 4, 64, 96, dtype="bfloat16"),
              const([40, 0, 50, 38]))
-        case(f"tokamax/tpu.ragged_dot/{_q} {_where}", quantized_dot("ragged_dot.pallas_mosaic_tpu", "PallasMosaicTpuRaggedDot", dict(tile_m=128, tile_k=128, tile_n=128), _q,
-             _where), normal(0, 256, 128, dtype="bfloat16"), normal(1, 4, 128, 256, dtype="bfloat16"), const([100, 0, 90, 66]))
+        case(f"tokamax/tpu.ragged_dot/{_q} {_where}", quantized_dot("ragged_dot.pallas_mosaic_tpu", "PallasMosaicTpuRaggedDot",
+             dict(tile_m=128, tile_k=128, tile_n=128), _q, _where), normal(0, 256, 128, dtype="bfloat16"), normal(1, 4, 128, 256, dtype="bfloat16"), const([100, 0, 90, 66]))
