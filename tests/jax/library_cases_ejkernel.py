@@ -82,6 +82,8 @@ def products(t, d):
             case(f"ejkernel/{name}/transposed {t}{w}", g + f, lhs, normal(1, 4, 256, 128, dtype=d), sizes, transpose_rhs=True)
     case(f"ejkernel/grouped_matmulv3/default tiles bias {t}", EJ + "grouped_matmulv3:grouped_matmulv3", lhs, rhs, sizes, rhs_bias=normal(2, 4, 1, 256),
          tiling=None)
+    case(f"ejkernel/grouped_matmulv3/default tiles long {t}", EJ + "grouped_matmulv3:grouped_matmulv3", normal(0, 1024, 512, dtype=d),
+         normal(1, 8, 512, 512, dtype=d), const([100, 0, 290, 66, 300, 8, 0, 260]), tiling=None)
     for mode, bits in (("affine", 4), ("affine", 8), ("nf4", 4), ("mxfp4", 4), ("mxfp8", 8), ("nvfp4", 4), ("nvfp8", 8)):
         for g, w in (("", ""), (GRAD, " grad")):
             case(f"ejkernel/quantized_matmul/{mode}{bits} {t}{w}", Later(lambda m=mode, b=bits, g=g: quantized(m, b, g)), normal(0, 128, 256, dtype=d),
@@ -125,6 +127,8 @@ def pages(t, d):
     for what, more in {"plain": blocks, "window": dict(sliding_window=7, **blocks), "soft cap": dict(logits_soft_cap=5.0, **blocks),
                        "sinks": dict(softmax_aux=normal(5, 4), **blocks), "default blocks": {}}.items():
         case(f"ejkernel/ragged_page_attention_v2/{what} {t}", v2, *ragged, const(3), **more)
+    long = normal(0, 256, 8, 128, dtype=d), normal(1, 64, 16, 4, 128, dtype=d), const([300, 200, 500]), ints(2, 0, 64, 3, 32), const([0, 60, 150, 256])
+    case(f"ejkernel/ragged_page_attention_v2/default blocks long {t}", v2, *long, const(3))
 
 
 def ragged_v3(t, d, dim):
