@@ -148,13 +148,12 @@ class Counter {
       const Count n = combine(Extent::Op::sub, to, from);
       return n ? Count(cdiv(Extent::make(Extent::Op::max, *n, Extent(0)), Extent(stride))) : Count{};
     };
-    const Count few = step && *step > 0 ? rounds(most(lower), least(upper), *step) : Count{};
-    Count many = rounds(least(lower), most(upper), step && *step > 0 ? *step : 1);
+    const Count few = step ? rounds(most(lower), least(upper), *step) : Count{};
+    Count many = rounds(least(lower), most(upper), step.value_or(1));
     // Where data decides, a bound far off says nothing.
     constexpr int64_t kMostGuessed = 1 << 16;
     if (many && few != many && many->value().value_or(0) > kMostGuessed) many.reset();
-    if (many && step && *step > 0)
-      rounds_.insert_or_assign(o.regions[0].index, Extent::make(Extent::Op::max, *many, Extent(0)));
+    if (many && step) rounds_.insert_or_assign(o.regions[0].index, Extent::make(Extent::Op::max, *many, Extent(0)));
     const int copies = copies_per_iteration(k_, o, target_);
     // Drivers unroll short loops with constant bounds themselves: then only what lies in them counts for sure.
     constexpr int64_t kMayUnroll = 64;

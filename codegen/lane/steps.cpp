@@ -150,8 +150,7 @@ class Planner {
     if (o.code == Opcode::if_)
       return std::any_of(o.regions.begin(), o.regions.end(), [&](RegionId r) { return cuttable(r); });
     if (o.code != Opcode::for_ || !long_one(o)) return false;
-    const auto step = ir::constant_int(k_, o.operands[2]);
-    return step && *step > 0 && out_.rounds.contains(o.regions[0].index);
+    return ir::constant_int(k_, o.operands[2]) && out_.rounds.contains(o.regions[0].index);
   }
 
   /// Gives the region its steps, `own` ones before all others.

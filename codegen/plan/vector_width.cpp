@@ -91,9 +91,9 @@ std::vector<bool> tapped_axes(const ir::Kernel& k, const Axes& axes) {
       const ir::Index& ix = o.index[d];
       if (form.slice[d] < 0 || !ix.is_static() || ix.step != 1 || ix.size < 2) continue;
       const int axis = axes.of(o.results[0], static_cast<size_t>(form.slice[d]));
-      const auto [it, added] = first.try_emplace({ref, d, axis}, ix.start, ix.size);
+      const auto it = first.try_emplace({ref, d, axis}, ix.start, ix.size).first;
       const int64_t apart = std::abs(it->second.first - ix.start);
-      if (!added && apart > 0 && apart < std::min(ix.size, kTapsApart)) tapped[static_cast<size_t>(axis)] = true;
+      if (apart > 0 && apart < std::min(ix.size, kTapsApart)) tapped[static_cast<size_t>(axis)] = true;
     }
   });
   return tapped;

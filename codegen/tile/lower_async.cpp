@@ -99,8 +99,7 @@ class Expander {
       }
     }
     allocate(k_.body);
-    const std::vector<OpId> ops = std::move(k_.region(k_.body).ops);
-    k_.region(k_.body).ops.clear();
+    const std::vector<OpId> ops = std::exchange(k_.region(k_.body).ops, {});
     b_.set_region(k_.body);
     b_.set_loc(k_.loc);
     for (const auto& [id, p] : prefetched_) reset({p.pending});
