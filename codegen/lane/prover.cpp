@@ -12,15 +12,16 @@ using ir::Value;
 
 namespace {
 using Wide = __int128;
-constexpr Wide kFar = Wide{1} << 62;   // beyond every value
+constexpr Wide kFar = Wide{1} << 80;   // beyond every value
 constexpr Wide kMost = Wide{1} << 56;  // factors and constants beyond this prove nothing
+constexpr size_t kTerms = 64;          // nor do longer sums: 64 factors of 56 bits times values of 64 stay in 126 bits
 constexpr int kSteps = 1500, kDepth = 14;
 
 std::pair<Wide, Wide> type_range(DType t) {
   if (!is_int(t)) return {-kFar, kFar};
   const int n = bits(t);
-  if (is_unsigned_int(t)) return {0, n == 64 ? kFar : (Wide{1} << n) - 1};
-  return {-(Wide{1} << std::min(n - 1, 62)), (Wide{1} << std::min(n - 1, 62)) - 1};
+  if (is_unsigned_int(t)) return {0, (Wide{1} << n) - 1};
+  return {-(Wide{1} << (n - 1)), (Wide{1} << (n - 1)) - 1};
 }
 // Node i of an extent, as an extent.
 Extent part(const Extent& e, size_t i) {
@@ -33,7 +34,8 @@ Extent part(const Extent& e, size_t i) {
 
 bool Prover::small(const Form& f) {
   const auto is = [](Wide c) { return c < kMost && c > -kMost; };
-  return is(f.constant) && std::all_of(f.terms.begin(), f.terms.end(), [&](const auto& t) { return is(t.second); });
+  return is(f.constant) && f.terms.size() <= kTerms &&
+         std::all_of(f.terms.begin(), f.terms.end(), [&](const auto& t) { return is(t.second); });
 }
 
 void Prover::between(const Between& b) {
@@ -62,6 +64,7 @@ Prover::Form Prover::plus(const Form& a, const Form& b, Wide factor) {
 
 Prover::Interval Prover::range(const Form& f) {
   Interval r{f.constant, f.constant};
+  if (!f.terms.empty() && !small(f)) return {-kFar, kFar};
   for (const auto& [atom, c] : f.terms) {
     const Interval x = range(atom);
     if (x.lo <= -kFar || x.hi >= kFar) return {-kFar, kFar};
@@ -73,10 +76,11 @@ Prover::Interval Prover::range(const Form& f) {
 
 // What is computed without wrapping is its form; else the value stands for itself.
 Prover::Form Prover::exact_or_atom(Value v, Form f) {
+  const Form atom{{{v.index, 1}}, 0};
+  if (!small(f)) return atom;
   const auto [lo, hi] = type_range(k_.type(v).dtype);
   const Interval r = range(f);
-  if (small(f) && r.lo >= lo && r.hi <= hi) return f;
-  return {{{v.index, 1}}, 0};
+  return r.lo >= lo && r.hi <= hi ? f : atom;
 }
 
 const Prover::Form& Prover::form(Value v) {
@@ -153,7 +157,10 @@ Prover::Form Prover::compute(Value v) {
   const Form atom{{{v.index, 1}}, 0};
   const ir::Op* o = k_.def(v);
   if (!o || !is_int(k_.type(v).dtype) || between_.count(v.index)) return atom;
-  if (const auto c = ir::constant_int(k_, v)) return {{}, *c};
+  if (const auto c = ir::constant_int(k_, v)) {
+    const bool beyond = k_.type(v).dtype == DType::u64 && *c < 0;  // 2^63 and more
+    return beyond ? atom : Form{{}, *c};
+  }
   if (o->code == Opcode::add || o->code == Opcode::sub) {
     const Form& right = form(o->operands[1]);
     return exact_or_atom(v, plus(form(o->operands[0]), right, o->code == Opcode::add ? 1 : -1));

@@ -136,6 +136,29 @@ TEST_CASE("bounds: what a condition says, and what its opposite does") {
           "  if %p {\n", "  }\n");
 }
 
+TEST_CASE("bounds: numbers of 64 bits, up to the last ones") {
+  // %w may be any of them, for the product wraps.
+  for (const std::string t : {"i64", "u64"}) {
+    CAPTURE(t);
+    const bool is_signed = t == "i64";
+    const std::string any = "  %a = convert %d : " + t + "[]\n  %times = constant 8589934592 : " + t +
+                            "[]\n  %w = mul %a, %times\n",
+                      eighth = any + "  %b = constant 2305843009213693952 : " + t + "[]\n";
+    exactly("n", eighth + "  %q = div %w, %b\n  %e = convert %q : i32[]\n", is_signed ? -4 : 0, is_signed ? 3 : 7);
+    exactly("n", eighth + "  %v = min %w, %b\n  %q = div %v, %b\n  %e = convert %q : i32[]\n", is_signed ? -4 : 0, 1);
+    exactly("n", eighth + "  %v = sub %w, %b\n  %q = div %v, %b\n  %e = convert %q : i32[]\n", is_signed ? -4 : 0,
+            is_signed ? 3 : 7);  // which wraps
+    // A condition on the largest number, or on half of the unsigned ones, is no contradiction.
+    for (const std::string last : {"9223372036854775807", is_signed ? "-9223372036854775808" : "18446744073709551615",
+                                   is_signed ? "4611686018427387904" : "9223372036854775808"})
+      for (const std::string test : {"lt", "le", "gt", "ge", "eq", "ne"})
+        for (const std::string branch : {"  if %p {\n", "  if %p {\n  } else {\n"})
+          exactly("n",
+                  any + "  %e = add %k, %c0\n  %b = constant " + last + " : " + t + "[]\n  %p = " + test + " %w, %b\n",
+                  -4, 12, branch, "  }\n");
+  }
+}
+
 TEST_CASE("bounds: counters of loops by first value, end and step") {
   for (const auto& [low, end, step, last] : std::vector<std::array<int64_t, 4>>{{0, 8, 1, 7},
                                                                                 {0, 8, 3, 6},
