@@ -5,6 +5,7 @@
 
 #include "codegen/fit_to_driver.h"
 #include "codegen/lane/join_branches.h"
+#include "codegen/lane/known_conditions.h"
 #include "codegen/lane/unroll.h"
 #include "codegen/lane/vectorize.h"
 #include "codegen/lane/verify.h"
@@ -138,6 +139,12 @@ class Compilation {
     const bool unrolled = lowering::unroll_loops(made.lanes, most);
     dump("lane/unroll", made.lanes, unrolled);
     if (unrolled) optimize(made.lanes, "lane");
+    const bool known = gpu() && !options_.general && lowering::fold_known_conditions(made.lanes);
+    dump("lane/known", made.lanes, known);
+    if (known) {
+      optimize(made.lanes, "lane");
+      ir::compact(made.lanes);
+    }
     return made;
   }
 

@@ -3,6 +3,7 @@
 // that arrive with the call. It does not use the tile level's analyses, so that no mistake there can lead outside an
 // array. Read next: RefWindows::address in lower/accesses.cpp.
 #pragma once
+#include <deque>
 #include <map>
 #include <optional>
 #include <string>
@@ -79,7 +80,7 @@ class Prover {
   std::unordered_map<uint32_t, Interval> ranges_;
   std::map<std::string, uint32_t> sizes_;
   std::unordered_map<uint32_t, Interval> size_ranges_;
-  std::vector<Form> size_facts_;
+  std::deque<Form> size_facts_;  // proofs hold pointers while more are added
   std::map<std::pair<uint32_t, bool>, std::vector<Form>> facts_;
   int steps_ = 0;
 };

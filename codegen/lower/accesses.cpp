@@ -41,6 +41,7 @@ Address RefWindows::address(const RefState& r, const ir::Op& o, const Coords& c,
       if (known.lo < 0 || known.hi + span > INT32_MAX) a.valid = b_.both(a.valid, b_.ge_zero(p));
       if (known.hi + span >= n) a.valid = b_.both(a.valid, b_.lt(p, b_.i32(n)));
     }
+    if (r.below[d] && clamp) p = b_.max(p, r.below[d]);
     if (r.limit[d] && clamp) {
       const bool along = slice && ix.size > 1 && ix.step == 1 && ix.is_static();
       const int64_t divisor = along ? std::min(r.limit_divisor[d], passes::Divisors::of(ix.start)) : 1;
@@ -48,7 +49,7 @@ Address RefWindows::address(const RefState& r, const ir::Op& o, const Coords& c,
     } else if (r.limit[d]) {
       a.valid = b_.both(a.valid, b_.lt(p, r.limit[d]));
     }
-    if (r.below[d]) a.valid = b_.both(a.valid, b_.lt(b_.add(r.below[d], b_.i32(-1)), p));
+    if (r.below[d] && !clamp) a.valid = b_.both(a.valid, b_.lt(b_.add(r.below[d], b_.i32(-1)), p));
     if (r.halo[d]) p = at_edge(r, d, p, a);
     else keep_inside(r, d, p, a.valid);
     if (r.stride[d] < 0) {
@@ -224,7 +225,7 @@ Value RefWindows::load_element(const ir::Op& o, const Coords& c, Value valid) {
   if (o.has_mask()) mask = b_.both(mask, elements_.of(o.operands[static_cast<size_t>(o.mask_position())], c));
   if (o.has_other()) other = elements_.of(o.operands[static_cast<size_t>(o.other_position())], c);
   // Whoever may not exist, or is written by another slice, must not be read in place of what hangs over.
-  Address a = address(r, o, c, !r.tracked && !r.may_be_empty, true);
+  Address a = address(r, o, c, !r.tracked && !r.no_nearest, true);
   if (!r.halo_offset) return load_at(r, a, mask, other);
   // What the halo reads as 0 is 0, and what the mask leaves out is `other`.
   const Value chosen = b_.both(a.valid, mask), zero = b_.zero(r.dtype);

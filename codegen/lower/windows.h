@@ -29,6 +29,7 @@ struct RefState {
   bool bounded = false;       // a dim's elements are counted by the index map
   bool dead = false;          // the array is empty: no access may reach memory
   bool may_be_empty = false;  // element 0 may not exist: masked accesses need a branch
+  bool no_nearest = false;    // some position has no element along its dim to stand in for it
   bool narrow = true;         // every element offset fits 31 bits
   MemoryRange range;
   bool tracked = false;  // written by the kernel: accesses need ordering

@@ -69,6 +69,7 @@ class Emitter final : private Code, public Walk {
   void emit_report(const ir::Op& op) override;
   Id pointer(V address, Id pointee);
   Id element_pointer(const ir::Op& op, const Ref& r, Id pointee);
+  Id loaded_pointer(const ir::Op& op, const Ref& r, Id pointee);
   Register load(const ir::Op& op, const Ref& r) override;
   void store(const ir::Op& op, const Ref& r, V value, V raw) override;
 

@@ -30,6 +30,14 @@ Id Emitter::element_pointer(const ir::Op& op, const Ref& r, Id pointee) {
   return pointer(element_address(op, r), pointee);
 }
 
+// GPUs have a cache and instructions of their own for what is not written, if they are told: NonWritable is of a
+// block's member. Lavapipe has none, and its code is smaller without.
+Id Emitter::loaded_pointer(const ir::Op& op, const Ref& r, Id pointee) {
+  if (r.shared_with_others || target_.kind != Target::Kind::gpu) return element_pointer(op, r, pointee);
+  const Id block = element_pointer(op, r, m_.type_read_only(pointee)), first = f_.make(Reg::u32, 0).id;
+  return m_.op(spv::OpAccessChain, m_.type_pointer(spv::StorageClassPhysicalStorageBuffer, pointee), {block, first});
+}
+
 V Emitter::shared_word(const Ref& r, V index, uint32_t word) {
   const V scaled = ir::arena_stride(r.dtype) == 8 ? to_uint(index, Reg::u32) * 2 : to_uint(index, Reg::u32);
   const V at = r.base + scaled;
@@ -62,7 +70,7 @@ Emitter::Register Emitter::load(const ir::Op& op, const Ref& r) {
   }
   if (in_words(r.dtype) || r.by_words) return load_part(op, r);
   const Id type = storage_type(r.dtype);
-  const Id from = element_pointer(op, r, type);
+  const Id from = loaded_pointer(op, r, type);
   const Id loaded = m_.op(spv::OpLoad, type, {from, access_mask(r), static_cast<uint32_t>(size_bytes(r.dtype))});
   if (size_bytes(r.dtype) >= 4) return {{&f_, loaded, reg_of(r.dtype)}, {}};
   const V wide{&f_, m_.op(is_signed_int(r.dtype) ? spv::OpSConvert : spv::OpUConvert, f_.type(Reg::u32), {loaded}),
@@ -111,7 +119,7 @@ std::vector<V> Emitter::load_words(const ir::Op& op, const Ref& r, size_t words)
     for (uint32_t i = 0; i < words; ++i) all.push_back(load_shared_word(r, index, i));
     return all;
   }
-  const Id type = words_type(words), from = element_pointer(op, r, type);
+  const Id type = words_type(words), from = loaded_pointer(op, r, type);
   const Id loaded = m_.op(spv::OpLoad, type, {from, access_mask(r), static_cast<uint32_t>(4 * words)});
   if (words == 1) return {{&f_, loaded, Reg::u32}};
   if (words == 2) {

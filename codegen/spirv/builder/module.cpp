@@ -108,6 +108,17 @@ Id Module::type_block(const std::vector<std::pair<Id, uint32_t>>& members) {
   return id;
 }
 
+Id Module::type_read_only(Id member) {
+  Id& id = read_only_[member];
+  if (id) return id;
+  id = fresh();
+  put(declarations_, spv::OpTypeStruct, {id, member});
+  decorate(id, spv::DecorationBlock);
+  decorate_member(id, 0, spv::DecorationOffset, {0});
+  decorate_member(id, 0, spv::DecorationNonWritable);
+  return id;
+}
+
 Id Module::constant_bool(bool v) {
   return declare(v ? spv::OpConstantTrue : spv::OpConstantFalse, {type_bool()}, true);
 }

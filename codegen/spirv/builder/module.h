@@ -45,6 +45,8 @@ class Module {
   Id type_vector(Id element, uint32_t n) { return declare(spv::OpTypeVector, {element, n}); }
   Id type_array(Id element, uint32_t length);                          ///< no stride: for Workgroup memory
   Id type_block(const std::vector<std::pair<Id, uint32_t>>& members);  ///< a Block struct of (type, offset)
+  /// A Block struct of one member that the module does not write: loads through it may be cached and moved.
+  Id type_read_only(Id member);
   /// A plain struct, as results of extended arithmetic have.
   Id type_pair(Id a, Id b) { return declare(spv::OpTypeStruct, {a, b}); }
   Id type_pointer(spv::StorageClass c, Id pointee) {
@@ -85,6 +87,7 @@ class Module {
   std::string_view entry_name_;
   std::map<std::pair<spv::Op, Words>, Id> declared_;
   std::map<std::vector<std::pair<Id, uint32_t>>, Id> blocks_;
+  std::map<Id, Id> read_only_;  // by member
   std::map<std::string, Id, std::less<>> string_ids_, import_ids_;
 };
 

@@ -8,6 +8,7 @@
 
 #include "codegen/lane/cut.h"
 #include "codegen/lane/join_branches.h"
+#include "codegen/lane/known_conditions.h"
 #include "codegen/lane/loops.h"
 #include "codegen/lane/prover.h"
 #include "codegen/lane/steps.h"
@@ -469,6 +470,7 @@ const std::vector<PassFolder>& pass_folders() {
       {"lower", run_lower, {}, false},
       {"unroll", run_unroll, {}, false},
       {"join", plain<lowering::join_branches>, {}, false},
+      {"known_conditions", plain<lowering::fold_known_conditions>, {}, false},
       {"vectorize", run_vectorize, {}, false},
       {"bounds", run_bounds, {}, false},
       {"cut", run_cut, {}, false},
