@@ -61,8 +61,9 @@ class CudaDevice {
   /// kernel failed, DeviceError if the driver fails.
   std::vector<Array> run(const Program& program, const std::vector<Array>& inputs, const DimValues& dims = {}) const;
 
-  /// A kernel has failed in a way that ends all work of the process on this device (say, an access to no memory): every
-  /// later call throws a DeviceError that says which kernel it was. A new process can use the device.
+  /// A call through this handle or its copies has failed in a way that ends all work of the process on the device (say,
+  /// an access to no memory): every later one throws a DeviceError that says which kernel was running. A new process
+  /// can use the device.
   bool lost() const;
   bool operator==(const CudaDevice&) const = default;
 

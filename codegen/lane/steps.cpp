@@ -24,6 +24,7 @@ Extent most(const Extent& a, const Extent& b) {
 }
 
 class Planner {
+  static constexpr int64_t kMostParts = int64_t{1} << 12;
   static constexpr int64_t kMostRoom = int64_t{1} << 20, kLeastRoom = int64_t{1} << 10;
 
  public:
@@ -35,21 +36,40 @@ class Planner {
   std::optional<Steps> run() {
     find_open(k_.body);
     if (out_.open) open_up(k_.body);
-    if (!cuttable(k_.body)) return std::nullopt;
-    Extent& total = out_.total;
-    total = plan(k_.body, 0, 0);
-    while (out_.open && !numbered(total)) {
-      if ((room_ /= 2) < kLeastRoom) return std::nullopt;
-      for (const uint32_t body : out_.in_data) out_.rounds.insert_or_assign(body, Extent(room_));
-      total = plan(k_.body, 0, 0);
+    Extent total = plan_all();
+    // Where many short loops follow each other, none of them a long one, shorter ones are cut too.
+    while (total != Extent(0) && too_long() && parts_ < kMostParts) {
+      parts_ *= 4;
+      total = plan_all();
     }
+    if (total == Extent(0) || too_long()) return std::nullopt;
     if (const auto n = total.value(); n && !out_.open && *n > Program::kMostSteps) return std::nullopt;
-    if (const auto n = longest_.value(); n && *n > limit_) return std::nullopt;
+    out_.total = total;
     if (!unknown_) out_.at_most = plus(longest_, Extent(2 * (deepest_ + 1) * (loops_in(k_.body) + 2)));
     return std::move(out_);
   }
 
  private:
+  /// The steps of everything; 0: nothing can be cut.
+  Extent plan_all() {
+    Steps fresh;
+    fresh.open = out_.open, fresh.in_data = std::move(out_.in_data), fresh.rounds = std::move(out_.rounds);
+    out_ = std::move(fresh);
+    longest_ = 0, unknown_ = false, deepest_ = 0;
+    if (!cuttable(k_.body)) return 0;
+    Extent total = plan(k_.body, 0, 0);
+    while (out_.open && !numbered(total)) {
+      if ((room_ /= 2) < kLeastRoom) return 0;
+      for (const uint32_t body : out_.in_data) out_.rounds.insert_or_assign(body, Extent(room_));
+      total = plan(k_.body, 0, 0);
+    }
+    return total;
+  }
+  bool too_long() const {
+    const auto n = longest_.value();
+    return n && *n > limit_;
+  }
+
   std::optional<Extent> cost(RegionId r) const {
     Extent sum = 0;
     for (const OpId id : k_.region(r).ops) {
@@ -138,9 +158,8 @@ class Planner {
   }
   /// Not a small part of what a dispatch runs.
   bool long_one(const Op& o) const {
-    constexpr int64_t kParts = 16;
     const auto c = cost(o);
-    return !c || !c->is_static() || *c->value() > limit_ / kParts || *c->value() < 0;
+    return !c || !c->is_static() || *c->value() > limit_ / parts_ || *c->value() < 0;
   }
   bool cuttable(RegionId r) const {
     return std::any_of(k_.region(r).ops.begin(), k_.region(r).ops.end(), [&](OpId id) { return is_child(k_.op(id)); });
@@ -209,6 +228,7 @@ class Planner {
   const int64_t limit_;
   const UniformityInfo info_;
   Steps out_;
+  int64_t parts_ = 16;        // a loop that takes less than such a part of a dispatch is not cut
   int64_t room_ = kMostRoom;  // for rounds of each loop that is in data
   Extent longest_ = 0;        // of what is not cut
   bool unknown_ = false;      // how long some of it is

@@ -193,7 +193,12 @@ std::optional<Target> Target::nvidia_for(int major, int minor, int driver_versio
   for (const Chip& c : kChips)  // not those of one chip alone, whose PTX no other reads
     if (std::string_view(c.name).back() != 'a' && c.capability <= 10 * major + minor && c.cuda <= driver_version)
       best = &c;
-  return best ? std::optional(nvidia(best->name)) : std::nullopt;
+  if (!best) return std::nullopt;
+  Target t = nvidia(best->name);
+  constexpr int kProductsOfF8 = 12040;  // PTX 8.4 (codegen/nvidia)
+  if (driver_version < kProductsOfF8)
+    std::erase_if(t.matrices, [](const MatrixShape& s) { return is_float(s.a) && bits(s.a) == 8; });
+  return t;
 }
 
 Target Target::named(const std::string& name) {

@@ -7,7 +7,7 @@
 namespace tessera {
 
 ReportSites report_sites(const Program& p, const DimValues& dims, const Loc& longest_loop) {
-  ReportSites s{p.name, longest_loop, p.max_loop_iterations, p.prints, {}, {}, p.waits};
+  ReportSites s{p.name, longest_loop, p.max_loop_iterations, p.prints, {}, {}, p.waits, "DeviceOptions"};
   if (p.prints.empty()) return s;
   s.axis_names = p.axis_names;
   for (const Extent& e : p.grid) s.grid.push_back(e.eval(dims));
@@ -43,15 +43,14 @@ PrintsRead read_prints(const ReportSites& s, std::span<const uint32_t> header, c
   const uint64_t lost =
       (uint64_t{header[PrintReport::kDroppedWords + 1]} << 32 | header[PrintReport::kDroppedWords]) * 4;
   read.lines.push_back(s.kernel + ": " + std::to_string(dropped) + (dropped == 1 ? " more line" : " more lines") +
-                       " (" + std::to_string(lost) + " bytes)" + room +
-                       ": print from fewer programs (in C++ DeviceOptions::print_bytes gives more room)");
+                       " (" + std::to_string(lost) + " bytes)" + room + ": print from fewer programs (in C++ " +
+                       s.options + "::print_bytes gives more room)");
   if (header[PrintReport::kDroppedChecks] && !read.failed) {
     const auto check = std::find_if(s.prints.begin(), s.prints.end(), [](const ProgramPrint& p) { return p.check; });
     const Loc loc = check == s.prints.end() ? Loc{} : check->loc;
-    read.failed =
-        std::make_shared<const KernelError>(s.kernel + ": a check failed, but what it says" + room, loc,
-                                            "print from fewer programs; in C++ DeviceOptions::print_bytes gives more "
-                                            "room");
+    read.failed = std::make_shared<const KernelError>(
+        s.kernel + ": a check failed, but what it says" + room, loc,
+        "print from fewer programs; in C++ " + s.options + "::print_bytes gives more room");
   }
   return read;
 }

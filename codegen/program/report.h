@@ -22,6 +22,7 @@ struct ReportSites {
   std::vector<std::string> axis_names;
   std::vector<int64_t> grid;
   std::vector<WaitSite> waits;
+  std::string options = "DeviceOptions";  // of which print_bytes gives the messages their room
 };
 /// Of a call with these sizes; `longest_loop`: its line.
 ReportSites report_sites(const Program& program, const DimValues& dims, const Loc& longest_loop);

@@ -69,7 +69,7 @@ class Call {
   std::vector<Array> unchanged() {
     for (size_t i = 0; i < outputs_.size(); ++i)
       if (const int alias = p_.args[inputs_.size() + i].alias; alias >= 0)
-        outputs_[i] = inputs_[static_cast<size_t>(alias)];
+        outputs_[i] = kept(inputs_[static_cast<size_t>(alias)]);
     return std::move(outputs_);
   }
 
@@ -96,7 +96,8 @@ class Call {
   /// What the kernel printed, said, and what it failed with, thrown.
   void tell() {
     if (report_.empty()) return;
-    const ReportSites sites = report_sites(p_, dims_, p_.loc);
+    ReportSites sites = report_sites(p_, dims_, p_.loc);
+    sites.options = "CudaOptions";
     if (!p_.prints.empty()) {
       const PrintsRead read = read_prints(sites, report_, records_, c_.options_.print_bytes);
       for (const std::string& line : read.lines) print_line(c_.options_.print, line);
@@ -106,6 +107,8 @@ class Call {
   }
 
  private:
+  static Array kept(const Array& a) { return a.donated() ? a.take() : a; }
+
   void upload(Address to, const void* from, int64_t bytes) {
     if (bytes > 0)
       d_.check(d_.cuMemcpyHtoDAsync_v2(to, from, static_cast<size_t>(bytes), c_.stream_), "cuMemcpyHtoDAsync_v2",

@@ -15,6 +15,10 @@ Current::~Current() {
 
 Context::Context(std::shared_ptr<const Driver> driver, CudaDeviceInfo info, const CudaOptions& options)
     : driver_(std::move(driver)), info_(std::move(info)), options_(options) {
+  constexpr int64_t kMost = int64_t{1} << 30;
+  if (options.print_bytes < 0 || options.print_bytes > kMost)
+    throw SpecError("CudaOptions::print_bytes is " + std::to_string(options.print_bytes) + ", not between 0 and " +
+                    std::to_string(kMost));
   const Driver& d = *driver_;
   d.check(d.cuDeviceGet(&ordinal_, info_.index), "cuDeviceGet", name());
   d.check(d.cuDevicePrimaryCtxRetain(&handle_, ordinal_), "cuDevicePrimaryCtxRetain", name());

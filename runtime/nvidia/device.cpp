@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
 #include <charconv>
 #include <utility>
 
@@ -71,7 +72,8 @@ std::vector<CudaDeviceInfo> list_cuda_devices(const CudaOptions& options) {
 }
 
 std::optional<int> cuda_selected(std::string_view select) {
-  const std::string given = select.empty() ? device_in_environment() : std::string(select);
+  std::string given = select.empty() ? device_in_environment() : std::string(select);
+  for (char& c : given) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));  // as names of Vulkan's are
   if (given == "cuda") return 0;
   if (!given.starts_with("cuda:")) return std::nullopt;
   int n = 0;
@@ -108,7 +110,8 @@ std::vector<Array> CudaDevice::run(const Program& program, const std::vector<Arr
 }
 
 CudaDevice& default_cuda_device() {
-  static CudaDevice device(cuda_selected().value_or(0));
+  // Never destroyed: the driver may be gone by the time that static objects are, and gives back what it holds itself.
+  static CudaDevice& device = *new CudaDevice(cuda_selected().value_or(0));
   return device;
 }
 

@@ -12,7 +12,6 @@ std::shared_ptr<const Driver> Driver::open(const std::string& library) {
     throw DeviceError("NVIDIA's driver: there is no library " + library);
   }
   const std::shared_ptr<Driver> driver(new Driver);
-  driver->library_ = opened;
 #define TESSERA_CUDA_LOAD(name, arguments)                                               \
   driver->name = reinterpret_cast<Status(*) arguments>(platform::symbol(opened, #name)); \
   if (!driver->name)                                                                     \
@@ -23,10 +22,6 @@ std::shared_ptr<const Driver> Driver::open(const std::string& library) {
   if (status == kNoDevice) return nullptr;
   driver->check(status, "cuInit", "NVIDIA's driver");
   return driver;
-}
-
-Driver::~Driver() {
-  if (library_) platform::close_library(library_);
 }
 
 std::string Driver::text(Status status) const {

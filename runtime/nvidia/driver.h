@@ -70,10 +70,9 @@ inline void* const kLaunchBlockBytes = reinterpret_cast<void*>(2);
 
 class Driver {
  public:
-  /// The system's library, or the one of this name; initialised. Null if there is none, or no GPU that it drives.
-  /// Throws DeviceError if it lacks a function, or fails otherwise.
+  /// The system's library, or the one of this name, which stays open (its threads may outlast us); initialised. Null if
+  /// there is none, or no GPU that it drives. Throws DeviceError if it lacks a function, or fails otherwise.
   static std::shared_ptr<const Driver> open(const std::string& library);
-  ~Driver();
   Driver(const Driver&) = delete;
   Driver& operator=(const Driver&) = delete;
 
@@ -88,7 +87,6 @@ class Driver {
 
  private:
   Driver() = default;
-  void* library_ = nullptr;
 };
 
 }  // namespace tessera::cuda

@@ -524,8 +524,10 @@ void Spec::declare_parallel() {
         const int64_t at = static_cast<int64_t>(axis);
         const bool permuted = m.kind == DimMap::Kind::data && !m.plus && m.at == std::vector{at} &&
                               prefetch_[static_cast<size_t>(m.number)].permutes == at;
-        distinct |=
-            (permuted || (m.kind == DimMap::Kind::axis && m.a == at)) && cdiv(shapes_[i][d], block.size) >= grid_[axis];
+        // Blocks that begin near the limits of i32 are all the first one, or the last.
+        const bool near = m.base == 0 && m.scale == 1;
+        distinct |= near && (permuted || (m.kind == DimMap::Kind::axis && m.a == at)) &&
+                    cdiv(shapes_[i][d], block.size) >= grid_[axis];
       }
       free &= distinct;
     }

@@ -96,7 +96,8 @@ TEST_CASE("ranges: what never wraps, up to the last number of each dtype") {
   } all[] = {{DType::i8, INT8_MIN, INT8_MAX},   {DType::u8, 0, UINT8_MAX},          {DType::i16, INT16_MIN, INT16_MAX},
              {DType::u16, 0, UINT16_MAX},       {DType::i32, INT32_MIN, INT32_MAX}, {DType::u32, 0, UINT32_MAX},
              {DType::i64, INT64_MIN, INT64_MAX}};
-  for (const auto& [t, least, most] : all) {
+  for (const auto& [dtype, least, most] : all) {
+    const DType t = dtype;
     CAPTURE(name(t));
     CHECK(never(ir::Opcode::add, t, Interval{0, most - 1}, Interval{0, 1}));
     CHECK_FALSE(never(ir::Opcode::add, t, Interval{0, most - 1}, Interval{0, 2}));

@@ -2,6 +2,7 @@
 // interpreter, every function of the driver failing, kernels that end the context, what names a device.
 #include "runtime/cuda.h"
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <filesystem>
@@ -143,6 +144,15 @@ TEST_CASE("cuda: what the driver shows becomes a Target" * without_device) {
   CHECK(chip(7, 5, 12040) == "compute capability 8.0 or later (it has 7.5)");
   CHECK(chip(8, 0, 11060) == "a driver of CUDA 11.8 or later (it has 11.6)");
 
+  // Products of 8-bit floats take PTX 8.4, of a driver of CUDA 12.4.
+  for (const int version : {12030, 12040}) {
+    device.major = 9, device.minor = 0, device.driver_version = version;
+    const Fake fake(device);
+    const std::vector<MatrixShape> matrices = list_cuda_devices(fake.options).at(0).target.matrices;
+    CHECK(std::any_of(matrices.begin(), matrices.end(), [](const MatrixShape& s) { return s.a == DType::f8e5m2; }) ==
+          (version == 12040));
+  }
+
   device = {};
   device.count = 0;
   const Fake none(device);
@@ -155,6 +165,7 @@ TEST_CASE("cuda: what the driver shows becomes a Target" * without_device) {
 TEST_CASE("cuda: names of devices" * without_device) {
   CHECK(cuda_selected("cuda") == 0);
   CHECK(cuda_selected("cuda:12") == 12);
+  CHECK(cuda_selected("CUDA:1") == 1);
   CHECK(cuda_selected("vulkan") == std::nullopt);
   CHECK(cuda_selected("barracuda") == std::nullopt);
   for (const std::string bad : {"cuda:", "cuda:x", "cuda:1x", "cuda:-1"})
@@ -271,13 +282,17 @@ TEST_CASE("cuda: prints, and checks that fail" * without_device) {
           }).starts_with("says: check failed in program (1): [2. 3.] is not below 3.0"));
     CHECK(!device.lost());
   }
+  options.print_bytes = -1;
+  CHECK(error_of<SpecError>([&] { CudaDevice(0, options); }) ==
+        "CudaOptions::print_bytes is -1, not between 0 and 1073741824");
   options.print_bytes = 32;
   const CudaDevice small(0, options);
   lines.clear();
   run_on(small, call(100).trace({{{6}, f32}}), {ramp(6)});
   REQUIRE(lines.size() == 2);
   CHECK(lines[1].find(" more lines (") != std::string::npos);
-  CHECK(lines[1].find(" found no room in the 32 bytes that a call's messages have") != std::string::npos);
+  CHECK(lines[1].find(" found no room in the 32 bytes that a call's messages have: print from fewer programs (in C++ "
+                      "CudaOptions::print_bytes gives more room)") != std::string::npos);
 }
 
 TEST_CASE("cuda: each function of the driver may fail" * without_device) {
