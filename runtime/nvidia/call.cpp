@@ -81,9 +81,8 @@ class Call {
     std::vector<std::byte> block = argument_block(p_, addresses_, sizes_);
     size_t bytes = block.size();
     void* extra[] = {kLaunchBlock, block.data(), kLaunchBlockBytes, &bytes, kLaunchEnd};
-    constexpr int64_t kMostStatic = 48 << 10;
     d_.check(d_.cuLaunchKernel(function, static_cast<unsigned>(count_), 1, 1, static_cast<unsigned>(p_.workgroup_size),
-                               1, 1, p_.shared_bytes > kMostStatic ? static_cast<unsigned>(p_.shared_bytes) : 0,
+                               1, 1, p_.shared_bytes > kMostStaticShared ? static_cast<unsigned>(p_.shared_bytes) : 0,
                                c_.stream_, nullptr, bytes ? extra : nullptr),
              "cuLaunchKernel", p_.name, p_.loc);
     wait();

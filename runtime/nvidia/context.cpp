@@ -73,8 +73,7 @@ FunctionHandle* Context::function(const Program& p) {
                                     : "it says: " + said);
   try {
     d.check(d.cuModuleGetFunction(&m.function, m.handle, "main"), "cuModuleGetFunction", p.name, p.loc);
-    constexpr int64_t kMostStatic = 48 << 10;  // what a block has without asking (codegen/nvidia/README.md)
-    if (p.shared_bytes > kMostStatic)
+    if (p.shared_bytes > kMostStaticShared)
       d.check(d.cuFuncSetAttribute(m.function, FunctionAttribute::max_dynamic_shared_bytes,
                                    static_cast<int>(p.shared_bytes)),
               "cuFuncSetAttribute", p.name, p.loc);

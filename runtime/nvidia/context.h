@@ -12,6 +12,9 @@
 
 namespace tessera::cuda {
 
+/// Shared memory that a block has without asking for more (codegen/nvidia/README.md); all of a larger one is dynamic.
+constexpr int64_t kMostStaticShared = 48 << 10;
+
 class Context {
  public:
   /// Retains the primary context of the device that `info` describes.
