@@ -8,6 +8,7 @@
 #include <string>
 
 #include "engine/base/array.h"
+#include "engine/base/scalar.h"
 #include "runtime/device.h"
 
 namespace tessera {
@@ -25,6 +26,12 @@ class DeviceArray {
   DeviceArray(const Device& device, Shape shape, DType dtype);
   /// A copy of a host array, which may be changed or gone when this returns.
   DeviceArray(const Device& device, const Array& host);
+
+  /// A number for an argument by value (ts::by_value), of no device: launch(device, program, {x, 0.5f}).
+  template <ScalarNumber T>
+  DeviceArray(T number) : number_(number) {}  // NOLINT: implicit on purpose
+  /// The number, if it is one.
+  const std::optional<Scalar>& number() const { return number_; }
 
   const Shape& shape() const { return get("shape").shape; }
   DType dtype() const { return get("dtype").dtype; }
@@ -85,6 +92,7 @@ class DeviceArray {
   };
   View get(const char* use) const;
   std::shared_ptr<State> state_;
+  std::optional<Scalar> number_;
   bool donated_ = false;
 };
 DeviceArray donate(DeviceArray x);

@@ -18,6 +18,7 @@
 #include <cstdint>
 #include <initializer_list>
 #include <memory>
+#include <optional>
 #include <span>
 
 #include "codegen/program/program.h"
@@ -40,18 +41,23 @@ struct Scopes {
   VkAccessFlags2 signal_accesses = 0;
 };
 
-/// An array, or an image with the layouts that it comes in and is left in; refers to what it is made from.
+/// An array, or an image with the layouts that it comes in and is left in, which refer to what they are made from; or a
+/// number for an argument by value.
 class Argument {
  public:
-  Argument(const DeviceArray& array) : array_(&array) {}
+  Argument(const DeviceArray& array) : array_(array.number() ? nullptr : &array), number_(array.number()) {}
+  template <ScalarNumber T>
+  Argument(T number) : number_(number) {}  // NOLINT: implicit on purpose
   Argument(const DeviceImage& image, ImageLayouts layouts) : image_(&image), layouts_(layouts) {}
   const DeviceArray* array() const { return array_; }  ///< or null
   const DeviceImage* image() const { return image_; }  ///< or null
+  const std::optional<Scalar>& number() const { return number_; }
   ImageLayouts layouts() const { return layouts_; }
 
  private:
   const DeviceArray* array_ = nullptr;
   const DeviceImage* image_ = nullptr;
+  std::optional<Scalar> number_;
   ImageLayouts layouts_;
 };
 

@@ -34,6 +34,8 @@ Walk::Ref Walk::global_ref(DType t, V base, bool shared_with_others) {
 Walk::Ref Walk::argument_ref(ir::Value argument, V base) {
   Ref r = global_ref(k_.type(argument).dtype, base, written_.count(argument.index) != 0);
   r.by_words = by_words_.count(argument.index) != 0;
+  const uint32_t position = k_.value(argument).number;
+  r.by_value = position < k_.blocks.size() && k_.blocks[position].by_value;
   return r;
 }
 
@@ -55,6 +57,10 @@ void Walk::emit_alloc(const ir::Op& op) {
 
 void Walk::emit_view(const ir::Op& op) {
   Ref r = ref(op.operands.at(0));
+  if (r.by_value) {  // of one element
+    refs_[op.results.at(0).index] = r;
+    return;
+  }
   const V offset = get(op.operands.at(1));
   if (r.space == MemorySpace::shared)
     r.base = r.base + to_uint(offset, Reg::u32) * static_cast<uint32_t>(ir::arena_stride(r.dtype) / 4);
@@ -216,12 +222,23 @@ void Walk::emit_pack(const ir::Op& op) {
   set(op.results.at(0), word);
 }
 
+// One element, from where it is: an argument by value has come in a register.
+Walk::Register Walk::element(const ir::Op& op, const Ref& r) {
+  if (!r.by_value) return load(op, r);
+  if (size_bytes(r.dtype) == 8) return {r.dtype == DType::f64 ? floating(r.base) : r.base, {}};
+  const V word = to_uint(r.base, Reg::u32);
+  if (size_bytes(r.dtype) == 4) return {is_float(r.dtype) ? floating(word) : word, {}};
+  if (!is_signed_int(r.dtype) || is_int4(r.dtype)) return narrow_register(word, r.dtype);
+  const V first = sink_.make(Reg::u32, 0), count = sink_.make(Reg::u32, static_cast<uint32_t>(8 * size_bytes(r.dtype)));
+  return narrow_register(sink_.apply(Prim::extract_sint, Reg::u32, {word, first, count}), r.dtype);
+}
+
 void Walk::emit_load(const ir::Op& op) {
   if (ir::is_vector_access(op)) return emit_vector_load(op);
   const Ref& r = ref(op.operands.at(0));
   const ir::Value result = op.results.at(0);
   if (!op.has_mask()) {
-    const Register x = load(op, r);
+    const Register x = element(op, r);
     set(result, x.v, x.raw);
     return;
   }
@@ -229,7 +246,7 @@ void Walk::emit_load(const ir::Op& op) {
   const V other =
       op.has_other() ? get(op.operands.at(static_cast<size_t>(op.other_position()))) : constant(sink_, r.dtype, 0);
   const std::vector<V> out = sink_.if_else(
-      get(op.operands.at(1)), [&] { return std::vector<V>{load(op, r).v}; }, [&] { return std::vector<V>{other}; });
+      get(op.operands.at(1)), [&] { return std::vector<V>{element(op, r).v}; }, [&] { return std::vector<V>{other}; });
   set(result, out.at(0));
 }
 

@@ -36,6 +36,7 @@ class Walk {
     ir::MemorySpace space = ir::MemorySpace::global;
     DType dtype = DType::f32;
     bool shared_with_others = false;  // another invocation may see or make the accesses
+    bool by_value = false;            // base is the only element's bits
     bool by_words = false;            // others update the words around its elements, of 8 or 16 bits, by atomics
     V base;                           // global: u64 address of element 0; shared: u32 index of its first word
   };
@@ -103,6 +104,7 @@ class Walk {
   void emit_alloc(const ir::Op& op);
   void emit_view(const ir::Op& op);
   void emit_load(const ir::Op& op);
+  Register element(const ir::Op& op, const Ref& r);
   void emit_store(const ir::Op& op);
   void emit_vector_load(const ir::Op& op);
   void emit_vector_store(const ir::Op& op);

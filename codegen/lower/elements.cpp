@@ -31,6 +31,8 @@ void Elements::compute_scalar(ir::OpId id) {
   else if (o.code == Opcode::program_id) h.scalar = pid_[static_cast<size_t>(scalars_.grid_axis(o.attr(Attr::axis)))];
   else if (o.code == Opcode::num_programs)
     h.scalar = grid_size(static_cast<size_t>(scalars_.grid_axis(o.attr(Attr::axis))));
+  else if (o.code == Opcode::size)
+    h.scalar = extent_value(k_.sizes[static_cast<size_t>(o.attr(Attr::index))], DType::i32);
   else if (o.code == Opcode::load)
     h.scalar = refs_.load_element(o, {});  // of an index map: scalar-prefetch operands are never written
   else if (o.code == Opcode::gather) {

@@ -58,6 +58,7 @@ std::string block_text(const ir::Kernel& k, const Target& target, Plan& plan, si
   std::string out;
   const ir::BlockMapping& b = k.blocks[i];
   out += "  " + b.origin + ": " + std::string(name(b.dtype)) + " " + shape_text(b.array_shape);
+  if (b.by_value) return out + " by value\n";
   if (b.whole) out += " whole";
   else {
     out += " in blocks (";

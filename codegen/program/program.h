@@ -26,6 +26,7 @@ struct ProgramArg {
   bool read = false, written = false;
   Loc loc = {};    // of its BlockSpec
   int alias = -1;  // outputs: position of the input with whose contents the array starts
+  bool by_value = false;  // an input of rank 0: the call passes its element, not an address
 };
 
 /// A loop of the code, where the target leaves an invocation's loops after so many iterations of all of them
@@ -74,8 +75,8 @@ struct WaitSite {
   Loc loc;
 };
 
-/// The push-constant block, in order, 8-byte aligned entries first: one u64 address per arg, the scratch arena's u64
-/// address if scratch_bytes > 0, the report's if report_bytes > 0, then i64 extents, then i32 extents. If that exceeds
+/// The push-constant block, in order, 8-byte aligned entries first: per arg one u64, its address or if it is by value
+/// its element's bits as memory holds them, zero-extended; the scratch arena's u64 address if scratch_bytes > 0, the report's if report_bytes > 0, then i64 extents, then i32 extents. If that exceeds
 /// the target's push constants, indirect_table is true, the push constants are one u64: the address of a buffer with
 /// the same layout.
 struct Program {

@@ -111,7 +111,7 @@ void all(IO& io, T&... fields);
 
 template <class IO>
 void part(IO& io, ProgramArg& a) {
-  all(io, a.origin, a.dtype, a.shape, a.is_output, a.read, a.written, a.loc, a.alias);
+  all(io, a.origin, a.dtype, a.shape, a.is_output, a.read, a.written, a.loc, a.alias, a.by_value);
 }
 template <class IO>
 void part(IO& io, ProgramLoop& l) {

@@ -30,10 +30,11 @@ bool valid_arguments(const Program& p) {
   for (auto it = p.args.begin(); it != p.args.end(); ++it) {
     const ProgramArg& a = *it;
     if (a.is_output != (it >= first_output) || a.alias < -1) return false;
+    if (a.by_value && (a.is_output || a.written || !a.shape.empty())) return false;
     if (a.alias == -1) continue;
     if (!a.is_output || a.alias >= inputs || aliased[static_cast<size_t>(a.alias)]) return false;
     const ProgramArg& input = p.args[static_cast<size_t>(a.alias)];
-    if (input.dtype != a.dtype || input.shape != a.shape) return false;  // they share memory
+    if (input.by_value || input.dtype != a.dtype || input.shape != a.shape) return false;  // they share memory
     aliased[static_cast<size_t>(a.alias)] = true;
   }
   return true;

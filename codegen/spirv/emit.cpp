@@ -165,6 +165,7 @@ void Emitter::bases_of_empty_arrays() {
   std::vector<Ref*> empty;
   for (size_t i = 0; i < args.size() && i < k_.blocks.size(); ++i) {
     Ref& r = *refs_[args[i].index];
+    if (r.by_value) continue;
     const auto& dims = k_.blocks[i].array_shape;
     const bool dead = std::any_of(dims.begin(), dims.end(), [](const Extent& e) { return e.value() == 0; });
     const bool fixed = std::all_of(dims.begin(), dims.end(), [](const Extent& e) { return e.is_static(); });

@@ -28,6 +28,7 @@ ir::Kernel prepare(const ir::Kernel& source, const DimValues& sizes) {
   for (ir::GridAxis& a : k.grid) fix(a.size);
   for (ir::BlockMapping& b : k.blocks)
     for (Extent& e : b.array_shape) fix(e);
+  for (Extent& e : k.sizes) fix(e);
   if (k.call.cost_estimate)
     for (Extent* e : {&k.call.cost_estimate->flops, &k.call.cost_estimate->transcendentals,
                       &k.call.cost_estimate->bytes_accessed, &k.call.cost_estimate->remote_bytes_transferred})
@@ -39,7 +40,7 @@ ir::Kernel prepare(const ir::Kernel& source, const DimValues& sizes) {
 
 bool stays_in_hbm(const ir::Kernel& k, int block) {
   const auto i = static_cast<size_t>(block);
-  if (!k.blocks[i].whole || block < k.num_prefetch) return false;
+  if (!k.blocks[i].whole || block < k.num_prefetch || k.blocks[i].by_value) return false;
   return std::none_of(k.ops.begin(), k.ops.end(), [&](const ir::Op& op) {
     return ir::accesses_ref(op.code) && k.value(op.operands[0]).region == k.body &&
            k.value(op.operands[0]).number == static_cast<uint32_t>(block);

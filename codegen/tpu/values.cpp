@@ -118,6 +118,8 @@ void Emitter::gather(const ir::Op& op) {
 }
 
 void Emitter::grid(const ir::Op& op) {
+  if (op.code == Opcode::size)
+    return set(op, t_.integer(DType::i32, *k_.sizes[static_cast<size_t>(op.attr(Attr::index))].value()));
   int64_t axis = op.attr(Attr::axis);
   size_t at = 0;
   while (k_.grid[at].vmapped || axis-- > 0) ++at;

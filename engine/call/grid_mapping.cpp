@@ -313,6 +313,8 @@ class Maker {
       fail(place + " is " + show(from) + " but output " + std::to_string(output) + " is " + show(to),
            "an output has the shape and dtype of the input that it is aliased to");
     const BlockMapping& b = m.block_mappings[static_cast<size_t>(input - m.num_index_operands)];
+    if (b.by_value)
+      fail(place + " is " + b.origin + ", which is passed by value and has no memory", "leave the alias out");
     if (std::any_of(b.block.begin(), b.block.end(),
                     [](const ir::BlockDim& d) { return d.kind == ir::BlockDim::Kind::halo; }))
       fail(place + " is " + b.origin + ", whose halo reads what other programs may have stored already",
@@ -347,6 +349,7 @@ class Maker {
     if (!ir::is_for_scratch(spec.memory_space) || ir::is_semaphore(spec.memory_space))
       place.fail("memory space " + std::string(name(spec.memory_space)) + " is not one that a kernel can ask for",
                  "any, vmem and smem are");
+    if (spec.value) return by_value(m, place, std::move(b), array, *spec.value);
     if (spec.pipeline_mode) b.buffering = buffering(place, *spec.pipeline_mode, origin.starts_with("out_specs"));
     const auto& dims = spec.block_shape.dims();
     const bool empty =
@@ -377,6 +380,18 @@ class Maker {
     } else {
       b.space = MemorySpace::any;
     }
+    m.block_mappings.push_back(std::move(b));
+  }
+
+  static void by_value(GridMapping& m, const Place& place, BlockMapping b, const ShapeDtype& array, DType dtype) {
+    if (place.origin.starts_with("out_specs"))
+      place.fail("by_value is for inputs, but this is an output", "give the output a BlockSpec");
+    if (!array.shape.empty() || array.dtype != dtype)
+      place.fail("by_value of " + std::string(name(dtype)) + " takes " + std::string(name(dtype)) +
+                     "() but the argument is " + std::string(name(array.dtype)) + to_string(array.shape),
+                 "give a number, or for an array a BlockSpec");
+    b.whole = b.by_value = true;
+    b.space = MemorySpace::smem;
     m.block_mappings.push_back(std::move(b));
   }
 
@@ -535,6 +550,10 @@ std::ostream& operator<<(std::ostream& out, const GridMapping& m) {
   const auto print = [&](const BlockMapping& b, MemorySpace whole) {
     out << b.origin << ": " << name(b.dtype) << to_string(b.array_shape);
     if (b.alias >= 0) out << " alias " << b.alias;
+    if (b.by_value) {
+      out << " by value\n";
+      return;
+    }
     if (b.whole) {
       out << " whole, in " << name(whole) << "\n";
       return;

@@ -50,7 +50,8 @@ Results PallasCall::in_graph(const std::vector<Operand>& arguments, const GridSi
   std::vector<Value> values;
   std::vector<ShapeDtype> types;
   for (const Operand& o : arguments) {
-    values.push_back(e.wrap(e.as_is(o)));
+    const auto by_value = value_dtype(values.size());
+    values.push_back(e.wrap(o.number() && by_value ? e.as(o, *by_value) : e.as_is(o)));
     types.push_back({extents(values.back().shape()), values.back().dtype()});
   }
   auto kernel = std::make_shared<const ir::Kernel>(trace(types));

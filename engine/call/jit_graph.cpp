@@ -84,6 +84,7 @@ class Lowering {
   // -- kernels
 
   size_t kernel(ir::Kernel k) {
+    k.put_values_in_memory();  // a graph's values are
     ir::verify(k, "jit");
     // a check says where it stands
     const auto [it, fresh] = kernels_.emplace(ir::print(k, !k.texts.empty()), g_.kernels.size());

@@ -91,6 +91,23 @@ void PallasCall::lint_interpreted(const ir::Kernel& kernel, const std::vector<Ar
   check_lints(kernel, dims, what);
 }
 
+std::optional<DType> PallasCall::value_dtype(size_t argument) const {
+  const auto& values = state_->parts.values;
+  return argument < values.size() ? values[argument] : std::nullopt;
+}
+
+Array PallasCall::array(size_t i, const Scalar& number) const {
+  const auto t = value_dtype(i);
+  const std::string argument = name() + ": argument " + std::to_string(i);
+  if (!t)
+    throw SpecError(argument + " is a number, but the kernel takes an array there", loc(),
+                    "give an array, or ts::by_value(dtype) in in_specs");
+  if (!number.fits(*t)) throw SpecError(argument + ": " + number.misfit(*t), loc());
+  Array a({}, *t);
+  a.set_element_bits(0, number.bits(*t));
+  return a;
+}
+
 const ir::Kernel& PallasCall::trace(const std::vector<ShapeDtype>& given) const& {
   const auto& declared = state_->parts.in_shape;
   if (declared) check_arguments(*this, *declared, given);
@@ -390,6 +407,10 @@ PallasCall make_pallas_call(KernelFunction kernel, PallasCallParams params, Loc 
   if (params.backend == "interpreter" && !parts.interpret) parts.interpret.emplace();
   parts.in_shape = params.in_shape.list();
   parts.lint = params.lint;
+  if (checked->in_specs) {
+    parts.values.resize(static_cast<size_t>(checked->request.num_scalar_prefetch));
+    for (const BlockSpec& s : *checked->in_specs) parts.values.push_back(s.value);
+  }
   parts.trace = [checked](const std::vector<ShapeDtype>& inputs) { return trace(*checked, inputs); };
   return PallasCall(std::move(parts));
 }

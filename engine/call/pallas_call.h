@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "engine/base/array.h"
+#include "engine/base/scalar.h"
 #include "engine/call/call.h"
 #include "engine/call/compiler_params.h"
 #include "engine/call/grid_mapping.h"
@@ -47,6 +48,13 @@ class Interpret {
  private:
   std::optional<InterpretOptions> options_;
 };
+
+/// What a call takes: an array, or a number for an argument by value.
+template <class T>
+concept CallArgument = std::convertible_to<const T&, Array> || ScalarNumber<T>;
+/// Numbers alone are a call inside of jit; by value they are given as ts::Scalar(x).
+template <class... A>
+concept CallArguments = (CallArgument<A> && ...) && (sizeof...(A) == 0 || (!std::is_arithmetic_v<A> || ...));
 
 /// The parameters of jax.experimental.pallas.pallas_call, in its order, and in_shape.
 struct PallasCallParams {
@@ -115,24 +123,38 @@ class PallasCall {
   };
   /// One per argument; all empty but for calls of vmap. Sizes must be static.
   std::vector<std::optional<Spread>> spreads(const std::vector<ShapeDtype>& inputs) const;
+  /// Of an argument by value; none of an array.
+  std::optional<DType> value_dtype(size_t argument) const;
+  /// The array of rank 0 that holds the number which argument i is; SpecError if it does not fit, or i is not by value.
+  Array array(size_t i, const Scalar& number) const;
+  const Array& array(size_t, const Array& a) const { return a; }
+  /// The arguments of a call as arrays: call.arrays(x, 0.5f).
+  template <class... A>
+    requires(CallArgument<A> && ...)
+  std::vector<Array> arrays(const A&... arguments) const {
+    std::vector<Array> list;
+    list.reserve(sizeof...(A));
+    (list.push_back(array(list.size(), arguments)), ...);
+    return list;
+  }
   /// The arguments as the kernel takes them.
   std::vector<Array> spread(const std::vector<Array>& arguments) const;
 
   /// Runs on the best Vulkan device, or on the interpreter if the call says interpret.
   Arrays operator()(const std::vector<Array>& arguments) const { return run(*this, arguments); }
   template <class... A>
-    requires(std::convertible_to<const A&, Array> && ...)
+    requires CallArguments<A...>
   Arrays operator()(const A&... arguments) const {
-    return run(*this, std::vector<Array>{arguments...});
+    return run(*this, arrays(arguments...));
   }
   /// The same with the sizes of the grid's dynamic axes: call(ts::GridSizes{n}, x, y).
   Arrays operator()(const GridSizes& grid, const std::vector<Array>& arguments) const {
     return run(*this, arguments, grid);
   }
   template <class... A>
-    requires(std::convertible_to<const A&, Array> && ...)
+    requires CallArguments<A...>
   Arrays operator()(const GridSizes& grid, const A&... arguments) const {
-    return run(*this, std::vector<Array>{arguments...}, grid);
+    return run(*this, arrays(arguments...), grid);
   }
   /// A Value, number or read among the arguments of a call inside of jit (jit.h), with the user's line.
   struct ValueArgument {
@@ -166,6 +188,7 @@ class PallasCall {
     std::optional<std::vector<ShapeDtype>> in_shape = std::nullopt;
     std::optional<Lint> lint = std::nullopt;
     std::function<ir::Kernel(const std::vector<ShapeDtype>&)> trace = {};
+    std::vector<std::optional<DType>> values = {};  // of the arguments by value; none behind its end
     // none: nothing is spread
     std::function<std::vector<std::optional<Spread>>(const std::vector<ShapeDtype>&)> spreads = {};
   };
@@ -197,14 +220,14 @@ inline Arrays interpret(const PallasCall& call, const std::vector<Array>& argume
 }
 /// ts::interpret(call, {.races = true}, x, y)
 template <class... A>
-  requires(std::convertible_to<const A&, Array> && ...)
+  requires(CallArgument<A> && ...)
 Arrays interpret(const PallasCall& call, const InterpretOptions& options, const A&... arguments) {
-  return interpret(call, std::vector<Array>{arguments...}, options);
+  return interpret(call, call.arrays(arguments...), options);
 }
 template <class... A>
-  requires(std::convertible_to<const A&, Array> && ...)
+  requires(CallArgument<A> && ...)
 Arrays interpret(const PallasCall& call, const A&... arguments) {
-  return interpret(call, std::vector<Array>{arguments...});
+  return interpret(call, call.arrays(arguments...));
 }
 
 /// ts::interpret(call, ts::GridSizes{n}, x, y)
@@ -215,9 +238,9 @@ inline Arrays interpret(const PallasCall& call, const GridSizes& grid, const std
   return Arrays(interpret(k, call.spread(arguments), {.dims = sizes}));
 }
 template <class... A>
-  requires(std::convertible_to<const A&, Array> && ...)
+  requires(CallArgument<A> && ...)
 Arrays interpret(const PallasCall& call, const GridSizes& grid, const A&... arguments) {
-  return interpret(call, grid, std::vector<Array>{arguments...});
+  return interpret(call, grid, call.arrays(arguments...));
 }
 
 namespace spec {

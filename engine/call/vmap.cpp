@@ -24,7 +24,7 @@ void batch(ir::Kernel& k, int block, const Extent& size, std::optional<int64_t> 
       b.block.push_back({.size = *e.value()});
     }
     b.space = k.block_ref_type(block).space;
-    b.whole = false;
+    b.whole = b.by_value = false;
     std::vector<ir::Type> args(k.grid.size() - 1, ir::Type::array(DType::i32));
     for (int i = 0; i < k.num_prefetch && block >= k.num_prefetch; ++i) args.push_back(k.block_ref_type(i));
     b.index_map = builder.new_region(args);
@@ -150,6 +150,8 @@ PallasCall vmap(const PallasCall& call, BatchAxes in_axes, BatchAxes out_axes, L
   parts.loc = loc;
   parts.interpret = call.interpret_options();
   parts.lint = call.lint();
+  for (size_t i = 0; in_axes.each() && i < in_axes.each()->size(); ++i)
+    parts.values.push_back((*in_axes.each())[i] ? std::nullopt : call.value_dtype(i));
   if (parts.interpret && !parts.interpret->parallel.empty())
     parts.interpret->parallel.insert(parts.interpret->parallel.begin(), true);
   parts.trace = [=](const std::vector<ShapeDtype>& inputs) {

@@ -291,6 +291,25 @@ Value grid_index(Opcode code, int64_t axis, Loc loc) {
 }
 }  // namespace
 
+namespace {
+Value read_size(const Extent& size, Loc loc) {
+  Emit e("dim", loc);
+  Trace& t = e.trace();
+  if (const auto n = size.value()) return e.wrap(e.constant(Operand::Number(*n), DType::i32));
+  if (t.calls()) e.fail("the run-time size " + to_string(size) + " is read outside of a kernel", "read it inside of one");
+  if (!t.index_map_origin().empty())
+    e.fail("the run-time size " + to_string(size) + " is read in an index map", "an index map sees program ids, num_programs and scalar-prefetch Refs");
+  std::vector<Extent>& sizes = t.kernel().sizes;
+  const auto known = std::find(sizes.begin(), sizes.end(), size);
+  ir::Op op{.code = Opcode::size};
+  op.set(Attr::index, known - sizes.begin());
+  if (known == sizes.end()) sizes.push_back(size);
+  return e.wrap(e.builder().one(std::move(op)));
+}
+}  // namespace
+
+Value::Value(const Extent& size, Loc l) : Value(read_size(size, l)) {}
+
 Value program_id(int64_t axis, Loc loc) { return grid_index(Opcode::program_id, axis, loc); }
 Value num_programs(int64_t axis, Loc loc) { return grid_index(Opcode::num_programs, axis, loc); }
 

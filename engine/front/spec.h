@@ -256,8 +256,20 @@ struct BlockSpec {
   MemorySpace memory_space = MemorySpace::vmem;
   std::optional<Buffered> pipeline_mode = std::nullopt;
   Loc loc = Loc::here();
-  bool whole = false;  ///< set by NoBlockSpec
+  bool whole = false;                         ///< set by NoBlockSpec
+  std::optional<DType> value = std::nullopt;  ///< set by by_value()
 };
+/// An argument of rank 0 that calls pass as a number, not as an array: .in_specs = {..., ts::by_value(ts::f32)},
+/// call(x, 0.5f). The kernel's Ref has rank 0 and is only read: Value scale = s[all]. Another number compiles nothing.
+/// Under vmap with a batch axis, and in jit, where numbers are data, it is an array.
+inline BlockSpec by_value(DType dtype, Loc loc = Loc::here()) {
+  BlockSpec s;
+  s.memory_space = MemorySpace::smem;
+  s.loc = loc;
+  s.whole = true;
+  s.value = dtype;
+  return s;
+}
 /// In place of a BlockSpec, or of a list of them: the kernel's Ref is the whole array, in memory space any.
 struct NoBlockSpec {
   operator BlockSpec() const {

@@ -3,6 +3,7 @@
 // number, with the user's line. A Value is no array: it cannot be printed, compared in an `if` or kept after its
 // kernel's trace. Read next: ref.h (reading and writing memory), ops.h (the other ops), control.h (loops and branches).
 #pragma once
+#include <concepts>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -11,6 +12,7 @@
 #include <vector>
 
 #include "engine/base/error.h"
+#include "engine/base/extent.h"
 #include "engine/ir/kernel.h"
 
 namespace tessera {
@@ -30,6 +32,9 @@ class Value {
   const Shape& shape() const { return type_.shape; }
   DType dtype() const { return type_.dtype; }
   int rank() const { return static_cast<int>(type_.shape.size()); }
+
+  /// Inside of a kernel, the value of a run-time size, i32: Value h = ts::dim("h"); ts::cdiv(ts::dim("h"), 2) too.
+  Value(const Extent& size, Loc l = Loc::here());  // NOLINT: implicit on purpose
 
   /// `if (v < 3)` would ask for an element's value while tracing, which there is none of: use where(), when() or
   /// cond().
@@ -67,6 +72,8 @@ class Operand {
   Operand() = default;                                                  ///< absent, for optional operands (masks)
   Operand(const Value& v, Loc l = Loc::here()) : value_(v), loc_(l) {}  // NOLINT: implicit on purpose, as the next two
   Operand(RefItem&& read, Loc l = Loc::here());                         // NOLINT
+  template <std::same_as<Extent> T>
+  Operand(const T& size, Loc l = Loc::here()) : Operand(Value(size, l), l) {}  // NOLINT: a run-time size
   // NOLINT: of a call inside jit that has one result
   Operand(const Results& one, Loc l = Loc::here());
   template <class T>

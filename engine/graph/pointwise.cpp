@@ -273,6 +273,7 @@ class Rebuilt {
     k_.scratch = from.scratch;
     k_.num_private_scratch = from.num_private_scratch;
     k_.texts = from.texts;
+    k_.sizes = from.sizes;
     k_.call = from.call;
     const auto added = static_cast<int>(with.size()) - (replaces ? 1 : 0);
     for (size_t i = 0; i < from.blocks.size(); ++i) {
@@ -451,7 +452,7 @@ bool has_dynamic_sizes(const ir::Kernel& k) {
 }  // namespace
 
 std::optional<Plain> plain(const ir::Kernel& k) {
-  if (!k.grid.empty() || !k.scratch.empty() || k.num_prefetch > 0 || !k.texts.empty() || k.level != ir::Level::tile)
+  if (!k.grid.empty() || !k.scratch.empty() || k.num_prefetch > 0 || !k.texts.empty() || !k.sizes.empty() || k.level != ir::Level::tile)
     return {};
   for (const ir::BlockMapping& b : k.blocks)
     if (!b.whole || b.alias >= 0) return {};

@@ -366,6 +366,7 @@ class GraphParser {
     if (fresh) {
       ir::Kernel k = ir::parse(reading([&] { return InputFile(file, InputFile::Links::refused).rest(); }), file);
       ir::verify(k, "parsing");
+      k.put_values_in_memory();  // a graph's values are
       graph_.kernels.push_back(std::move(k));
     }
     return it->second;

@@ -300,7 +300,9 @@ class Prepared {
       if (k.shares_at_once(i)) changes[static_cast<size_t>(i)] = written_[static_cast<size_t>(o)];
       aliased_ |= o >= 0 && written_[static_cast<size_t>(o)];
     }
-    machine_ = make_machine(k, std::move(programs), changes, fill_, options.observe);
+    std::vector<int32_t> sizes;
+    for (const Extent& e : k.sizes) sizes.push_back(bind_size(k.name, k.loc, e, dims));
+    machine_ = make_machine(k, std::move(programs), std::move(sizes), changes, fill_, options.observe);
     copies_ =
         std::any_of(k.ops.begin(), k.ops.end(), [](const ir::Op& op) { return op.code == ir::Opcode::copy_start; });
     has_async_ = AsyncCopies::needed(k);

@@ -46,6 +46,7 @@ struct Machine {
   std::vector<ir::Value> scoped;                  // the arguments of run_scoped
   std::vector<std::vector<Step>> steps;           // by region
   std::vector<int32_t> program, programs;         // this program's id and the grid's size, vmapped axes left out
+  std::vector<int32_t> sizes;                     // Kernel::sizes
   int fill = 0;                                   // of unspecified_bits
   bool raise = false;                             // OutOfBounds::raise
   Races* races = nullptr;                         // if they are looked for
@@ -66,7 +67,8 @@ struct Machine {
 
 /// Plans the body and the index maps of k. The program ids of index maps are stored at place[argument]. `written` says
 /// for each body argument whether the kernel may store to it.
-Machine make_machine(const ir::Kernel& k, std::vector<int32_t> programs, const std::vector<bool>& written, int fill,
+Machine make_machine(const ir::Kernel& k, std::vector<int32_t> programs, std::vector<int32_t> sizes,
+                     const std::vector<bool>& written, int fill,
                      std::function<void(const SeenValue&)> observe);
 
 /// The access looks at what is there: all but a store, and a swap whose result is unused, which is one.

@@ -310,6 +310,10 @@ class Planner {
         });
       }
       case Family::grid: {
+        if (op.code == Opcode::size)
+          return ready([=, i = static_cast<size_t>(op.attr(Attr::index))](Machine& m) {
+            std::memcpy(m.place[to], &m.sizes[i], 4);
+          });
         const auto axis = static_cast<size_t>(op.attr(Attr::axis));
         const bool id = op.code == Opcode::program_id;
         return ready([=](Machine& m) { std::memcpy(m.place[to], &(id ? m.program : m.programs)[axis], 4); });
@@ -510,13 +514,15 @@ class Planner {
 };
 }  // namespace
 
-Machine make_machine(const ir::Kernel& k, std::vector<int32_t> programs, const std::vector<bool>& written, int fill,
+Machine make_machine(const ir::Kernel& k, std::vector<int32_t> programs, std::vector<int32_t> sizes,
+                     const std::vector<bool>& written, int fill,
                      std::function<void(const SeenValue&)> observe) {
   Machine m;
   m.observe = std::move(observe);
   m.kernel = &k;
   m.fill = fill;
   m.programs = std::move(programs);
+  m.sizes = std::move(sizes);
   m.program.assign(m.programs.size(), 0);
   m.refs.assign(k.values.size(), UINT32_MAX);
   for (size_t v = 0; v < k.values.size(); ++v)

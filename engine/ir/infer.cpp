@@ -1,6 +1,7 @@
 // Type inference: the rules of every row of ops.def, one function per family. builder.h says what `requested` is for.
 #include <algorithm>
 
+#include "engine/base/plural.h"
 #include "engine/base/print_text.h"
 #include "engine/ir/inference.h"
 
@@ -424,6 +425,14 @@ std::vector<Type> Inference::grid_index() const {
   return {Type::array(DType::i32)};
 }
 
+std::vector<Type> Inference::size() const {
+  count(0);
+  const int64_t at = attr(Attr::index);
+  if (at < 0 || at >= static_cast<int64_t>(k_.sizes.size()))
+    fail("index " + std::to_string(at) + " is out of range for " + plural(k_.sizes.size(), "size"));
+  return {Type::array(DType::i32)};
+}
+
 std::vector<Type> Inference::alloc(MemorySpace space) const {
   count(0);
   check_requested();
@@ -557,6 +566,7 @@ std::vector<Type> Inference::structured() const {
     case Opcode::sort: return sort();
     case Opcode::program_id:
     case Opcode::num_programs: return grid_index();
+    case Opcode::size: return size();
     case Opcode::load: return load();
     case Opcode::store:
       if (k_.level == Level::lane && is_vector_access(op_)) vector_store();

@@ -72,6 +72,7 @@ class Inference {
   void sorted_axes(const Type& t) const;
   std::vector<Type> scan() const;
   std::vector<Type> grid_index() const;
+  std::vector<Type> size() const;
 
   // -- memory
   /// Checks everything but the stored value and returns the shape that the index selects.

@@ -225,7 +225,7 @@ Type Kernel::block_ref_type(int i) const {
                         b.loc, "give a BlockSpec with a static block shape");
       shape.push_back(*e.value());
     }
-    return Type::ref(b.dtype, shape, i < num_prefetch ? MemorySpace::smem : MemorySpace::any);
+    return Type::ref(b.dtype, shape, i < num_prefetch || b.by_value ? MemorySpace::smem : MemorySpace::any);
   }
   for (const BlockDim& d : b.block)
     if (d.seen()) shape.push_back(d.size);
@@ -282,11 +282,25 @@ std::string Kernel::description() const {
   return name == "kernel" ? function : name + " for kernel function " + function;
 }
 
+void Kernel::put_values_in_memory() {
+  for (size_t i = 0; i < blocks.size(); ++i) {
+    if (!blocks[i].by_value) continue;
+    blocks[i].by_value = false;
+    blocks[i].space = MemorySpace::any;
+    const int at = static_cast<int>(i);
+    values[region(body).args[i].index].type = block_ref_type(at);
+    for (const BlockMapping& b : blocks)
+      if (b.index_map && at < num_prefetch && region(b.index_map).args.size() > grid.size() + i)
+        values[region(b.index_map).args[grid.size() + i].index].type = block_ref_type(at);
+  }
+}
+
 std::vector<std::string> Kernel::dim_names() const {
   std::vector<std::string> names;
   for (const BlockMapping& b : blocks)
     for (const Extent& e : b.array_shape) e.collect_names(names);
   for (const GridAxis& g : grid) g.size.collect_names(names);
+  for (const Extent& e : sizes) e.collect_names(names);
   return names;
 }
 

@@ -211,6 +211,8 @@ struct BlockMapping {
   DType dtype = DType::f32;
   std::vector<Extent> array_shape;
   bool whole = false;  // no BlockSpec: the Ref is the whole array, memory space any; block and index_map are unused
+  // an input of rank 0 that the call passes as a number, in no array's memory: whole, in smem, and only loaded
+  bool by_value = false;
   std::vector<BlockDim> block;
   RegionId index_map;
   MemorySpace space = MemorySpace::vmem;
@@ -266,6 +268,7 @@ struct Kernel {
   std::vector<Type> scratch;         // Ref types
   int num_private_scratch = 0;       // the last so many of scratch are unspecified again at the start of every program
   std::vector<std::string> texts;    // of debug_print and check, by attr text
+  std::vector<Extent> sizes;         // tile level only: what op size reads, by attr index
   RegionId body;                     // tile level args: Refs of inputs, outputs, scratch
   LaneInfo lane;                     // lane level only
   CallInfo call;                     // tile level only
@@ -316,7 +319,9 @@ struct Kernel {
   /// What Pallas calls the call in debug output: "matmul for kernel function kernel at samples/matmul.cpp:14"; without
   /// a name of its own "kernel at samples/matmul.cpp:14".
   std::string description() const;
-  /// Names of all run-time sizes in array shapes and grid, in order of appearance.
+  /// Arguments by value become arrays of rank 0: for callers whose numbers are data on the device.
+  void put_values_in_memory();
+  /// Names of all run-time sizes in array shapes, grid and sizes, in order of appearance.
   std::vector<std::string> dim_names() const;
 };
 

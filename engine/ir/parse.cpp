@@ -218,6 +218,9 @@ class Parser {
       advance();
       if (token_.kind != Token::Kind::string) expected("a string");
       k_.texts.push_back(text("a text"));
+    } else if (token_.is("sizes") && k_.level == Level::tile) {
+      advance();
+      list("(", ")", [&] { k_.sizes.push_back(extent()); });
     } else if (lane_size()) {
       return;
     } else if (lane_number("steps_extent", 0, INT32_MAX,
@@ -228,7 +231,7 @@ class Parser {
       k_.lane.exact = take("exact");
     } else if (lane_word("extents")) list("(", ")", [&] { lane_extent(); });
     else
-      expected("'metadata', 'cost_estimate', 'compiler_params', 'grid', 'prefetch', 'in', 'out', 'scratch', 'text'" +
+      expected("'metadata', 'cost_estimate', 'compiler_params', 'grid', 'prefetch', 'in', 'out', 'scratch', 'sizes', 'text'" +
                std::string(k_.level == Level::lane ? ", a lane-level clause" : "") + " or 'body'");
   }
   void call_info() {
@@ -344,7 +347,8 @@ class Parser {
     m.dtype = dtype();
     list("[", "]", [&] { m.array_shape.push_back(extent()); });
     if (output && take("alias")) m.alias = static_cast<int>(integer("an input's position", 0, INT32_MAX));
-    m.whole = take("whole");
+    m.by_value = take("value");
+    m.whole = m.by_value || take("whole");
     if (!m.whole && take("block")) {
       const size_t start = token_.offset;
       Shape sizes;
@@ -355,9 +359,11 @@ class Parser {
       if (!within_limits(sizes))
         lexer_.fail(start, "the block is too large: at most 32 dims and 2^40 elements are allowed");
     } else if (!m.whole) {
-      expected("'whole' or 'block'");
+      expected("'whole', 'value' or 'block'");
     }
-    if (const auto s = space()) {
+    if (m.by_value) {
+      m.space = MemorySpace::smem;
+    } else if (const auto s = space()) {
       m.space = *s;
       advance();
     }

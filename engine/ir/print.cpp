@@ -64,6 +64,11 @@ class Printer {
     for (size_t i = 0; i < k_.scratch.size(); ++i)
       out_ += "scratch " + to_string(k_.scratch[i]) +
               (i + static_cast<size_t>(k_.num_private_scratch) >= k_.scratch.size() ? " private\n" : "\n");
+    if (!k_.sizes.empty()) {
+      out_ += "sizes (";
+      list(k_.sizes, [&](const Extent& e) { out_ += to_string(e); });
+      out_ += ")\n";
+    }
     for (const std::string& t : k_.texts) out_ += "text " + quoted(t) + "\n";
     out_ += "body ";
     if (exists(k_.body)) {
@@ -175,13 +180,14 @@ class Printer {
     list(b.array_shape, [&](const Extent& e) { out_ += to_string(e); });
     out_ += "]";
     if (b.alias != -1) out_ += " alias " + std::to_string(b.alias);
-    if (b.whole) out_ += " whole";
+    if (b.by_value) out_ += " value";
+    else if (b.whole) out_ += " whole";
     if (!b.whole || !b.block.empty()) {
       out_ += " block (";
       list(b.block, [&](const BlockDim& d) { out_ += to_string(d); });
       out_ += ")";
     }
-    if (b.space != MemorySpace::vmem && i >= k_.num_prefetch) out_ += " " + std::string(name(b.space));
+    if (b.space != MemorySpace::vmem && i >= k_.num_prefetch && !b.by_value) out_ += " " + std::string(name(b.space));
     if (b.buffering != Buffering{}) {
       out_ += " buffered " + std::to_string(b.buffering.count);
       if (b.buffering.lookahead) out_ += " lookahead";

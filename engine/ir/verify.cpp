@@ -12,7 +12,8 @@
 //               one element (none where the array has none), squeezed ones of exactly one; an output may be aliased to
 //               one input of its shape and dtype, other than a scalar-prefetch operand, and an input to one output;
 //               padding belongs to element dims; halo dims to inputs, which are stored to neither themselves nor by an
-//               alias; buffer counts are not negative, and outputs do not look ahead
+//               alias; an input by value is of rank 0, whole, aliased to no output, and no op but loads takes its Ref;
+//               buffer counts are not negative, and outputs do not look ahead
 //   index maps  take one i32 per grid axis (vmapped ones too) and the Ref of every scalar-prefetch operand (those of
 //   such operands themselves:
 //               no Refs), yield one i32 per block dim (two for a bounded one), and compute on scalars by elementwise
@@ -195,6 +196,9 @@ class Verifier {
           else if (k_.has_halo(static_cast<int>(at)))
             add(entity(op), stores + "a block with a halo is only read", op.loc);
         }
+      for (const Value v : op.operands)
+        if (const BlockMapping* b = by_value(v); b && op.code != Opcode::load && op.code != Opcode::view)
+          add(entity(op), "is no load but takes " + b->origin + ": an argument by value is only loaded", op.loc);
       for (size_t i = 0; i < op.regions.size(); ++i) walk(op.regions[i], index_map, place);
       if (in_scope) types(op);
       for (Value v : op.results) visible_[v.index] = true;
@@ -249,13 +253,25 @@ class Verifier {
     for (const std::string& n : names)
       if (!is_identifier(n)) add(place, "size name \"" + n + "\" is not an identifier", loc);
   }
+  /// Of an argument of the body that is passed by value.
+  const BlockMapping* by_value(Value v) const {
+    const ValueInfo& x = k_.value(v);
+    if (x.def || x.region != k_.body || x.number >= k_.blocks.size() || !k_.blocks[x.number].by_value) return nullptr;
+    return &k_.blocks[x.number];
+  }
   void grid() {
+    for (size_t i = 0; i < k_.sizes.size(); ++i) sizes(k_.sizes[i], "size " + std::to_string(i), k_.loc);
     for (size_t i = 0; i < k_.grid.size(); ++i) sizes(k_.grid[i].size, "grid axis " + std::to_string(i), k_.loc);
   }
   void block(int i) {
     const BlockMapping& b = k_.blocks[static_cast<size_t>(i)];
     for (const Extent& e : b.array_shape) sizes(e, b.origin, b.loc);
     if (b.alias != -1) alias(i);
+    if (b.by_value && k_.is_output(i)) add(b.origin, "is an output, which has no value before the call", b.loc);
+    if (b.by_value && !b.array_shape.empty())
+      add(b.origin, "is passed by value but the array " + to_string(b.array_shape) + " has " +
+              dims(b.array_shape.size()) + " instead of 0", b.loc);
+    if (b.by_value && !b.whole) add(b.origin, "is passed by value but has blocks", b.loc);
     if (b.buffering.count < 0) add(b.origin, "has " + std::to_string(b.buffering.count) + " buffers", b.loc);
     if (b.buffering.lookahead && k_.is_output(i)) add(b.origin, "is an output, which cannot look ahead", b.loc);
     if (k_.level == Level::lane) return;
@@ -340,6 +356,8 @@ class Verifier {
     const BlockMapping& in = k_.blocks[static_cast<size_t>(b.alias)];
     if (in.dtype != b.dtype || in.array_shape != b.array_shape)
       add(b.origin, "is " + type(b) + " but is aliased to " + in.origin + ", which is " + type(in), b.loc);
+    if (in.by_value)
+      add(b.origin, "is aliased to " + in.origin + ", which is passed by value and has no memory", b.loc);
     if (k_.has_halo(b.alias))
       add(b.origin, "is aliased to " + in.origin + ", whose halo reads what other programs may have stored", b.loc);
     if (const int first = k_.aliased_output(b.alias); first != i)

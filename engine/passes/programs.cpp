@@ -68,6 +68,11 @@ std::optional<uint64_t> Programs::compute(Value v) const {
   const ir::Type& t = k_.type(v);
   const Op* op = k_.def(v);
   if (!op || !t.is_scalar()) return {};
+  if (op->code == Opcode::size) {
+    const auto i = static_cast<size_t>(op->attr(ir::Attr::index));
+    const auto n = i < k_.sizes.size() ? k_.sizes[i].value() : std::nullopt;
+    return n ? std::optional(bits_of(t.dtype, *n)) : std::nullopt;
+  }
   if (ir::is_grid(op->code)) {
     int64_t axis = op->attr(ir::Attr::axis);
     for (size_t a = 0; a < at_.size(); ++a)

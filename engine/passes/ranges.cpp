@@ -89,6 +89,12 @@ Bounds bounds_of_result(const ir::Kernel& k, const Op& op, const ir::Type& t, co
       return within(0,
                     std::max<int64_t>(k.type(op.operands[0]).shape[static_cast<size_t>(op.attr(Attr::axis))] - 1, 0));
     case Family::grid: {
+      if (op.code == Opcode::size) {
+        const auto i = static_cast<size_t>(op.attr(Attr::index));
+        if (i >= k.sizes.size()) return all;
+        if (const auto n = k.sizes[i].value(); n && *n >= INT32_MIN && *n <= INT32_MAX) return Interval{*n, *n};
+        return never_negative(k.sizes[i]) ? Interval{0, INT32_MAX} : all;
+      }
       const ir::GridAxis* g = grid_axis(k, op.attr(Attr::axis));
       const bool id = op.code == Opcode::program_id;
       if (!g || !g->size.is_static() || *g->size.value() > INT32_MAX) return Interval{0, INT32_MAX};

@@ -68,6 +68,9 @@ bool DeviceArray::valid() const {
 }
 
 DeviceArray::View DeviceArray::get(const char* use) const {
+  if (number_)
+    throw SpecError(std::string(use) + ": a number is given, and no array", {},
+                    "numbers are for arguments by value: ts::by_value(dtype) in in_specs");
   if (!state_)
     throw SpecError(std::string(use) +
                     ": this DeviceArray holds no array: it was never given one, or has been moved from");

@@ -56,7 +56,7 @@ std::atomic<uint64_t> compiled{0}, from_disk{0};
 bool is_of(const Program& p, const ir::Kernel& k) {
   const auto fits = [&](const ProgramArg& a, const ir::BlockMapping& b) {
     return a.dtype == b.dtype && a.shape == b.array_shape && a.is_output == (&b - k.blocks.data() >= k.num_inputs) &&
-           a.alias == b.alias;
+           a.alias == b.alias && a.by_value == b.by_value;
   };
   return p.name == k.name && p.grid.size() == k.grid.size() &&
          std::equal(p.args.begin(), p.args.end(), k.blocks.begin(), k.blocks.end(), fits);
@@ -180,8 +180,14 @@ DeviceArray spread(const Device& device, const PallasCall& call, const DeviceArr
 std::vector<DeviceArray> launch(const Device& device, const PallasCall& call, const GridSizes& grid,
                                 const std::vector<DeviceArray>& arguments) {
   std::vector<ShapeDtype> types;
-  for (const DeviceArray& a : arguments) {
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    const DeviceArray& a = arguments[i];
     ShapeDtype t;
+    if (a.number()) {  // of the argument's dtype, if it is by value: else trace() says what is wrong
+      t.dtype = call.array(i, *a.number()).dtype();
+      types.push_back(std::move(t));
+      continue;
+    }
     for (int64_t d : a.shape()) t.shape.emplace_back(d);
     t.dtype = a.dtype();
     types.push_back(std::move(t));

@@ -1,6 +1,7 @@
 #include "runtime/call/host_call.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include "engine/base/plural.h"
 #include "runtime/launch.h"
@@ -46,6 +47,12 @@ uint64_t call_on_host(const CompiledKernel& kernel, std::span<const HostArray> a
   std::vector<DeviceArray> inputs, outputs;
   std::vector<bool> own(arguments.size());  // a copy, which has no other owner
   for (size_t i = 0; i < arguments.size(); ++i) {
+    if (p.args[i].by_value) {
+      uint64_t bits = 0;
+      std::memcpy(&bits, arguments[i].data, static_cast<size_t>(size_bytes(arguments[i].dtype)));
+      inputs.emplace_back(Scalar(arguments[i].dtype, bits));
+      continue;
+    }
     bool in_place = false;
     inputs.push_back(argument(device, arguments[i], imports, in_place));
     if (in_place) continue;

@@ -35,7 +35,7 @@ int64_t workgroups_of(const Program& p, const DimValues& dims, int64_t arena_byt
         p.loc);
   // Nothing to write to, and no address for the code to read from (codegen/README.md: No access leaves its array).
   const auto is_empty = [&](const ProgramArg& a) {
-    return std::any_of(a.shape.begin(), a.shape.end(), [&](const Extent& e) { return e.eval(dims) == 0; });
+    return a.by_value || std::any_of(a.shape.begin(), a.shape.end(), [&](const Extent& e) { return e.eval(dims) == 0; });
   };
   if (p.report_bytes == 0 && p.scratch_bytes == 0 && std::all_of(p.args.begin(), p.args.end(), is_empty)) return 0;
   if (p.max_workgroups == 0) return n;
@@ -48,6 +48,15 @@ int64_t workgroups_of(const Program& p, const DimValues& dims, int64_t arena_byt
       std::max<int64_t>(p.max_loop_iterations / std::max<int64_t>(unit.at_most.value_or(unit.at_least), 1) - 1, 1);
   const int64_t room = arena_bytes / std::max<int64_t>(p.scratch_bytes, 1);
   return std::max(usual, std::min(cdiv(n, units), room));
+}
+
+uint64_t value_of(const Program& p, size_t i, const std::optional<Scalar>& number) {
+  const ProgramArg& a = p.args[i];
+  if (!number)
+    throw SpecError(p.name + ": " + a.origin + ": an array is given, but the kernel takes a number by value", a.loc,
+                    "give a number, or a BlockSpec in place of by_value for numbers that are on the device");
+  if (!number->fits(a.dtype)) throw SpecError(p.name + ": " + a.origin + ": " + number->misfit(a.dtype), a.loc);
+  return number->bits(a.dtype);
 }
 
 std::vector<std::byte> argument_block(const Program& p, const std::vector<uint64_t>& addresses,

@@ -3,10 +3,12 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "codegen/program/program.h"
+#include "engine/base/scalar.h"
 
 namespace tessera {
 
@@ -16,6 +18,9 @@ int64_t workgroups_of(const Program& program, const DimValues& dims, int64_t are
 /// The values of the program's extents, in its order. Throws SpecError for one that the code counts in 32 bits and that
 /// has more, CompileError for loops that are too long for the device, which the message names.
 std::vector<int64_t> extents_of(const Program& program, const DimValues& dims, const std::string& device);
+/// What argument i's place in the block holds for a number; SpecError if it is by value and none is given, or another
+/// dtype's.
+uint64_t value_of(const Program& program, size_t i, const std::optional<Scalar>& number);
 /// The push-constant block (or the table) in its order: addresses, the arena's and the report's last, then 64-bit
 /// extents, then 32-bit ones.
 std::vector<std::byte> argument_block(const Program& program, const std::vector<uint64_t>& addresses,

@@ -21,7 +21,10 @@ std::vector<Array> CompiledKernel::run(const std::vector<Array>& inputs, const D
   for (const Array& a : inputs) shapes.emplace_back(a.dtype(), a.shape());
   bind_dims(*program_, shapes, dims);  // before anything is uploaded
   std::vector<DeviceArray> arguments;
-  for (const Array& a : inputs) arguments.emplace_back(device_, a);
+  for (const Array& a : inputs) {
+    if (program_->args[arguments.size()].by_value) arguments.emplace_back(Scalar::of(a));
+    else arguments.emplace_back(device_, a);
+  }
   for (size_t i = 0; i < program_->args.size(); ++i) {  // no other call uses them
     const ProgramArg& a = program_->args[i];
     if (a.alias >= 0) arguments[static_cast<size_t>(a.alias)] = donate(arguments[static_cast<size_t>(a.alias)]);

@@ -132,6 +132,13 @@ class Launch {
   void take_inputs() {
     for (size_t i = 0; i < inputs_.size(); ++i) {
       const std::string where = p_.name + ": argument " + std::to_string(i);
+      if (i < p_.args.size() && p_.args[i].by_value) {
+        values_.resize(p_.args.size());
+        values_[i] = value_of(p_, i, inputs_[i].number());
+        buffers_.emplace_back();
+        types_.emplace_back(p_.args[i].dtype, Shape{});
+        continue;
+      }
       buffers_.push_back(inputs_[i].buffer(where));
       if (!(inputs_[i].device() == device_))
         throw SpecError(where + ": the array is on another Device than the call", p_.loc);
@@ -181,8 +188,8 @@ class Launch {
   void find_memory() {
     std::vector<uint64_t> addresses;
     for (size_t i = 0; i < buffers_.size(); ++i) {
-      addresses.push_back(buffers_[i] ? buffers_[i]->address() : 0);
-      vulkan::check_alignment(p_, i, addresses[i]);
+      addresses.push_back(buffers_[i] ? buffers_[i]->address() : p_.args[i].by_value ? values_[i] : 0);
+      if (buffers_[i]) vulkan::check_alignment(p_, i, addresses[i]);
       // An argument that the code neither reads nor writes is still kept until the call is done.
       if (buffers_[i])
         accesses_.push_back({buffers_[i].get(), p_.args[i].read, p_.args[i].written, 0, buffers_[i]->size()});
@@ -320,6 +327,7 @@ class Launch {
   const std::vector<DeviceArray>& inputs_;
   std::vector<std::pair<DType, Shape>> types_;  // of the inputs
   DimValues dims_;
+  std::vector<uint64_t> values_;  // of arguments by value, if there are any
   std::vector<DeviceArray> outputs_;
   std::vector<std::shared_ptr<Buffer>> buffers_, given_buffers_;                     // per argument
   std::vector<std::pair<std::shared_ptr<Buffer>, std::shared_ptr<Buffer>>> copies_;  // from, to

@@ -135,7 +135,8 @@ class Call {
       if (const int alias = p_.args[i].alias; alias >= 0) addresses_[static_cast<size_t>(alias)] = addresses_[i];
     }
     for (size_t i = 0; i < inputs_.size(); ++i) {
-      if (inputs_[i].nbytes() == 0) continue;
+      if (p_.args[i].by_value) addresses_[i] = value_of(p_, i, Scalar::of(inputs_[i]));
+      if (p_.args[i].by_value || inputs_[i].nbytes() == 0) continue;
       if (addresses_[i] == 0) addresses_[i] = allocate(inputs_[i].nbytes(), p_.args[i].origin);
       upload(addresses_[i], inputs_[i].bytes(), inputs_[i].nbytes());
     }

@@ -59,6 +59,9 @@ void HostStream::command(const std::string& what, Stage stage, std::span<const A
 Buffer* HostStream::take(const HostCall& call, HostCall::Call& c, const Argument& argument, size_t i) {
   const Program& p = *call.program;
   const auto where = [&] { return p.name + ": " + p.args[i].origin + ": "; };
+  if (argument.number())
+    throw SpecError(where() + "a number is given, but the kernel takes an array", p.loc,
+                    "numbers are for arguments by value: ts::by_value(dtype) in in_specs");
   if (const DeviceImage* image = argument.image()) {
     if (const bool writes = i >= call.num_inputs; !ImageState::good(argument.layouts(), writes))
       image->state()->check_layouts(where(), argument.layouts(), writes);
@@ -172,6 +175,11 @@ void HostStream::take_arguments(const HostCall& call, HostCall::Call& c, std::sp
   if (accesses_.size() < arguments.size() + 3) accesses_.resize(arguments.size() + 3);
   for (size_t i = 0; i < arguments.size(); ++i) {
     const DeviceArray* const a = arguments[i].array();
+    if (p.args[i].by_value) {
+      buffers_[i] = nullptr;
+      c.put_address(i, value_of(p, i, arguments[i].number()));
+      continue;
+    }
     // What has been found good the last time is so: memory is that of one type and Device.
     Buffer* b = buffers_[i] = a && a->is_at(c.arguments[i]) ? c.arguments[i].get() : take(call, c, arguments[i], i);
     if (b && i >= call.num_inputs)

@@ -66,6 +66,11 @@ Result run(const Program& p, const std::vector<Array>& arrays, const DimValues& 
       launch.scalar(uint64_t{0});
       continue;
     }
+    if (p.args[i].by_value) {
+      memory.emplace_back();
+      launch.scalar(arrays[i].element_bits(0));
+      continue;
+    }
     ptx::Buffer b = buffer(p.args[i].origin, arrays[i].nbytes(), std::as_const(arrays[i]).bytes());
     b.may_write = p.args[i].written;
     b.may_hold_poison = !options.all_defined;

@@ -123,7 +123,7 @@ class Run {
       o.may_read = p_.args[i].read, o.may_write = p_.args[i].written;
       if (o.may_write) make_cells(o);
       args_.push_back(&o);
-      addresses_.push_back(o.base);
+      addresses_.push_back(p_.args[i].by_value ? arrays_[i].element_bits(0) : o.base);
       behind_.emplace_back(o.bytes.begin() + static_cast<std::ptrdiff_t>(o.size), o.bytes.end());
     }
   }
