@@ -28,7 +28,8 @@ struct BundleArgument {
   DType dtype = DType::f32;
   std::vector<Extent> shape;
   bool is_output = false;
-  int alias = -1;  // of an output: the input with whose contents it starts
+  int alias = -1;         // of an output: the input with whose contents it starts
+  bool by_value = false;  // an input that a call passes as a number
 };
 
 class Bundle {

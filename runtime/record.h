@@ -20,6 +20,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <string_view>
 
 #include "codegen/program/program.h"
 #include "runtime/device_array.h"
@@ -67,7 +68,8 @@ struct PrepareOptions {
   int frames_in_flight = 2;
   /// Calls of the kernel in each frame. Every call of every frame has its own arena and argument table.
   int calls_per_frame = 1;
-  /// Values of the program's run-time sizes, all of them (bind_dims()).
+  /// Values of the program's run-time sizes, all of them (bind_dims()): those of the first calls, and the largest that
+  /// PreparedKernel::resize() may set.
   DimValues dims = {};
   /// Arguments that are images, by position (inputs before outputs): of the same format, extent and usage as this one.
   struct Image {
@@ -75,6 +77,12 @@ struct PrepareOptions {
     DeviceImage like;
   };
   std::vector<Image> images = {};
+};
+
+/// A run-time size and its value.
+struct NamedSize {
+  std::string_view name;
+  int64_t value;
 };
 
 /// A kernel made ready to be recorded: compiled by the driver, its memory allocated. Used by one thread at a time. It
@@ -93,6 +101,12 @@ class PreparedKernel {
   /// Of argument i, inputs before outputs.
   const Shape& shape(size_t i) const;
   DType dtype(size_t i) const;
+  /// Run-time sizes of the calls that are recorded from now on, each at most what PrepareOptions::dims has for it;
+  /// those that are not named stay as they are. shape() has what arrays and images then are. What has been recorded
+  /// before keeps its sizes. Nothing is allocated or created (but host memory where loops are cut into dispatches).
+  /// Throws SpecError on a size that does not fit; then nothing has changed.
+  void resize(std::span<const NamedSize> sizes);
+  void resize(std::initializer_list<NamedSize> sizes) { resize(std::span(sizes.begin(), sizes.size())); }
   /// Of one record().
   Scopes scopes() const;
   /// One call by itself, as a CommandStream of one.

@@ -213,13 +213,14 @@ std::string disagreement(const Program& a, const Program& b) {
     const std::string array = "array " + std::to_string(i);
     const auto type = [](const ProgramArg& arg) { return std::string(name(arg.dtype)) + to_string(arg.shape); };
     const auto role = [](const ProgramArg& arg) {
-      return arg.by_value    ? std::string("an input by value")
+      return arg.by_value     ? std::string("an input by value")
              : !arg.is_output ? std::string("an input")
-             : arg.alias < 0 ? "an output of its own"
-                             : "an output aliased to input " + std::to_string(arg.alias);
+             : arg.alias < 0  ? "an output of its own"
+                              : "an output aliased to input " + std::to_string(arg.alias);
     };
     if (x.dtype != y.dtype || x.shape != y.shape) return "has as " + array + " " + type(x) + " and " + type(y);
-    if (x.is_output != y.is_output || x.alias != y.alias || x.by_value != y.by_value) return "has as " + array + " " + role(x) + " and " + role(y);
+    if (x.is_output != y.is_output || x.alias != y.alias || x.by_value != y.by_value)
+      return "has as " + array + " " + role(x) + " and " + role(y);
   }
   return {};
 }

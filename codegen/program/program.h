@@ -24,8 +24,8 @@ struct ProgramArg {
   // By the code: for barriers between calls. Of an aliased input the code sees the output instead; of an input that is
   // written it gets a copy.
   bool read = false, written = false;
-  Loc loc = {};    // of its BlockSpec
-  int alias = -1;  // outputs: position of the input with whose contents the array starts
+  Loc loc = {};           // of its BlockSpec
+  int alias = -1;         // outputs: position of the input with whose contents the array starts
   bool by_value = false;  // an input of rank 0: the call passes its element, not an address
 };
 
@@ -76,9 +76,9 @@ struct WaitSite {
 };
 
 /// The push-constant block, in order, 8-byte aligned entries first: per arg one u64, its address or if it is by value
-/// its element's bits as memory holds them, zero-extended; the scratch arena's u64 address if scratch_bytes > 0, the report's if report_bytes > 0, then i64 extents, then i32 extents. If that exceeds
-/// the target's push constants, indirect_table is true, the push constants are one u64: the address of a buffer with
-/// the same layout.
+/// its element's bits as memory holds them, zero-extended; the scratch arena's u64 address if scratch_bytes > 0, the
+/// report's if report_bytes > 0, then i64 extents, then i32 extents. If that exceeds the target's push constants,
+/// indirect_table is true, the push constants are one u64: the address of a buffer with the same layout.
 struct Program {
   std::string name;
   Loc loc;

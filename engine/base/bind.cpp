@@ -73,9 +73,9 @@ std::vector<int64_t> bind_grid(const CallSignature& k, const DimValues& dims) {
 int32_t bind_size(std::string_view kernel, Loc loc, const Extent& size, const DimValues& dims) {
   const int64_t n = size.eval(dims);
   if (n < std::numeric_limits<int32_t>::min() || n > std::numeric_limits<int32_t>::max())
-    throw SpecError(
-        std::string(kernel) + ": " + to_string(size) + " is " + std::to_string(n) + " but the kernel counts it in 32 bits",
-        loc);
+    throw SpecError(std::string(kernel) + ": " + to_string(size) + " is " + std::to_string(n) +
+                        " but the kernel counts it in 32 bits",
+                    loc);
   return static_cast<int32_t>(n);
 }
 

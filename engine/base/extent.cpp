@@ -179,18 +179,23 @@ std::optional<std::string> Extent::as_name() const {
 
 int64_t Extent::eval(const DimValues& dims) const {
   if (is_static()) return nodes_[0].value;
-  std::vector<int64_t> v;
+  // On the stack as a rule: recording a call into a host's command buffer allocates nothing.
+  constexpr size_t kUsual = 64;
+  int64_t usual[kUsual];
+  std::vector<int64_t> many(nodes_.size() > kUsual ? nodes_.size() : 0);
+  int64_t* const v = many.empty() ? usual : many.data();
+  size_t at = 0;
   for (const Node& n : nodes_) {
-    if (n.op == Op::constant) v.push_back(n.value);
+    if (n.op == Op::constant) v[at++] = n.value;
     else if (n.op == Op::name) {
       const auto it = dims.find(n.name);
       if (it == dims.end())
         throw SpecError("no value for the size \"" + n.name + "\"", {},
                         "a size is taken from an argument whose shape names it, or given with the call");
-      v.push_back(it->second);
-    } else v.push_back(apply(n.op, v[static_cast<size_t>(n.lhs)], v[static_cast<size_t>(n.rhs)]));
+      v[at++] = it->second;
+    } else v[at++] = apply(n.op, v[n.lhs], v[n.rhs]);
   }
-  return v.back();
+  return v[at - 1];
 }
 
 void Extent::collect_names(std::vector<std::string>& names) const {

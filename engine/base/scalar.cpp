@@ -32,6 +32,18 @@ Scalar Scalar::of(const Array& array) {
   return {array.dtype(), array.element_bits(0)};
 }
 
+DType Scalar::dtype() const {
+  if (const auto* e = std::get_if<Element>(&number_)) return e->dtype;
+  if (std::holds_alternative<bool>(number_)) return DType::boolean;
+  return std::holds_alternative<double>(number_) ? DType::f32 : DType::i32;
+}
+
+Array Scalar::array(DType t) const {
+  Array a({}, t);
+  a.set_element_bits(0, bits(t));
+  return a;
+}
+
 bool Scalar::fits(DType t) const {
   if (const auto* e = std::get_if<Element>(&number_)) return e->dtype == t;
   if (std::holds_alternative<bool>(number_)) return t == DType::boolean;
@@ -57,9 +69,12 @@ uint64_t Scalar::bits(DType t) const {
 
 std::string Scalar::misfit(DType t) const {
   const std::string kind(name(t));
-  if (const auto* e = std::get_if<Element>(&number_)) return "the number is " + std::string(name(e->dtype)) + " but the argument is " + kind;
-  if (const auto* b = std::get_if<bool>(&number_)) return std::string("the number is ") + (*b ? "true" : "false") + " but the argument is " + kind;
-  if (const auto* x = std::get_if<double>(&number_)) return "the number is " + number(*x) + " but the argument is " + kind;
+  if (const auto* e = std::get_if<Element>(&number_))
+    return "the number is " + std::string(name(e->dtype)) + " but the argument is " + kind;
+  if (const auto* b = std::get_if<bool>(&number_))
+    return std::string("the number is ") + (*b ? "true" : "false") + " but the argument is " + kind;
+  if (const auto* x = std::get_if<double>(&number_))
+    return "the number is " + number(*x) + " but the argument is " + kind;
   const auto* i = std::get_if<int64_t>(&number_);
   const std::string n = i ? std::to_string(*i) : std::to_string(std::get<uint64_t>(number_));
   if (!is_int(t)) return "the number is " + n + " but the argument is " + kind;

@@ -24,6 +24,10 @@ class Scalar {
   /// The element of an array of rank 0; SpecError for other ranks.
   static Scalar of(const Array& array);
 
+  /// That it has alone: bool, i32 or f32, or the element's.
+  DType dtype() const;
+  /// An array of rank 0; if it fits.
+  Array array(DType t) const;
   /// Whether an argument of dtype t can take it.
   bool fits(DType t) const;
   /// What memory of dtype t would hold, zero-extended; if it fits.

@@ -103,9 +103,7 @@ Array PallasCall::array(size_t i, const Scalar& number) const {
     throw SpecError(argument + " is a number, but the kernel takes an array there", loc(),
                     "give an array, or ts::by_value(dtype) in in_specs");
   if (!number.fits(*t)) throw SpecError(argument + ": " + number.misfit(*t), loc());
-  Array a({}, *t);
-  a.set_element_bits(0, number.bits(*t));
-  return a;
+  return number.array(*t);
 }
 
 const ir::Kernel& PallasCall::trace(const std::vector<ShapeDtype>& given) const& {

@@ -296,9 +296,11 @@ Value read_size(const Extent& size, Loc loc) {
   Emit e("dim", loc);
   Trace& t = e.trace();
   if (const auto n = size.value()) return e.wrap(e.constant(Operand::Number(*n), DType::i32));
-  if (t.calls()) e.fail("the run-time size " + to_string(size) + " is read outside of a kernel", "read it inside of one");
+  if (t.calls())
+    e.fail("the run-time size " + to_string(size) + " is read outside of a kernel", "read it inside of one");
   if (!t.index_map_origin().empty())
-    e.fail("the run-time size " + to_string(size) + " is read in an index map", "an index map sees program ids, num_programs and scalar-prefetch Refs");
+    e.fail("the run-time size " + to_string(size) + " is read in an index map",
+           "an index map sees program ids, num_programs and scalar-prefetch Refs");
   std::vector<Extent>& sizes = t.kernel().sizes;
   const auto known = std::find(sizes.begin(), sizes.end(), size);
   ir::Op op{.code = Opcode::size};

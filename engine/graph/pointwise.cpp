@@ -452,7 +452,8 @@ bool has_dynamic_sizes(const ir::Kernel& k) {
 }  // namespace
 
 std::optional<Plain> plain(const ir::Kernel& k) {
-  if (!k.grid.empty() || !k.scratch.empty() || k.num_prefetch > 0 || !k.texts.empty() || !k.sizes.empty() || k.level != ir::Level::tile)
+  if (!k.grid.empty() || !k.scratch.empty() || k.num_prefetch > 0 || !k.texts.empty() || !k.sizes.empty() ||
+      k.level != ir::Level::tile)
     return {};
   for (const ir::BlockMapping& b : k.blocks)
     if (!b.whole || b.alias >= 0) return {};

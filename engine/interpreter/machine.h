@@ -68,8 +68,7 @@ struct Machine {
 /// Plans the body and the index maps of k. The program ids of index maps are stored at place[argument]. `written` says
 /// for each body argument whether the kernel may store to it.
 Machine make_machine(const ir::Kernel& k, std::vector<int32_t> programs, std::vector<int32_t> sizes,
-                     const std::vector<bool>& written, int fill,
-                     std::function<void(const SeenValue&)> observe);
+                     const std::vector<bool>& written, int fill, std::function<void(const SeenValue&)> observe);
 
 /// The access looks at what is there: all but a store, and a swap whose result is unused, which is one.
 bool loads(const ir::Kernel& k, const ir::Op& op);

@@ -515,8 +515,7 @@ class Planner {
 }  // namespace
 
 Machine make_machine(const ir::Kernel& k, std::vector<int32_t> programs, std::vector<int32_t> sizes,
-                     const std::vector<bool>& written, int fill,
-                     std::function<void(const SeenValue&)> observe) {
+                     const std::vector<bool>& written, int fill, std::function<void(const SeenValue&)> observe) {
   Machine m;
   m.observe = std::move(observe);
   m.kernel = &k;

@@ -231,8 +231,10 @@ class Parser {
       k_.lane.exact = take("exact");
     } else if (lane_word("extents")) list("(", ")", [&] { lane_extent(); });
     else
-      expected("'metadata', 'cost_estimate', 'compiler_params', 'grid', 'prefetch', 'in', 'out', 'scratch', 'sizes', 'text'" +
-               std::string(k_.level == Level::lane ? ", a lane-level clause" : "") + " or 'body'");
+      expected(
+          "'metadata', 'cost_estimate', 'compiler_params', 'grid', 'prefetch', 'in', 'out', 'scratch', 'sizes', "
+          "'text'" +
+          std::string(k_.level == Level::lane ? ", a lane-level clause" : "") + " or 'body'");
   }
   void call_info() {
     if (k_.level == Level::lane) fail("'" + std::string(token_.text) + "' belongs to tile-level kernels");

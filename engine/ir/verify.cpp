@@ -269,8 +269,10 @@ class Verifier {
     if (b.alias != -1) alias(i);
     if (b.by_value && k_.is_output(i)) add(b.origin, "is an output, which has no value before the call", b.loc);
     if (b.by_value && !b.array_shape.empty())
-      add(b.origin, "is passed by value but the array " + to_string(b.array_shape) + " has " +
-              dims(b.array_shape.size()) + " instead of 0", b.loc);
+      add(b.origin,
+          "is passed by value but the array " + to_string(b.array_shape) + " has " + dims(b.array_shape.size()) +
+              " instead of 0",
+          b.loc);
     if (b.by_value && !b.whole) add(b.origin, "is passed by value but has blocks", b.loc);
     if (b.buffering.count < 0) add(b.origin, "has " + std::to_string(b.buffering.count) + " buffers", b.loc);
     if (b.buffering.lookahead && k_.is_output(i)) add(b.origin, "is an output, which cannot look ahead", b.loc);

@@ -34,6 +34,7 @@ struct tessera_array {
   tessera::DeviceArray array;
   tessera::Shape shape;  // as it was made: a donated array has none
   bool donate = false;
+  int32_t scalar_dtype = 0;  // of a number by value
 };
 
 namespace tessera::c {

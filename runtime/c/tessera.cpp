@@ -469,6 +469,46 @@ tessera_result tessera_array_keep(tessera_array* array) {
   });
 }
 
+// ---- numbers by value
+
+namespace {
+/// One element of that dtype.
+Scalar scalar_of(const char* function, tessera_dtype dtype, const void* value) {
+  if (!c::is_dtype(dtype)) throw SpecError(std::string(function) + ": dtype " + std::to_string(dtype) + " is none");
+  need(function, "value", value);
+  uint64_t bits = 0;
+  const DType t = static_cast<DType>(dtype);
+  std::memcpy(&bits, value, static_cast<size_t>(size_bytes(t)));
+  return {t, is_int4(t) ? bits & 15 : t == DType::boolean ? bits != 0 : bits};
+}
+}  // namespace
+
+tessera_result tessera_scalar_create(tessera_dtype dtype, const void* value, tessera_array** scalar) {
+  return guarded(__func__, [&] {
+    need("tessera_scalar_create", "scalar", scalar);
+    *scalar = new tessera_array{DeviceArray(scalar_of("tessera_scalar_create", dtype, value)), {}, false, dtype};
+  });
+}
+tessera_result tessera_scalar_set(tessera_array* scalar, const void* value) {
+  return guarded(__func__, [&] {
+    need("tessera_scalar_set", "scalar", scalar);
+    if (!scalar->array.number())
+      throw SpecError("tessera_scalar_set: scalar is an array", {}, "tessera_array_write() replaces its contents");
+    scalar->array = DeviceArray(scalar_of("tessera_scalar_set", scalar->scalar_dtype, value));
+  });
+}
+tessera_result tessera_kernel_argument_by_value(const tessera_kernel* kernel, int32_t index, int32_t* by_value) {
+  return guarded(__func__, [&] {
+    need("tessera_kernel_argument_by_value", "kernel", kernel);
+    need("tessera_kernel_argument_by_value", "by_value", by_value);
+    const Program& p = kernel->kernel.program();
+    if (index < 0 || static_cast<size_t>(index) >= p.args.size())
+      throw SpecError("tessera_kernel_argument_by_value: " + p.name + " has no argument " + std::to_string(index) +
+                      ": their number is " + std::to_string(p.args.size()));
+    *by_value = p.args[static_cast<size_t>(index)].by_value;
+  });
+}
+
 // ---- calls
 
 tessera_result tessera_launch(const tessera_kernel* kernel, tessera_array* const* inputs, int32_t num_inputs,
@@ -493,7 +533,8 @@ tessera_result tessera_launch(const tessera_kernel* kernel, tessera_array* const
         throw SpecError(p.name + ": argument " + std::to_string(i) + " (" +
                             kernel->arguments[static_cast<size_t>(i)].name + ") is NULL",
                         p.loc);
-      types.emplace_back(inputs[i]->array.dtype(), inputs[i]->array.shape());
+      if (p.args[static_cast<size_t>(i)].by_value) types.emplace_back(p.args[static_cast<size_t>(i)].dtype, Shape{});
+      else types.emplace_back(inputs[i]->array.dtype(), inputs[i]->array.shape());
       arguments.push_back(inputs[i]->donate ? donate(inputs[i]->array) : inputs[i]->array);
     }
     const DimValues dims = c::dims_of("tessera_launch", p, sizes, num_sizes);
@@ -503,7 +544,8 @@ tessera_result tessera_launch(const tessera_kernel* kernel, tessera_array* const
       const int alias = p.args[static_cast<size_t>(num_inputs + i)].alias;
       if (outputs[i]) {
         for (int32_t j = 0; j < num_inputs; ++j)
-          if (inputs[j]->array.buffer(p.name) && inputs[j]->array.buffer(p.name) == outputs[i]->array.buffer(p.name))
+          if (!inputs[j]->array.number() && inputs[j]->array.buffer(p.name) &&
+              inputs[j]->array.buffer(p.name) == outputs[i]->array.buffer(p.name))
             throw SpecError(p.name + ": output " + std::to_string(i) + " (" +
                                 kernel->arguments[static_cast<size_t>(num_inputs + i)].name + ") is argument " +
                                 std::to_string(j) + " too",

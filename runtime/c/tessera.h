@@ -247,6 +247,18 @@ TESSERA_API tessera_result tessera_array_donate(tessera_array* array);
 /// Takes that back, for an array that no call has taken since: the next one copies it, as if it had never been donated.
 TESSERA_API tessera_result tessera_array_keep(tessera_array* array);
 
+// ---- numbers by value
+
+/// A number for a kernel's argument by value, in the place of an array: tessera_launch() and recordings take its value
+/// as it is then. `value`: one element as memory holds it, a float for TESSERA_F32. It needs no device; destroy it with
+/// tessera_array_destroy().
+TESSERA_API tessera_result tessera_scalar_create(tessera_dtype dtype, const void* value, tessera_array** scalar);
+/// Another value, for calls from now on. Allocates nothing.
+TESSERA_API tessera_result tessera_scalar_set(tessera_array* scalar, const void* value);
+/// *by_value is 1 if the kernel's argument at `index` is a number, and 0 if it is an array.
+TESSERA_API tessera_result tessera_kernel_argument_by_value(const tessera_kernel* kernel, int32_t index,
+                                                            int32_t* by_value);
+
 // ---- calls
 
 /// A size of a kernel that no input shows.
@@ -255,8 +267,9 @@ typedef struct tessera_size {
   int64_t value;
 } tessera_size;
 
-/// Starts a call. Outputs that are NULL are made, and are then the caller's to destroy; the others are written, must
-/// have the right dtype and shape, and be none of the inputs. The counts are those of the kernel. `sizes` may be NULL.
+/// Starts a call. Inputs are arrays, and numbers where the kernel takes them by value. Outputs that are NULL are made,
+/// and are then the caller's to destroy; the others are written, must have the right dtype and shape, and be none of
+/// the inputs. The counts are those of the kernel. `sizes` may be NULL.
 TESSERA_API tessera_result tessera_launch(const tessera_kernel* kernel, tessera_array* const* inputs,
                                           int32_t num_inputs, tessera_array** outputs, int32_t num_outputs,
                                           const tessera_size* sizes, int32_t num_sizes);

@@ -541,12 +541,26 @@ void check_outputs(const Graph& g, const Device& device, const std::vector<Devic
 }
 }  // namespace
 
+void check_number(const Graph& g, size_t i, const Scalar& number) {
+  const std::string where = g.name + ": argument " + std::to_string(i);
+  if (i >= g.body.inputs.size()) check_arguments(g, std::vector<std::pair<DType, Shape>>(i + 1));  // throws
+  const Graph::Type& t = g.values[g.body.inputs[i]];
+  if (!t.shape.empty()) throw SpecError(where + " is a number but " + to_string(t) + " is expected", g.loc);
+  if (!number.fits(t.dtype)) throw SpecError(where + ": " + number.misfit(t.dtype), g.loc);
+}
+
 std::vector<DeviceArray> CompiledGraph::operator()(const std::vector<DeviceArray>& inputs) const {
   return run_into(inputs, std::vector<DeviceArray>(graph().body.outputs.size()));
 }
 
-std::vector<DeviceArray> CompiledGraph::run_into(const std::vector<DeviceArray>& inputs,
+std::vector<DeviceArray> CompiledGraph::run_into(const std::vector<DeviceArray>& given,
                                                  const std::vector<DeviceArray>& outputs) const {
+  std::vector<DeviceArray> inputs = given;
+  for (size_t i = 0; i < given.size(); ++i) {
+    if (!given[i].number()) continue;
+    check_number(graph(), i, *given[i].number());
+    inputs[i] = DeviceArray(device(), given[i].number()->array(graph().values[graph().body.inputs[i]].dtype));
+  }
   std::vector<std::pair<DType, Shape>> types;
   for (size_t i = 0; i < inputs.size(); ++i) {
     if (!inputs[i].valid()) inputs[i].buffer(graph().name + ": argument " + std::to_string(i));  // throws

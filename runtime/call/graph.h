@@ -79,4 +79,7 @@ class CompiledGraph {
 /// Compiles the graph's kernels. Throws CompileError where the device lacks what one needs.
 CompiledGraph load(const Device& device, Graph graph, GraphOptions options = {});
 
+/// For runtime/ itself: throws SpecError if input i of the graph cannot be that number.
+void check_number(const Graph& graph, size_t i, const Scalar& number);
+
 }  // namespace tessera

@@ -22,7 +22,8 @@ std::vector<DeviceArray> launch(const Device& device, const Jit& f, const std::v
   GraphOptions options;
   bool any = false;
   for (const DeviceArray& a : arguments) {
-    types.push_back({{a.shape().begin(), a.shape().end()}, a.dtype()});
+    if (a.number()) types.push_back({{}, a.number()->dtype()});
+    else types.push_back({{a.shape().begin(), a.shape().end()}, a.dtype()});
     options.donated.push_back(a.donated());
     any |= a.donated();
   }

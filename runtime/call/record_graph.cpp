@@ -21,6 +21,12 @@ ir::Kernel copy_array(DType t, const Shape& shape) {
   const ShapeDtype type{{shape.begin(), shape.end()}, t};
   return pallas_call([](Ref from, Ref to) { to[all] = from[all]; }, {.out_shape = type, .name = "copy"}).trace({type});
 }
+/// Stores what comes by value.
+ir::Kernel put_number(DType t) {
+  return pallas_call([](Ref from, Ref to) { to[all] = from[all]; },
+                     {.out_shape = ShapeDtype{{}, t}, .in_specs = by_value(t), .name = "number"})
+      .trace({{{}, t}});
+}
 std::string key_of(DType t, const Shape& shape) { return to_string(Graph::Type{t, shape}); }
 
 /// Throws the error for a node that is no list of commands.
@@ -103,7 +109,28 @@ struct PreparedGraph::Preparation {
     for (size_t i = 0; i < p.commands.size(); ++i)
       if (wanted_by[i] != kNone) connect_gate(i);
     for (const size_t i : order) g.calls_.push_back(made[i]);
+    prepare_numbers();
     for (const auto& [position, output] : given) g.calls_[position].arguments[1] = {Memory::output, output};
+  }
+
+  // Inputs of rank 0, of which some may come as numbers: a kernel per dtype.
+  void prepare_numbers() {
+    std::map<DType, std::vector<size_t>> inputs;
+    for (size_t i = 0; i < g.graph_.body.inputs.size(); ++i)
+      if (const Graph::Type& t = g.graph_.values[g.graph_.body.inputs[i]]; t.shape.empty())
+        inputs[t.dtype].push_back(i);
+    for (const auto& [t, list] : inputs) {
+      for (const size_t i : list) {
+        g.numbers_.push_back({i, g.prepared_.size(), g.arrays_.size()});
+        g.arrays_.emplace_back(g.device_, Shape{}, t);
+        g.bytes_ += g.arrays_.back().nbytes();
+      }
+      g.prepared_.emplace_back(
+          g.device_, load(g.device_, put_number(t)).program(),
+          PrepareOptions{.frames_in_flight = options.frames_in_flight,
+                         .calls_per_frame = static_cast<int>(list.size()) * options.calls_per_frame});
+    }
+    g.arguments_.reserve(std::max<size_t>(g.arguments_.capacity(), 2));
   }
 
   const ir::Kernel* copy_of(DType t, const Shape& s) {
@@ -283,6 +310,10 @@ void PreparedGraph::check(std::span<const DeviceArray> inputs, std::span<const D
                     graph_.loc);
   for (size_t i = 0; i < inputs.size() + outputs.size(); ++i) {
     const DeviceArray& a = at(i);
+    if (i < inputs.size() && a.number()) {
+      check_number(graph_, i, *a.number());
+      continue;
+    }
     if (!a.valid()) a.buffer(graph_.name + ": " + name_of(i));  // throws
     const bool is_output = i >= inputs.size();
     const Graph::Type& t = graph_.values[is_output ? body.outputs[i - inputs.size()] : body.inputs[i]];
@@ -313,20 +344,34 @@ Scopes PreparedGraph::record(CommandStream& stream, std::span<const DeviceArray>
                              std::span<const DeviceArray> outputs) {
   check(inputs, outputs);
   Scopes scopes;
+  const auto add = [&](const Scopes& s) {
+    scopes.wait_stages |= s.wait_stages;
+    scopes.wait_accesses |= s.wait_accesses;
+    scopes.signal_stages |= s.signal_stages;
+    scopes.signal_accesses |= s.signal_accesses;
+  };
+  const auto input = [&](size_t i) -> const DeviceArray& {
+    if (inputs[i].number())
+      for (const Number& n : numbers_)
+        if (n.input == i) return arrays_[n.array];
+    return inputs[i];
+  };
+  for (const Number& n : numbers_) {
+    if (!inputs[n.input].number()) continue;
+    arguments_.assign({inputs[n.input], arrays_[n.array]});
+    add(stream.record(prepared_[n.kernel], arguments_));
+  }
   for (const Call& c : calls_) {
     arguments_.clear();
     for (const Where& w : c.arguments) {
-      const DeviceArray& a = w.memory == Memory::input    ? inputs[w.index]
+      const DeviceArray& a = w.memory == Memory::input    ? input(w.index)
                              : w.memory == Memory::output ? outputs[w.index]
                                                           : arrays_[w.index];
       arguments_.push_back(w.donated ? donate(a) : a);
     }
     const Scopes s = c.groups ? stream.record_indirect(prepared_[c.kernel], arguments_, arrays_[*c.groups], c.groups_at)
                               : stream.record(prepared_[c.kernel], arguments_);
-    scopes.wait_stages |= s.wait_stages;
-    scopes.wait_accesses |= s.wait_accesses;
-    scopes.signal_stages |= s.signal_stages;
-    scopes.signal_accesses |= s.signal_accesses;
+    add(s);
   }
   arguments_.clear();
   return scopes;

@@ -34,8 +34,9 @@ class PreparedGraph {
   const Graph& graph() const { return graph_; }    ///< with what has been fused
   int64_t memory_bytes() const { return bytes_; }  ///< of intermediate values and constants
   /// A call; barriers between its kernels are made by the stream. Inputs and outputs as the graph's, outputs in arrays
-  /// of their own. Throws SpecError (DeviceError for an address) on what does not fit; then nothing has been recorded.
-  /// Allocates no host memory.
+  /// of their own; an input of rank 0 may be a number, {x, 0.5f}, which goes by value into memory of ours. Throws
+  /// SpecError (DeviceError for an address) on what does not fit; then nothing has been recorded. Allocates no host
+  /// memory.
   Scopes record(CommandStream& stream, std::span<const DeviceArray> inputs, std::span<const DeviceArray> outputs);
   Scopes record(CommandStream& stream, std::initializer_list<DeviceArray> inputs,
                 std::initializer_list<DeviceArray> outputs) {
@@ -55,6 +56,10 @@ class PreparedGraph {
     std::optional<size_t> groups = {};  // of arrays_: where its numbers of workgroups are, at
     uint64_t groups_at = 0;
   };
+  /// An input of rank 0: the kernel that puts a number there, and where.
+  struct Number {
+    size_t input, kernel, array;  // of prepared_, of arrays_
+  };
   struct Preparation;
   void check(std::span<const DeviceArray> inputs, std::span<const DeviceArray> outputs) const;
   Where at(const GraphPlan& plan, const GraphPlan::Place& place, DType dtype, const Shape& shape);
@@ -65,6 +70,7 @@ class PreparedGraph {
   std::vector<DeviceArray> arrays_;
   std::map<std::string, size_t> known_;  // arrays by place and type
   std::vector<Call> calls_;
+  std::vector<Number> numbers_;
   std::vector<DeviceArray> arguments_;  // of the call being recorded
   int64_t bytes_ = 0, alignment_ = 1;
 };

@@ -59,7 +59,15 @@ std::string array_text(const ProgramArg& a) {
   for (const Extent& e : a.shape) dims += (dims.empty() ? "" : ", ") + to_string(e);
   return std::string(name(a.dtype)) + "[" + dims + "]";
 }
+/// The C++ type of a number that a call passes: the narrowest that has the numbers of the dtype.
+std::string number_type(DType t) {
+  if (t == DType::boolean) return "bool";
+  if (t == DType::f64) return "double";
+  if (is_float(t)) return "float";
+  return std::string("std::") + (is_signed_int(t) ? "" : "u") + "int" + std::to_string(8 * size_bytes(t)) + "_t";
+}
 std::string type_text(const ProgramArg& a) {
+  if (a.by_value) return number_type(a.dtype);
   return "tessera::TypedArray<tessera::" + std::string(a.dtype == DType::boolean ? "boolean" : name(a.dtype)) + ", " +
          std::to_string(a.shape.size()) + ">";
 }
@@ -90,7 +98,8 @@ void kernel(std::ostream& out, const BundleKernel& k, const std::string& bundle,
   const std::vector<std::string> sizes = given_sizes(p);
   const auto list = [&](size_t from, size_t to, const char* indent) {
     for (size_t i = from; i < to; ++i) {
-      out << indent << type_text(p.args[i]) << " " << names[i] << ";  ///< " << commented(array_text(p.args[i]));
+      out << indent << type_text(p.args[i]) << " " << names[i] << ";  ///< " << commented(array_text(p.args[i]))
+          << (p.args[i].by_value ? ", by value" : "");
       if (p.args[i].alias >= 0)
         out << ", which begins as " << names[static_cast<size_t>(p.args[i].alias)]
             << "; donate() that to give its memory";

@@ -366,9 +366,9 @@ void ImageState::check_write(const std::string& where) const {
                   "VK_IMAGE_USAGE_TRANSFER_DST_BIT");
 }
 
-bool ImageState::alike(const ImageState& o) const {
-  return format == o.format && image.extent.width == o.image.extent.width &&
-         image.extent.height == o.image.extent.height && sampled_ == o.sampled_ && stored_ == o.stored_ &&
+bool ImageState::alike(const ImageState& o, const Shape& shape) const {
+  return format == o.format && shape[0] == int64_t{o.image.extent.height} &&
+         shape[1] == int64_t{o.image.extent.width} && sampled_ == o.sampled_ && stored_ == o.stored_ &&
          packed_ == o.packed_;
 }
 

@@ -70,7 +70,7 @@ class ImageState {
   void check_layouts(const std::string& where, ImageLayouts layouts, bool writes) const;
   void check_read(const std::string& where) const;
   void check_write(const std::string& where) const;
-  bool alike(const ImageState& other) const;
+  bool alike(const ImageState& other, const Shape& shape) const;
   bool packed() const { return packed_; }  // stored by way of its bytes and a copy
   uint64_t packed_bytes() const {
     return uint64_t{4} * ((uint64_t{image.extent.width} * image.extent.height * format->bytes + 3) / 4);

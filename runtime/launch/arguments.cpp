@@ -11,6 +11,12 @@ namespace tessera {
 
 std::vector<int64_t> extents_of(const Program& p, const DimValues& dims, const std::string& device) {
   std::vector<int64_t> values;
+  extents_of(p, dims, device, values);
+  return values;
+}
+
+void extents_of(const Program& p, const DimValues& dims, const std::string& device, std::vector<int64_t>& values) {
+  values.clear();
   for (size_t i = 0; i < p.extents.size(); ++i) {
     const int64_t v = p.extents[i].eval(dims);
     if (p.steps_extent >= 0 && i == static_cast<size_t>(p.steps_extent) + 1 && !p.open_ended && v > Program::kMostSteps)
@@ -22,7 +28,6 @@ std::vector<int64_t> extents_of(const Program& p, const DimValues& dims, const s
           p.loc);
     values.push_back(v);
   }
-  return values;
 }
 
 int64_t workgroups_of(const Program& p, const DimValues& dims, int64_t arena_bytes) {
@@ -35,7 +40,8 @@ int64_t workgroups_of(const Program& p, const DimValues& dims, int64_t arena_byt
         p.loc);
   // Nothing to write to, and no address for the code to read from (codegen/README.md: No access leaves its array).
   const auto is_empty = [&](const ProgramArg& a) {
-    return a.by_value || std::any_of(a.shape.begin(), a.shape.end(), [&](const Extent& e) { return e.eval(dims) == 0; });
+    return a.by_value ||
+           std::any_of(a.shape.begin(), a.shape.end(), [&](const Extent& e) { return e.eval(dims) == 0; });
   };
   if (p.report_bytes == 0 && p.scratch_bytes == 0 && std::all_of(p.args.begin(), p.args.end(), is_empty)) return 0;
   if (p.max_workgroups == 0) return n;

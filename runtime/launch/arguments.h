@@ -18,6 +18,8 @@ int64_t workgroups_of(const Program& program, const DimValues& dims, int64_t are
 /// The values of the program's extents, in its order. Throws SpecError for one that the code counts in 32 bits and that
 /// has more, CompileError for loops that are too long for the device, which the message names.
 std::vector<int64_t> extents_of(const Program& program, const DimValues& dims, const std::string& device);
+/// The same into a vector that has room.
+void extents_of(const Program& program, const DimValues& dims, const std::string& device, std::vector<int64_t>& into);
 /// What argument i's place in the block holds for a number; SpecError if it is by value and none is given, or another
 /// dtype's.
 uint64_t value_of(const Program& program, size_t i, const std::optional<Scalar>& number);

@@ -132,10 +132,19 @@ std::vector<GroupSlice> slices_of(Context& context, const Program& p, const DimV
 
 Bound bind(const Program& p, const DimValues& dims, const Device& device, Cut cut) {
   Bound b;
+  rebind(p, dims, device, cut, b);
+  return b;
+}
+
+void rebind(const Program& p, const DimValues& dims, const Device& device, Cut cut, Bound& b) {
+  b.groups = {1, 1, 1};
+  b.slices.clear();
+  b.arenas = 0;
+  b.scratch_bytes = 0;
   b.count = workgroups_of(p, dims, std::min(device.info().memory_bytes / 4, device.info().max_array_bytes));
-  b.sizes = extents_of(p, dims, device.info().name);
+  extents_of(p, dims, device.info().name, b.sizes);
   b.longest_loop = p.loc;
-  if (b.count == 0) return b;
+  if (b.count == 0) return;
   const uint32_t* most = device.context()->probe().max_groups;
   b.groups = fold_workgroups(b.count, {most[0], most[1], most[2]});
   if (cut == Cut::watchdog || (cut == Cut::loops && p.steps_extent >= 0))
@@ -155,7 +164,6 @@ Bound bind(const Program& p, const DimValues& dims, const Device& device, Cut cu
         })->count);
   if (p.scratch_bytes > 0 && __builtin_mul_overflow(static_cast<int64_t>(b.arenas), p.scratch_bytes, &b.scratch_bytes))
     b.scratch_bytes = std::numeric_limits<int64_t>::max();
-  return b;
 }
 
 std::unique_ptr<Buffer> scratch_of(const std::shared_ptr<Context>& context, const Program& p, const Bound& b) {

@@ -38,6 +38,8 @@ struct Bound {
 /// All that follows from a call's sizes. `dims` is complete. Throws SpecError or CompileError where the device cannot
 /// run so much, or a size is too large for the code.
 Bound bind(const Program& program, const DimValues& dims, const Device& device, Cut cut = Cut::watchdog);
+/// The same in place of another binding of the program; allocates nothing unless loops are cut.
+void rebind(const Program& program, const DimValues& dims, const Device& device, Cut cut, Bound& bound);
 /// What the call's results are computed from: wrong if that input is.
 bool depends_on(const Program& program, size_t input);
 /// The scratch arenas of a call, which must have some.

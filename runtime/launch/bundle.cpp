@@ -89,7 +89,8 @@ std::vector<BundleArgument> Bundle::arguments(std::string_view kernel) const {
   const auto p = c->program(k, k.variants.front());
   std::vector<BundleArgument> arguments;
   for (size_t i = 0; i < p->args.size(); ++i)
-    arguments.push_back({k.arguments[i], p->args[i].dtype, p->args[i].shape, p->args[i].is_output, p->args[i].alias});
+    arguments.push_back({k.arguments[i], p->args[i].dtype, p->args[i].shape, p->args[i].is_output, p->args[i].alias,
+                         p->args[i].by_value});
   return arguments;
 }
 
@@ -140,7 +141,7 @@ std::string signature(const Program& p) {
       if (a.is_output != outputs) continue;
       std::string dims;
       for (const Extent& e : a.shape) dims += (dims.empty() ? "" : ", ") + to_string(e);
-      text += (first ? "" : ", ") + std::string(name(a.dtype)) + "[" + dims + "]";
+      text += (first ? "" : ", ") + std::string(name(a.dtype)) + (a.by_value ? " by value" : "[" + dims + "]");
       first = false;
     }
     text += ")";

@@ -35,6 +35,8 @@ HostCall::HostCall(const Device& d, std::shared_ptr<const Program> p, const Prep
     : device(d),
       program(std::move(p)),
       dims(options.dims),
+      largest(options.dims),
+      before(options.dims),
       frames_in_flight(options.frames_in_flight),
       calls_per_frame(options.calls_per_frame) {
   bind_sizes();
@@ -81,6 +83,90 @@ void HostCall::bind_sizes() {
   value(program->num_units, "the grid");
   bound = vulkan::bind(*program, dims, device, Cut::loops);
   if (program->open_ended) tell_at_the_end(bound.slices);
+  prepared = bound;
+  for (size_t i = 0; i < shapes.size(); ++i)
+    bytes.push_back(num_elements(shapes[i]) * size_bytes(program->args[i].dtype));
+}
+
+namespace {
+/// Maps of the same names. Their nodes stay: recording allocates nothing.
+void take_values(DimValues& to, const DimValues& from) {
+  for (auto a = to.begin(), b = to.end(); a != b; ++a) a->second = from.find(a->first)->second;
+}
+}  // namespace
+
+void HostCall::resize(std::span<const NamedSize> sizes) {
+  const auto fail = [&](const NamedSize& s, const std::string& what, const std::string& note = {}) {
+    throw SpecError(program->name + ": resize: the size " + std::string(s.name) + what, program->loc, note);
+  };
+  take_values(before, dims);
+  ++version;
+  try {
+    for (const NamedSize& s : sizes) {
+      const auto most = largest.find(s.name);
+      if (most == largest.end()) fail(s, " is none that PrepareOptions::dims gives");
+      if (s.value < 0) fail(s, " is " + std::to_string(s.value) + ", which is negative");
+      if (s.value > most->second)
+        fail(s,
+             " is " + std::to_string(s.value) + " but the kernel has been prepared for at most " +
+                 std::to_string(most->second),
+             "prepare it for the largest size that is to come");
+      dims.find(s.name)->second = s.value;
+    }
+    use_sizes();
+  } catch (...) {
+    take_values(dims, before);
+    use_sizes();
+    throw;
+  }
+}
+
+// Everything that follows from `dims`, in place.
+void HostCall::use_sizes() {
+  const auto beyond = [&](const std::string& what, int64_t needed, int64_t has) {
+    throw SpecError(program->name + ": resize: " + what + " takes " + std::to_string(needed) +
+                        " bytes but has been prepared with " + std::to_string(has),
+                    program->loc, "prepare the kernel for these sizes");
+  };
+  for (size_t i = 0; i < shapes.size(); ++i) {
+    const ProgramArg& a = program->args[i];
+    for (size_t d = 0; d < shapes[i].size(); ++d) {
+      shapes[i][d] = a.shape[d].eval(dims);
+      if (shapes[i][d] < 0)
+        throw SpecError(program->name + ": resize: " + a.origin + ": shape " + tessera::to_string(shapes[i]) +
+                            " has a negative size",
+                        program->loc);
+    }
+    const int64_t now = num_elements(shapes[i]) * size_bytes(a.dtype);
+    if (now > bytes[i]) beyond(a.origin, now, bytes[i]);
+  }
+  rebind(*program, dims, device, Cut::loops, bound);
+  if (program->open_ended) tell_at_the_end(bound.slices);
+  if (bound.count > 0 && prepared.count == 0)
+    throw SpecError(program->name + ": resize: the grid takes " + std::to_string(bound.count) +
+                        " workgroups but the kernel has been prepared for none",
+                    program->loc, "prepare the kernel for these sizes");
+  if (bound.scratch_bytes > prepared.scratch_bytes)
+    beyond("the scratch arena", bound.scratch_bytes, prepared.scratch_bytes);
+  if (program->indirect_table && dispatches() > std::max<size_t>(prepared.slices.size(), 1))
+    throw SpecError(program->name + ": resize: a call takes " + std::to_string(dispatches()) +
+                        " dispatches but has been prepared for " +
+                        std::to_string(std::max<size_t>(prepared.slices.size(), 1)),
+                    program->loc, "prepare the kernel for these sizes");
+  const size_t addresses = program->args.size() + (program->scratch_bytes > 0) + (program->report_bytes > 0);
+  for (Slot& slot : slots)
+    for (Call& c : slot.calls) {
+      size_t at = addresses * sizeof(uint64_t);
+      for (const bool wide : {true, false})
+        for (size_t i = 0; i < bound.sizes.size(); ++i) {
+          if (program->extent_is_64[i] != wide) continue;
+          const auto narrow = static_cast<int32_t>(bound.sizes[i]);
+          const size_t size = wide ? sizeof(int64_t) : sizeof narrow;
+          std::memcpy(&c.block[at], wide ? static_cast<const void*>(&bound.sizes[i]) : &narrow, size);
+          at += size;
+        }
+    }
+  if (bound.cut()) slice_blocks = argument_blocks(*program, std::vector<uint64_t>(addresses, 0), bound);
 }
 
 void HostCall::take_images(const PrepareOptions& options) {
@@ -160,6 +246,7 @@ void HostCall::make_memory(Call& c) {
     c.scratch = scratch_of(context, *program, bound);
     c.put_address(n, c.scratch->address());
   }
+  c.dims = dims;
   if (program->report_bytes > 0) take_report(c);
   if (program->indirect_table)
     c.table = std::make_unique<Buffer>(context, block_stride(c.block.size()) * (dispatches() - 1) + c.block.size(),
@@ -209,7 +296,7 @@ void HostCall::restart(Slot& slot, uint64_t frame) {
   }
   for (size_t i = 0; i < slot.used; ++i) {
     Call& c = slot.calls[i];
-    if (program->report_bytes == 0 || bound.count == 0) continue;
+    if (program->report_bytes == 0 || prepared.count == 0) continue;
     if (!c.report) {  // it could not be taken when it was to be
       take_report(c);
       continue;
@@ -220,7 +307,7 @@ void HostCall::restart(Slot& slot, uint64_t frame) {
         (program->prints.empty() || (words[PrintReport::kUsed] == 0 && words[PrintReport::kDropped] == 0)))
       continue;
     Context& context = *device.context();
-    context.settle_now(outcome_of(*program, dims, bound.longest_loop, std::move(c.report)));
+    context.settle_now(outcome_of(*program, c.dims, c.longest_loop, std::move(c.report)));
     take_report(c);
   }
   slot.frame = frame;
@@ -242,7 +329,12 @@ HostCall::Call& HostCall::next(uint64_t frame) {
     throw SpecError(program->name + ": frame " + std::to_string(frame) + " has " + plural(current->used + 1, "call") +
                         " but PrepareOptions::calls_per_frame is " + std::to_string(calls_per_frame),
                     program->loc);
-  return current->calls[current->used];
+  Call& c = current->calls[current->used];
+  if (program->report_bytes > 0) {
+    take_values(c.dims, dims);
+    c.longest_loop = bound.longest_loop;
+  }
+  return c;
 }
 
 }  // namespace tessera::vulkan

@@ -67,9 +67,12 @@ Buffer* HostStream::take(const HostCall& call, HostCall::Call& c, const Argument
       image->state()->check_layouts(where(), argument.layouts(), writes);
     if (!call.like[i])
       throw SpecError(where() + "an image is given, but PrepareOptions::images does not name this argument", p.loc);
-    if (!call.like[i]->alike(*image->state()))
-      throw SpecError(where() + "the kernel has been prepared for " + call.like[i]->describe() + " but is given " +
-                          image->state()->describe(),
+    if (!call.like[i]->alike(*image->state(), call.shapes[i]))
+      throw SpecError(where() + "the kernel has been prepared for " + call.like[i]->describe() +
+                          (call.version ? ", and resized to (" + std::to_string(call.shapes[i][0]) + ", " +
+                                              std::to_string(call.shapes[i][1]) + "),"
+                                        : "") +
+                          " but is given " + image->state()->describe(),
                       p.loc, "images of one argument have the same format, extent and usage");
     if (!(image->state()->device == device_))
       throw SpecError(where() + "the image is on another Device than the call", p.loc);
@@ -181,7 +184,9 @@ void HostStream::take_arguments(const HostCall& call, HostCall::Call& c, std::sp
       continue;
     }
     // What has been found good the last time is so: memory is that of one type and Device.
-    Buffer* b = buffers_[i] = a && a->is_at(c.arguments[i]) ? c.arguments[i].get() : take(call, c, arguments[i], i);
+    Buffer* b = buffers_[i] = a && c.version == call.version && a->is_at(c.arguments[i])
+                                  ? c.arguments[i].get()
+                                  : take(call, c, arguments[i], i);
     if (b && i >= call.num_inputs)
       for (size_t j = 0; j < i; ++j)
         if (buffers_[j] == b) check_apart(call, i, j);
@@ -196,6 +201,7 @@ void HostStream::take_arguments(const HostCall& call, HostCall::Call& c, std::sp
     c.put_address(i, address);
     if (b && (p.args[i].read || p.args[i].written)) uses(b, p.args[i].read, p.args[i].written, 0, b->size());
   }
+  c.version = call.version;
   for (const auto& [from, to] : copies_) check_copy(*from, *to);
   if (c.scratch) uses(c.scratch.get(), true, true, 0, c.scratch->size());
   if (c.report) uses(c.report.get(), true, true, 0, c.report->size());
@@ -219,9 +225,9 @@ void HostStream::record(HostCall& call, std::span<const Argument> arguments, Ind
   for (size_t i = 0; i < c.images.size() && i < call.num_inputs; ++i)
     if (call.like[i]) read_image(call, c, arguments[i], i);
   for (const auto& [from, to] : copies_) {
-    const Access list[] = {{from, true, false, 0, to->size()}, {to, false, true, 0, to->size()}};
+    const Access list[] = {{from, true, false, 0, from->size()}, {to, false, true, 0, to->size()}};
     command("copy", Stage::transfer, list);
-    const VkBufferCopy region{from->offset(), to->offset(), to->size()};
+    const VkBufferCopy region{from->offset(), to->offset(), std::min(from->size(), to->size())};
     vk.vkCmdCopyBuffer(commands_, from->handle(), to->handle(), 1, &region);
   }
   for (size_t n = 0; n < call.dispatches(); ++n) dispatch(call, c, n, indirect);

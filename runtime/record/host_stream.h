@@ -24,6 +24,10 @@ struct HostCall {
     std::span<std::byte> block;
     std::span<std::shared_ptr<Buffer>> arguments;  // of the last recording
     std::unique_ptr<Buffer> scratch, table, report;
+    uint64_t version = 0;  // of the sizes that `arguments` have been checked for
+    // of the last recording, for its report
+    DimValues dims;
+    Loc longest_loop;
     // Per argument, and empty where no argument has one: what recording does not touch costs it no time.
     std::vector<std::unique_ptr<Buffer>> own;     // for an input that the code writes, and for an image
     std::vector<std::unique_ptr<Buffer>> packed;  // the bytes of an image's texels, where they are copied into it
@@ -43,6 +47,8 @@ struct HostCall {
   HostCall(const Device& device, std::shared_ptr<const Program> program, const PrepareOptions& options);
   ~HostCall();
   void bind_sizes();
+  void resize(std::span<const NamedSize> sizes);
+  void use_sizes();
   void take_images(const PrepareOptions& options);
   void make_slots(bool images);
   void make_memory(Call& c);
@@ -54,7 +60,7 @@ struct HostCall {
 
   Device device;
   std::shared_ptr<const Program> program;
-  DimValues dims;
+  DimValues dims, largest, before;  // the same names: now, as prepared, and room for what was before a resize
   int frames_in_flight, calls_per_frame;
   std::string label;  // "dispatch blur"
   std::string range;  // "blur at samples/blur.cpp:12": of all commands of a call, and per argument of those that read
@@ -64,7 +70,9 @@ struct HostCall {
   std::vector<std::shared_ptr<ImageState>> like;  // per argument: null for arrays
   std::vector<int> channels;
   size_t num_inputs = 0;
-  Bound bound;
+  uint64_t version = 0;        // of the sizes: resizes so far
+  Bound bound, prepared;       // now, and of the largest sizes
+  std::vector<int64_t> bytes;  // of each argument, as prepared
   // Per slice of a program whose loops are cut, each of which is a dispatch: what it adds to the call's argument block.
   std::vector<std::vector<std::byte>> slice_blocks;
   std::vector<std::byte> sum;  // room for that

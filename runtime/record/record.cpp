@@ -18,6 +18,7 @@ DType PreparedKernel::dtype(size_t i) const { return call_->program->args.at(i).
 std::array<uint32_t, 3> PreparedKernel::groups() const {
   return call_->bound.count > 0 ? call_->bound.groups : std::array<uint32_t, 3>{};
 }
+void PreparedKernel::resize(std::span<const NamedSize> sizes) { call_->resize(sizes); }
 Scopes PreparedKernel::scopes() const { return call_->scopes; }
 Scopes PreparedKernel::record(VkCommandBuffer commands, uint64_t frame, std::span<const Argument> arguments) {
   vulkan::HostStream& stream = *call_->alone;

@@ -15,6 +15,8 @@
 #include <cmath>
 #include <deque>
 
+#include "engine/ir/builder.h"
+#include "engine/ir/walk.h"
 #include "tests/fuzz/integers.h"
 #include "tests/fuzz/patterns.h"
 
@@ -688,8 +690,50 @@ void say_something(ir::CallInfo& call, Random random) {
   if (random.chance(0.1)) call.cost_estimate = CostEstimate{.flops = random.in(0, 100), .bytes_accessed = dim("n") * 4};
 }
 
+/// Some scalar constants come as numbers by value, or as run-time sizes of that value, instead: nothing that is
+/// computed changes.
+void pass_constants(Case& c, Random random) {
+  if (!random.chance(0.25)) return;
+  ir::Kernel& k = c.kernel;
+  std::vector<ir::OpId> constants;
+  ir::each_op(k, k.body, [&](ir::OpId o) {
+    if (k.op(o).code == Opcode::constant && k.type(k.op(o).results[0]).is_scalar()) constants.push_back(o);
+  });
+  for (const ir::OpId o : constants) {
+    if (!random.chance(0.4)) continue;
+    const ir::Value result = k.op(o).results[0];
+    const DType t = k.type(result).dtype;
+    const auto bits = static_cast<uint64_t>(k.op(o).attr(Attr::bits));
+    if (!c.dims.empty() && t == DType::i32 && random.chance(0.5)) {
+      const auto& [name, n] = *c.dims.begin();
+      Op size{.code = Opcode::size, .results = {result}, .loc = k.op(o).loc};
+      size.set(Attr::index, static_cast<int64_t>(k.sizes.size()));
+      k.sizes.push_back(dim(name) + Extent(int64_t{static_cast<int32_t>(bits)} - n));
+      k.op(o) = size;
+      continue;
+    }
+    ir::BlockMapping b;
+    b.origin = k.usual_origin(k.num_inputs);
+    b.dtype = t;
+    b.whole = b.by_value = true;
+    b.space = ir::MemorySpace::smem;
+    k.blocks.insert(k.blocks.begin() + k.num_inputs, b);
+    const ir::Value ref = ir::Builder(k).add_arg(k.body, k.block_ref_type(k.num_inputs));
+    std::vector<ir::Value>& args = k.region(k.body).args;
+    std::rotate(args.begin() + k.num_inputs, args.end() - 1, args.end());
+    for (size_t i = 0; i < args.size(); ++i) k.values[args[i].index].number = static_cast<uint32_t>(i);
+    ++k.num_inputs;
+    Op load{.code = Opcode::load, .operands = {ref}, .results = {result}, .loc = k.op(o).loc};
+    k.op(o) = load;
+    Array number({}, t);
+    number.set_element_bits(0, bits);
+    c.inputs.push_back(std::move(number));
+  }
+}
+
 Case generate(uint64_t seed, Pattern pattern) {
   Case c = Generator(seed, pattern).run();
+  pass_constants(c, Random(~seed * 3));
   say_something(c.kernel.call, Random(~seed));
   keep_used_dims(c);
   return c;

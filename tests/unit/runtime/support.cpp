@@ -2,12 +2,14 @@
 
 #include <optional>
 
+#include "engine/front.h"
 #include "programs/ADD.h"
 #include "programs/BUSY.h"
 #include "programs/SCALE.h"
 #include "programs/SCRATCH.h"
 #include "programs/SUBGROUP.h"
 #include "programs/TABLE.h"
+#include "runtime/call/call.h"
 #include "tests/unit/main.h"
 
 namespace tessera::test {
@@ -65,6 +67,21 @@ Program scratch() {
   p.extents.push_back(p.num_units);
   p.extent_is_64.push_back(false);
   return p;
+}
+
+CompiledKernel blend(const Device& device) {
+  const auto call = pallas_call(
+      [](Ref x, Ref gain, Ref bias, Ref o) {
+        const Value shift = bias[all] + dim("n");
+        o[all] = x[all] * gain[all] + cast(shift, f32);
+      },
+      {.out_shape = {{{dim("n")}, f32}},
+       .grid = {cdiv(dim("n"), 64)},
+       .in_specs = {{{64}, [](Value i) { return i; }}, by_value(f32), by_value(i32)},
+       .out_specs = {{{64}, [](Value i) { return i; }}},
+       .name = "blend",
+       .in_shape = {{{dim("n")}, f32}, {{}, f32}, {{}, i32}}});
+  return load(device, call.trace());
 }
 
 Array ramp(int64_t n, float start) {

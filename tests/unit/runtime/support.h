@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "runtime/compiled_kernel.h"
 #include "runtime/device.h"
 #include "runtime/device_array.h"
 #include "runtime/launch.h"
@@ -38,6 +39,8 @@ Program add();
 Program scale();
 Program scratch();
 Program table();
+/// x * gain + bias + n, of two numbers by value, f32 and i32, and the size n; by blocks of 64.
+CompiledKernel blend(const Device& device);
 Program busy();
 Program subgroup();
 

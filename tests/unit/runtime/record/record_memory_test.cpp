@@ -74,4 +74,38 @@ TEST_CASE("recording asks for no memory of the host's") {
   }
 }
 
+TEST_CASE("another number, and another size, ask for no memory of the host's") {
+  const Device d;
+  PreparedKernel kernel = blend(d).prepare({.frames_in_flight = 2, .dims = {{"n", 200}}});
+  const DeviceArray large(d, ramp(200)), small(d, ramp(30)), y(d, {200}, f32), z(d, {30}, f32);
+  const auto twice =
+      pallas_call([](Ref a, Ref s, Ref o) { o[all] = a[all] * s[all]; },
+                  {.out_shape = {{{200}, f32}}, .in_specs = {no_block_spec, by_value(f32)}, .name = "twice"});
+  PreparedGraph graph(d,
+                      jit([&](Tensor a, Tensor s) { return twice(twice(a, s), s); }).trace({{{200}, f32}, {{}, f32}}),
+                      {.frames_in_flight = 2});
+  CommandStream stream(d);
+  vulkan::Context& context = *d.context();
+  for (uint64_t frame = 0; frame < 8; ++frame) {
+    VkCommandBuffer c;
+    {
+      const std::lock_guard lock(context.mutex());
+      c = context.recorder().begin_replayable();
+    }
+    const bool less = frame % 2 != 0;
+    const uint64_t before = asked;
+    stream.begin(c, frame);
+    kernel.resize({{"n", less ? 30 : 200}});
+    stream.record(kernel, {less ? small : large, static_cast<float>(frame), static_cast<int>(frame), less ? z : y});
+    const DeviceArray inputs[] = {large, static_cast<float>(frame)}, outputs[] = {y};
+    graph.record(stream, inputs, outputs);
+    stream.end();
+    const uint64_t more = asked - before;
+    CHECK((frame < 2 || more == 0));
+    const std::lock_guard lock(context.mutex());
+    context.recorder().end_replayable(c);
+    context.recorder().retire(c);
+  }
+}
+
 }  // namespace record_memory_test
