@@ -474,7 +474,7 @@ tessera_result tessera_array_keep(tessera_array* array) {
 namespace {
 /// One element of that dtype.
 Scalar scalar_of(const char* function, tessera_dtype dtype, const void* value) {
-  if (!c::is_dtype(dtype)) throw SpecError(std::string(function) + ": dtype " + std::to_string(dtype) + " is none");
+  if (!c::is_dtype(dtype)) throw SpecError(std::string(function) + ": there is no dtype " + std::to_string(dtype));
   need(function, "value", value);
   uint64_t bits = 0;
   const DType t = static_cast<DType>(dtype);

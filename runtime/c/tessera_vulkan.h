@@ -191,6 +191,10 @@ TESSERA_API tessera_result tessera_kernel_prepare_images(const tessera_kernel* k
                                                          int32_t calls_per_frame, const tessera_size* sizes,
                                                          int32_t num_sizes, const tessera_image_argument* images,
                                                          int32_t num_images, tessera_prepared** prepared);
+/// Run-time sizes of the calls that are recorded from now on, each at most what it was prepared for; those that are not
+/// named stay. Arrays and images have the shapes of these sizes. Allocates nothing. On an error nothing has changed.
+TESSERA_API tessera_result tessera_prepared_resize(tessera_prepared* prepared, const tessera_size* sizes,
+                                                   int32_t num_sizes);
 /// When no recorded command of it will run any more.
 TESSERA_API void tessera_prepared_destroy(tessera_prepared* prepared);
 

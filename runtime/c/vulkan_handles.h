@@ -21,11 +21,13 @@ struct tessera_prepared {
       : kernel(k.kernel.prepare(options)) {
     arrays.reserve(k.arguments.size());
     arguments.reserve(k.arguments.size());
+    sizes.reserve(options.dims.size());
   }
   tessera::PreparedKernel kernel;
   // Of the call that is being recorded, with room for all, so that recording allocates nothing.
   std::vector<tessera::DeviceArray> arrays;
   std::vector<tessera::Argument> arguments;  // some are in arrays
+  std::vector<tessera::NamedSize> sizes;     // of a resize
 
   /// A call of the arguments at(0) to at(count - 1).
   template <class At> void record(tessera_stream& stream, int32_t count, tessera_scopes* scopes, At at) {

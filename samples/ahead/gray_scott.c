@@ -1,7 +1,7 @@
-// Patterns of two substances that react and spread: gray_scott [--size N] [--steps N] [--window] [--hold SECONDS]
-// [OUT.png]. A program in C through tessera.h alone: its three kernels (gray_scott_*.tir) were compiled when it was
-// built (tessera_add_kernels), into the bundle at KERNELS. Two arrays take turns: each step reads one and writes the
-// other, and thousands are started without waiting.
+// Patterns of two substances that react and spread: gray_scott [--size N] [--steps N] [--exposure PERCENT]
+// [--window] [--hold SECONDS] [OUT.png]. A program in C through tessera.h alone: its three kernels (gray_scott_*.tir)
+// were compiled when it was built (tessera_add_kernels), into the bundle at KERNELS. Two arrays take turns: each step
+// reads one and writes the other, and thousands are started without waiting.
 #include <math.h>
 #include <png.h>
 #include <stdio.h>
@@ -12,13 +12,15 @@
 #include "samples/support/window.h"
 
 enum { FRAME = 24 };  // steps from picture to picture in a window
-static const char usage[] = "gray_scott [--size N] [--steps N] [--window] [--hold SECONDS] [OUT.png]\n";
+static const char usage[] =
+    "gray_scott [--size N] [--steps N] [--exposure PERCENT] [--window] [--hold SECONDS] [OUT.png]\n";
 static const char help[] =
     "Patterns of two substances that react and spread, by kernels compiled ahead of time, in C.\n"
-    "  --size    cells, and pixels, of each side (192)\n"
-    "  --steps   of the reaction (2000); 0 in a window: until it is closed\n"
-    "  --window  shows it in a window\n"
-    "  --hold    seconds that a window stays after the last step (0)\n";
+    "  --size      cells, and pixels, of each side (192)\n"
+    "  --steps     of the reaction (2000); 0 in a window: until it is closed\n"
+    "  --exposure  how bright the lamp is (100)\n"
+    "  --window    shows it in a window\n"
+    "  --hold      seconds that a window stays after the last step (0)\n";
 
 static tessera_bundle* bundle;
 static tessera_device* device;
@@ -40,28 +42,27 @@ static void* or_no_memory(void* p) {
 typedef struct {
   int64_t h, w;
   float* rates;  // [2, w]: what feeds and what kills
-  tessera_array *sizes, *at_columns, *cells, *others;
+  tessera_array *at_columns, *exposure, *cells, *others;
 } reaction;
 
-static reaction begin(int64_t h, int64_t w) {
+static reaction begin(int64_t h, int64_t w, float exposure) {
   reaction r = {h, w, or_no_memory(malloc(sizeof(float) * 2 * (size_t)w)), NULL, NULL, NULL, NULL};
   for (int64_t x = 0; x < w; ++x) {  // from cells that divide, on the left, to a labyrinth
     const float part = ((float)x + 0.5f) / (float)w;
     r.rates[x] = 0.0300f + 0.0240f * part;
     r.rates[w + x] = 0.0635f - 0.0020f * part;
   }
-  const int32_t size[2] = {(int32_t)h, (int32_t)w};
-  const int64_t two = 2, columns[2] = {2, w};
-  or_exit(tessera_array_create(device, TESSERA_I32, 1, &two, size, &r.sizes));
+  const int64_t columns[2] = {2, w};
   or_exit(tessera_array_create(device, TESSERA_F32, 2, columns, r.rates, &r.at_columns));
-  const tessera_size sizes[2] = {{"h", h}, {"w", w}};  // no input of this kernel shows them
+  or_exit(tessera_scalar_create(TESSERA_F32, &exposure, &r.exposure));  // a number, which paint takes by value
+  const tessera_size sizes[2] = {{"h", h}, {"w", w}};                   // no input of this kernel shows them
   or_exit(tessera_launch(seed, NULL, 0, &r.cells, 1, sizes, 2));
   return r;
 }
 
 static void step(reaction* r) {
-  tessera_array* inputs[3] = {r->sizes, r->at_columns, r->cells};
-  or_exit(tessera_launch(react, inputs, 3, &r->others, 1, NULL, 0));  // makes the second array the first time
+  tessera_array* inputs[2] = {r->at_columns, r->cells};
+  or_exit(tessera_launch(react, inputs, 2, &r->others, 1, NULL, 0));  // makes the second array the first time
   tessera_array* const before = r->cells;
   r->cells = r->others;
   r->others = before;
@@ -69,14 +70,14 @@ static void step(reaction* r) {
 
 /// Paints the cells into `rgb`, [h, w, 3].
 static void picture(const reaction* r, tessera_array** painted, uint8_t* rgb) {
-  tessera_array* inputs[2] = {r->sizes, r->cells};
+  tessera_array* inputs[2] = {r->cells, r->exposure};
   or_exit(tessera_launch(paint, inputs, 2, painted, 1, NULL, 0));
   or_exit(tessera_array_read(*painted, rgb, (size_t)(3 * r->h * r->w)));
 }
 
 static void end(reaction* r) {
-  tessera_array_destroy(r->sizes);
   tessera_array_destroy(r->at_columns);
+  tessera_array_destroy(r->exposure);
   tessera_array_destroy(r->cells);
   tessera_array_destroy(r->others);
   free(r->rates);
@@ -87,7 +88,7 @@ static double difference(void) {
   enum { H = 37, W = 70, STEPS = 30, CELLS = H * W };
   static float cells[2][H][W];
   static double now[2][H][W], next[2][H][W];
-  reaction r = begin(H, W);
+  reaction r = begin(H, W, 1);
   or_exit(tessera_array_read(r.cells, cells, sizeof cells));
   for (int i = 0; i < 2 * CELLS; ++i) now[i / CELLS][i % CELLS / W][i % W] = cells[i / CELLS][i % CELLS / W][i % W];
   for (int s = 0; s < STEPS; ++s) {
@@ -132,7 +133,7 @@ static void unknown(const char* option) {
 }
 
 int main(int argc, char** argv) {
-  int64_t n = 192, steps = -1, hold = 0;
+  int64_t n = 192, steps = -1, hold = 0, percent = 100;
   int in_window = 0;
   const char* out = "gray_scott.png";
   for (int i = 1; i < argc; ++i) {
@@ -142,6 +143,7 @@ int main(int argc, char** argv) {
     }
     if (!strcmp(argv[i], "--size")) n = number("--size", argv[++i], 1, 8192);
     else if (!strcmp(argv[i], "--steps")) steps = number("--steps", argv[++i], 0, 10000000);
+    else if (!strcmp(argv[i], "--exposure")) percent = number("--exposure", argv[++i], 0, 10000);
     else if (!strcmp(argv[i], "--hold")) hold = number("--hold", argv[++i], 0, 3600);
     else if (!strcmp(argv[i], "--window")) in_window = 1;
     else if (argv[i][0] == '-') unknown(argv[i]);
@@ -163,7 +165,7 @@ int main(int argc, char** argv) {
   sample_window* window = in_window ? sample_window_open("gray_scott", (int)n, (int)n) : NULL;
   if (in_window && !window) fail(sample_window_error());
   tessera_array* painted = NULL;
-  reaction r = begin(n, n);
+  reaction r = begin(n, n, (float)percent / 100);
   int64_t done = 0;
   for (int open = 1; open && (done < steps || (window && steps == 0)); ++done) {
     step(&r);

@@ -26,8 +26,7 @@ ir::Kernel kernel(const std::string& name) {
 }
 
 /// [3, n, n] as a PNG's reader gives it.
-Array interpreted(int64_t n, int steps) {
-  const Array size({2}, std::vector<int32_t>{static_cast<int32_t>(n), static_cast<int32_t>(n)});
+Array interpreted(int64_t n, int steps, float exposure = 1) {
   Array rates({2, n}, f32);
   for (int64_t x = 0; x < n; ++x) {
     const float part = (static_cast<float>(x) + 0.5f) / static_cast<float>(n);
@@ -38,8 +37,8 @@ Array interpreted(int64_t n, int steps) {
   options.dims = {{"h", n}, {"w", n}};
   Array cells = interpret(kernel("seed"), {}, options)[0];
   const ir::Kernel react = kernel("react");
-  for (int s = 0; s < steps; ++s) cells = interpret(react, {size, rates, cells})[0];
-  const Array painted = interpret(kernel("paint"), {size, cells})[0];
+  for (int s = 0; s < steps; ++s) cells = interpret(react, {rates, cells})[0];
+  const Array painted = interpret(kernel("paint"), {cells, Array({}, std::vector<float>{exposure})})[0];
   REQUIRE(painted.shape() == Shape{n, n, 3});
   Array picture({3, n, n}, f32);
   for (int64_t p = 0; p < n * n; ++p)
@@ -78,6 +77,9 @@ TEST_CASE("gray_scott: the interpreter's picture, on sizes that fit no tile") {
                                std::to_string(n) + " cells on "));
     CHECK(ends_with(o.output, ": ok\n"));
     check_picture(sample::read_png(folder.at("out.png")), interpreted(n, steps));
+    if (n != 21) continue;
+    REQUIRE(run(folder, kVulkan, "gray_scott", "--size 21 --steps 3 --exposure 50 out.png").code == 0);
+    check_picture(sample::read_png(folder.at("out.png")), interpreted(n, steps, 0.5f));
   }
 }
 
@@ -92,7 +94,8 @@ TEST_CASE("gray_scott: in a window the screen shows the picture, enlarged") {
 
 TEST_CASE("gray_scott: what it says where it cannot go on") {
   const Scratch folder;
-  const std::string usage = "usage: gray_scott [--size N] [--steps N] [--window] [--hold SECONDS] [OUT.png]\n";
+  const std::string usage =
+      "usage: gray_scott [--size N] [--steps N] [--exposure PERCENT] [--window] [--hold SECONDS] [OUT.png]\n";
   const auto says = [&](const std::string& arguments, const std::string& environment = "") {
     const Outcome o = run(folder, environment, "gray_scott", arguments);
     CHECK(o.code == 1);

@@ -108,7 +108,7 @@ void test_bundles(void) {
   const char* name = NULL;
   tessera_bundle* b = NULL;
   CHECK_OK(tessera_bundle_kernel_count(bundle, &count));
-  CHECK(count == 5);
+  CHECK(count == 6);
   CHECK_OK(tessera_bundle_kernel_name(bundle, 1, &name));
   CHECK(strcmp(name, "checked") == 0);
   CHECK_ERROR(tessera_bundle_kernel_name(bundle, 5, &name), TESSERA_ERROR_ARGUMENT,
@@ -202,7 +202,7 @@ void test_reload(void) {
   CHECK_ERROR(tessera_bundle_reload(b, &changed), TESSERA_ERROR_BUNDLE, sentence);
   int32_t count = 0;
   CHECK_OK(tessera_bundle_kernel_count(b, &count));
-  CHECK(count == 5);
+  CHECK(count == 6);
   put(path, bytes, size);
   CHECK_OK(tessera_bundle_reload(b, NULL));
   CHECK(remove(path) == 0);
@@ -263,7 +263,7 @@ void test_kernels(void) {
   k = NULL;
   char sentence[600];
   snprintf(sentence, sizeof sentence,
-           "%s: has no kernel \"sxapy\"\n  note: its kernels are saxpy, checked, sized, in_place, doubled",
+           "%s: has no kernel \"sxapy\"\n  note: its kernels are saxpy, checked, sized, in_place, doubled, expose",
            TESSERA_KERNELS);
   CHECK_ERROR(tessera_kernel_get(bundle, device, "sxapy", &k), TESSERA_ERROR_ARGUMENT, sentence);
   CHECK_ERROR(tessera_kernel_get(NULL, device, "saxpy", &k), TESSERA_ERROR_ARGUMENT,

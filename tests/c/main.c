@@ -73,6 +73,7 @@ int main(void) {
   test_kernels();
   test_arrays();
   test_calls();
+  test_numbers();
   test_vulkan();
   test_nulls();
   test_images();

@@ -56,12 +56,16 @@ void test_nulls(void) {
   REFUSED(tessera_array_read(NULL, NULL, 0), "tessera_array_read: array is NULL");
   REFUSED(tessera_array_donate(NULL), "tessera_array_donate: array is NULL");
   REFUSED(tessera_array_keep(NULL), "tessera_array_keep: array is NULL");
+  REFUSED(tessera_scalar_create(0, NULL, NULL), "tessera_scalar_create: scalar is NULL");
+  REFUSED(tessera_scalar_set(NULL, NULL), "tessera_scalar_set: scalar is NULL");
+  REFUSED(tessera_kernel_argument_by_value(NULL, 0, NULL), "tessera_kernel_argument_by_value: kernel is NULL");
   REFUSED(tessera_launch(NULL, NULL, 0, NULL, 0, NULL, 0), "tessera_launch: kernel is NULL");
   REFUSED(tessera_device_feature_at(0, 0, NULL), "tessera_device_feature_at: feature is NULL");
   REFUSED(tessera_enable_device_features(NULL, NULL, NULL), "tessera_enable_device_features: has is NULL");
   REFUSED(tessera_device_import(NULL, NULL, NULL), "tessera_device_import: imported is NULL");
   REFUSED(tessera_array_import(NULL, NULL, 0, 0, NULL, NULL), "tessera_array_import: device is NULL");
   REFUSED(tessera_kernel_prepare(NULL, 0, 0, NULL, 0, NULL), "tessera_kernel_prepare: kernel is NULL");
+  REFUSED(tessera_prepared_resize(NULL, NULL, 0), "tessera_prepared_resize: prepared is NULL");
   REFUSED(tessera_kernel_variants(NULL, NULL), "tessera_kernel_variants: kernel is NULL");
   REFUSED(tessera_missing_device_features(NULL, NULL, NULL, NULL), "tessera_missing_device_features: enabled is NULL");
   REFUSED(tessera_device_feature_enabled(NULL, 0, 0, NULL), "tessera_device_feature_enabled: device is NULL");

@@ -33,6 +33,7 @@ void test_reload(void);
 void test_kernels(void);
 void test_arrays(void);
 void test_calls(void);
+void test_numbers(void);
 void test_vulkan(void);
 void test_nulls(void);
 void test_images(void);

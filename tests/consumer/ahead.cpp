@@ -11,5 +11,7 @@ int main() {
   std::cout << made.scaled->download() << "\n";
   scale({.x = made.scaled}, {.scaled = x});
   std::cout << x.download() << "\n";
-  return 0;
+  const kernels::gain gain(kernels::bundle(), device);  // of numbers by value
+  const tessera::Array louder = gain({.x = x, .by = 0.5f, .plus = -1, .negative = true}).made->download();
+  return louder.data<float>()[0] == x.download().data<float>()[0] * -0.5f - 1 ? 0 : 1;
 }

@@ -19,6 +19,7 @@ const std::map<Opcode, std::string> kElsewhere{
     {Opcode::constant, "has no operands, and is in every kernel"},
     {Opcode::program_id, "is the grid's: tests/data/pallas"},
     {Opcode::num_programs, "is the grid's: tests/data/pallas"},
+    {Opcode::size, "is the call's: tests/unit/engine/call/by_value_test.cpp"},
 };
 
 /// Whether the row takes operands (iota: results) of dtype t and shape s, and the front end makes it of them.

@@ -42,6 +42,7 @@ out f32[8, 4] whole
 scratch ref<semaphore, i32[2]>
 scratch ref<dma_semaphore, i32[]>
 scratch ref<vmem, f32[4]>
+sizes (n, cdiv(n, 8))
 text "{} at {}"
 text "{:3d}"
 body (%x, %y, %o, %sem, %dma, %tile) {
