@@ -70,8 +70,13 @@ std::vector<int64_t> bind_grid(const CallSignature& k, const DimValues& dims) {
   return grid;
 }
 
+int64_t bind_extent(std::string_view kernel, Loc loc, const Extent& size, const DimValues& dims) {
+  const CallSignature k{kernel, loc, {}, 0, {}, {}};
+  return evaluate(k, [] { return std::string("the kernel"); }, size, dims, loc);
+}
+
 int32_t bind_size(std::string_view kernel, Loc loc, const Extent& size, const DimValues& dims) {
-  const int64_t n = size.eval(dims);
+  const int64_t n = bind_extent(kernel, loc, size, dims);
   if (n < std::numeric_limits<int32_t>::min() || n > std::numeric_limits<int32_t>::max())
     throw SpecError(std::string(kernel) + ": " + to_string(size) + " is " + std::to_string(n) +
                         " but the kernel counts it in 32 bits",

@@ -37,6 +37,8 @@ DimValues bind_dims(const CallSignature& call, const std::vector<std::pair<DType
 Shape bind_shape(const CallSignature& call, size_t position, const DimValues& dims);
 /// " for m = 3, n = 5" over the names in `extents` that are bound; empty without any.
 std::string bindings(const std::vector<Extent>& extents, const DimValues& dims);
+/// The value of an expression of sizes; SpecError if one is missing.
+int64_t bind_extent(std::string_view kernel, Loc loc, const Extent& size, const DimValues& dims);
 /// The value of a size that a kernel reads (ir::Kernel::sizes); SpecError if it is missing or beyond i32.
 int32_t bind_size(std::string_view kernel, Loc loc, const Extent& size, const DimValues& dims);
 /// The grid's sizes, one per axis; SpecError if one is missing, negative or beyond i32.

@@ -25,7 +25,10 @@ class BufferedCall {
     GridSpec outer;
     outer.num_scalar_prefetch = given_.num_scalar_prefetch;
     outer.grid = own_grid_;
-    outer.in_specs = BlockSpecs(std::vector<BlockSpec>(in_.size(), no_block_spec));
+    std::vector<BlockSpec> inputs(in_.size(), no_block_spec);
+    for (size_t i = 0; i < in_.size(); ++i)
+      if (in_[i].value) inputs[i] = in_[i];
+    outer.in_specs = BlockSpecs(std::move(inputs));
     outer.out_specs = BlockSpecs(std::vector<BlockSpec>(out_.size(), no_block_spec));
     params_.grid_spec = outer;
     all_parallel();
@@ -89,7 +92,7 @@ class BufferedCall {
     }
     const auto places = [](std::vector<BlockSpec> specs) {  // a block that is whole is the array where it is
       for (BlockSpec& s : specs)
-        if (s.whole) s = BlockSpec{{}, {}, MemorySpace::any, std::nullopt, s.loc};
+        if (s.whole) s = BlockSpec{{}, {}, s.value ? MemorySpace::smem : MemorySpace::any, std::nullopt, s.loc};
       return specs;
     };
     inner_.in_specs = places(in_);

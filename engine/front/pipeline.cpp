@@ -173,6 +173,8 @@ class Emitter {
            "the index map takes " + plural(static_cast<size_t>(spec.index_map.arity()), "argument") +
                " but the grid has " + axes(),
            "an index map takes one Value per grid axis", loc);
+    if (spec.value)
+      fail(origin, "by_value is for the in_specs of a pallas_call", "read the number outside of the pipeline", loc);
     if (spec.memory_space != MemorySpace::vmem && spec.memory_space != MemorySpace::smem &&
         spec.memory_space != MemorySpace::any)
       fail(origin, "memory space " + std::string(ir::name(spec.memory_space)) + " is not one for blocks",

@@ -17,8 +17,15 @@ std::vector<int64_t> extents_of(const Program& p, const DimValues& dims, const s
 
 void extents_of(const Program& p, const DimValues& dims, const std::string& device, std::vector<int64_t>& values) {
   values.clear();
+  const auto value = [&](const Extent& e) {
+    try {
+      return e.eval(dims);
+    } catch (const SpecError&) {
+      return bind_extent(p.name, p.loc, e, dims);  // throws, saying what of
+    }
+  };
   for (size_t i = 0; i < p.extents.size(); ++i) {
-    const int64_t v = p.extents[i].eval(dims);
+    const int64_t v = value(p.extents[i]);
     if (p.steps_extent >= 0 && i == static_cast<size_t>(p.steps_extent) + 1 && !p.open_ended && v > Program::kMostSteps)
       throw CompileError(loops_too_long(p.name, v, bindings({p.extents[i]}, dims), device, p.max_loop_iterations),
                          p.loc, kShorterLoops);

@@ -111,10 +111,10 @@ void test_bundles(void) {
   CHECK(count == 6);
   CHECK_OK(tessera_bundle_kernel_name(bundle, 1, &name));
   CHECK(strcmp(name, "checked") == 0);
-  CHECK_ERROR(tessera_bundle_kernel_name(bundle, 5, &name), TESSERA_ERROR_ARGUMENT,
-              "tessera_bundle_kernel_name: there is no kernel 5: their number is 5");
+  CHECK_ERROR(tessera_bundle_kernel_name(bundle, 6, &name), TESSERA_ERROR_ARGUMENT,
+              "tessera_bundle_kernel_name: there is no kernel 6: their number is 6");
   CHECK_ERROR(tessera_bundle_kernel_name(bundle, -1, &name), TESSERA_ERROR_ARGUMENT,
-              "tessera_bundle_kernel_name: there is no kernel -1: their number is 5");
+              "tessera_bundle_kernel_name: there is no kernel -1: their number is 6");
   CHECK_ERROR(tessera_bundle_kernel_name(bundle, 0, NULL), TESSERA_ERROR_ARGUMENT,
               "tessera_bundle_kernel_name: name is NULL");
   CHECK_ERROR(tessera_bundle_kernel_name(NULL, 0, &name), TESSERA_ERROR_ARGUMENT,
@@ -160,10 +160,10 @@ void test_bundles(void) {
 
   int32_t counts[3] = {0, 0, 1};
   CHECK_OK(tessera_bundle_prewarm(b, device, 2, count_up, counts));
-  CHECK(counts[0] == 5 && counts[1] == 5 && counts[2] == 1);
+  CHECK(counts[0] == 6 && counts[1] == 6 && counts[2] == 1);
   CHECK_OK(tessera_bundle_prewarm(b, device, 0, NULL, NULL));
   CHECK_ERROR(tessera_bundle_prewarm(b, device, 1, stop, NULL), TESSERA_ERROR_STOPPED,
-              "tessera_bundle_prewarm: stopped by progress after 1 of 5 kernels");
+              "tessera_bundle_prewarm: stopped by progress after 1 of 6 kernels");
   CHECK_ERROR(tessera_bundle_prewarm(b, device, -1, NULL, NULL), TESSERA_ERROR_ARGUMENT,
               "tessera_bundle_prewarm: threads is -1, which is below 0");
   CHECK_ERROR(tessera_bundle_prewarm(NULL, device, 0, NULL, NULL), TESSERA_ERROR_ARGUMENT,

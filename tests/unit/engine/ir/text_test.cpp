@@ -251,11 +251,11 @@ TEST_CASE("text: syntax errors") {
         "k.tir:3:8: expected ',' or ')' but found '.'\n  grid (4.5)\n         ^");
   CHECK(error("tir 1\nkernel @k\nin f32[8] whole block (8)\n") ==
         "k.tir:3:17: expected 'metadata', 'cost_estimate', 'compiler_params', 'grid', 'prefetch', 'in', 'out', "
-        "'scratch', 'text' or 'body' but found 'block'\n  in f32[8] whole block (8)\n                  ^");
+        "'scratch', 'sizes', 'text' or 'body' but found 'block'\n  in f32[8] whole block (8)\n                  ^");
   CHECK(error("tir 1\nkernel @k\nin f33[8] whole\n") ==
         "k.tir:3:4: expected a dtype but found 'f33'\n  in f33[8] whole\n     ^");
   CHECK(error("tir 1\nkernel @k\nin f32[8]\nbody") ==
-        "k.tir:4:1: expected 'whole' or 'block' but found 'body'\n  body\n  ^");
+        "k.tir:4:1: expected 'whole', 'value' or 'block' but found 'body'\n  body\n  ^");
   CHECK(error("tir 1\nkernel @k\nout f32[8] whole\nin f32[8] whole\n") ==
         "k.tir:4:1: inputs come before outputs\n  in f32[8] whole\n  ^");
   CHECK(error("tir 1\nkernel @k\nworkgroup_size 64\n") ==
