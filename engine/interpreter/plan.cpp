@@ -27,6 +27,11 @@ using ir::Value;
 constexpr int kMaxDepth = 500;                       // nested regions: the machine recurses
 constexpr int64_t kHoistedBytes = int64_t{1} << 16;  // constants up to this size are made once per call
 
+/// What an op of the grid family is one of.
+std::vector<int32_t> Machine::* numbers_of(Opcode code) {
+  return code == Opcode::size ? &Machine::sizes : code == Opcode::program_id ? &Machine::program : &Machine::programs;
+}
+
 class Planner {
  public:
   Planner(const ir::Kernel& k, Machine& m, const std::vector<bool>& written) : k_(k), m_(m), written_(written) {
@@ -310,13 +315,9 @@ class Planner {
         });
       }
       case Family::grid: {
-        if (op.code == Opcode::size)
-          return ready([=, i = static_cast<size_t>(op.attr(Attr::index))](Machine& m) {
-            std::memcpy(m.place[to], &m.sizes[i], 4);
-          });
-        const auto axis = static_cast<size_t>(op.attr(Attr::axis));
-        const bool id = op.code == Opcode::program_id;
-        return ready([=](Machine& m) { std::memcpy(m.place[to], &(id ? m.program : m.programs)[axis], 4); });
+        std::vector<int32_t> Machine::* const of = numbers_of(op.code);
+        const auto i = static_cast<size_t>(op.attr(op.code == Opcode::size ? Attr::index : Attr::axis));
+        return ready([=](Machine& m) { std::memcpy(m.place[to], &(m.*of)[i], 4); });
       }
       case Family::elementwise:
       case Family::memory:

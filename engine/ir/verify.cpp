@@ -267,13 +267,7 @@ class Verifier {
     const BlockMapping& b = k_.blocks[static_cast<size_t>(i)];
     for (const Extent& e : b.array_shape) sizes(e, b.origin, b.loc);
     if (b.alias != -1) alias(i);
-    if (b.by_value && k_.is_output(i)) add(b.origin, "is an output, which has no value before the call", b.loc);
-    if (b.by_value && !b.array_shape.empty())
-      add(b.origin,
-          "is passed by value but the array " + to_string(b.array_shape) + " has " + dims(b.array_shape.size()) +
-              " instead of 0",
-          b.loc);
-    if (b.by_value && !b.whole) add(b.origin, "is passed by value but has blocks", b.loc);
+    if (b.by_value) number(i);
     if (b.buffering.count < 0) add(b.origin, "has " + std::to_string(b.buffering.count) + " buffers", b.loc);
     if (b.buffering.lookahead && k_.is_output(i)) add(b.origin, "is an output, which cannot look ahead", b.loc);
     if (k_.level == Level::lane) return;
@@ -343,6 +337,16 @@ class Verifier {
       if (k_.type(v) != Type::array(DType::i32))
         add(place, "yields " + value(v) + ": " + to_string(k_.type(v)) + " instead of i32[]", yield.loc);
     walk(b.index_map, true, place);
+  }
+  void number(int i) {
+    const BlockMapping& b = k_.blocks[static_cast<size_t>(i)];
+    if (k_.is_output(i)) add(b.origin, "is an output, which has no value before the call", b.loc);
+    if (!b.array_shape.empty())
+      add(b.origin,
+          "is passed by value but the array " + to_string(b.array_shape) + " has " + dims(b.array_shape.size()) +
+              " instead of 0",
+          b.loc);
+    if (!b.whole) add(b.origin, "is passed by value but has blocks", b.loc);
   }
   void alias(int i) {
     const BlockMapping& b = k_.blocks[static_cast<size_t>(i)];

@@ -81,7 +81,8 @@ vulkan::Bound CompiledGraph::State::bind(const Command::Call& c, DimValues& dims
 void CompiledGraph::State::make_plan() {
   PlanOptions plan_options;
   plan_options.donated = options.donated;
-  for (const ir::Kernel& k : graph.kernels) {
+  for (ir::Kernel& k : graph.kernels) {
+    k.put_values_in_memory();  // of a graph that is not jit's
     kernels.push_back(load_for_table(device, k));
     plan_options.alignment = std::max<int64_t>(plan_options.alignment, kernels.back().program().alignment);
   }

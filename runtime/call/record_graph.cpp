@@ -290,6 +290,7 @@ struct PreparedGraph::Preparation {
 
 PreparedGraph::PreparedGraph(const Device& device, const Graph& graph, const PrepareGraphOptions& options)
     : device_(device), graph_(options.fuse ? fuse(graph).graph : graph) {
+  for (ir::Kernel& k : graph_.kernels) k.put_values_in_memory();  // of a graph that is not jit's
   Preparation(*this, options).run();
 }
 

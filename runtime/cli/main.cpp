@@ -41,7 +41,7 @@ void add_run(CLI::App& app, Arguments& a) {
   RunArguments& r = a.run;
   CLI::App* command = app.add_subcommand("run", "Run a kernel, or a graph of kernels, on .npy arrays");
   command->add_option("FILE", r.file, "tile-level kernel (.tir), or a folder with graph.txt")->required();
-  command->add_option("--in", r.in, "inputs, in order (.npy)");
+  command->add_option("--in", r.in, "inputs, in order (.npy, or a number for an argument by value)");
   command->add_option("--out", r.out, "outputs, in order (.npy); without it they are printed");
   command->add_option(
       "--device", r.device,

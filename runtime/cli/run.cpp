@@ -5,7 +5,9 @@
 #include <string_view>
 
 #include "engine/base/npy.h"
+#include "engine/base/scalar.h"
 #include "engine/interpreter/interpreter.h"
+#include "engine/ir/text.h"
 #include "runtime/call/call.h"
 #include "runtime/cli/commands.h"
 
@@ -57,6 +59,14 @@ Lint lint_named(const std::string& name, Lint otherwise) {
   return name.empty() ? lint_of_environment().value_or(otherwise) : lint_from_name(name).value();
 }
 
+namespace {
+/// A file, or for an argument by value the number itself.
+Array argument(const ir::BlockMapping& b, const std::string& text) {
+  const auto bits = b.by_value ? ir::parse_literal(b.dtype, text) : std::nullopt;
+  return bits ? Scalar(b.dtype, *bits).array(b.dtype) : read_npy(text, b.dtype);
+}
+}  // namespace
+
 void run(const RunArguments& a) {
   if (std::filesystem::is_directory(a.file)) return run_graph(a);
   require_device_for_times(a);
@@ -70,7 +80,7 @@ void run(const RunArguments& a) {
     throw UsageError(k.name + " has " + count(outputs, "output") + " but --out names " + std::to_string(a.out.size()));
 
   std::vector<Array> arrays;
-  for (size_t i = 0; i < inputs; ++i) arrays.push_back(read_npy(a.in[i], k.blocks[i].dtype));
+  for (size_t i = 0; i < inputs; ++i) arrays.push_back(argument(k.blocks[i], a.in[i]));
   std::vector<std::pair<DType, Shape>> types;
   for (const Array& x : arrays) types.emplace_back(x.dtype(), x.shape());
   check_lints(k, bind_dims(k, types, dims), lint_named(a.lint, Lint::warn));

@@ -61,14 +61,9 @@ Result run(const Program& p, const std::vector<Array>& arrays, const DimValues& 
     return b;
   };
   for (size_t i = 0; i < arrays.size(); ++i) {
-    if (arrays[i].nbytes() == 0) {
+    if (arrays[i].nbytes() == 0 || p.args[i].by_value) {
       memory.emplace_back();
-      launch.scalar(uint64_t{0});
-      continue;
-    }
-    if (p.args[i].by_value) {
-      memory.emplace_back();
-      launch.scalar(arrays[i].element_bits(0));
+      launch.scalar(p.args[i].by_value ? arrays[i].element_bits(0) : uint64_t{0});
       continue;
     }
     ptx::Buffer b = buffer(p.args[i].origin, arrays[i].nbytes(), std::as_const(arrays[i]).bytes());
