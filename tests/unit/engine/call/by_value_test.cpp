@@ -147,8 +147,8 @@ TEST_CASE("numbers by value in pipelines") {
   CHECK(list(ts::interpret(scaled, floats({1, 2, 3, 4}), 3)) == std::vector<float>{3, 6, 9, 12});
   const auto inner = ts::pallas_call(
       [](Ref x, Ref o) {
-        ts::emit_pipeline([](Ref a, Ref b) { b[all] = a[all]; }, {.grid = {2}, .in_specs = ts::by_value(ts::f32)})(x,
-                                                                                                                   o);
+        ts::emit_pipeline([](Ref a, Ref b) { b[all] = a[all]; },
+                          {.grid = {2}, .in_specs = ts::by_value(ts::f32), .out_specs = ts::BlockSpec{}})(x, o);
       },
       {.out_shape = ts::ShapeDtype{{}, ts::f32}, .name = "inner"});
   CHECK(message([&] {
