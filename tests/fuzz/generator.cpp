@@ -8,7 +8,7 @@
 // program ids holds; integers whose arithmetic wraps in every width, in index maps, starts and conditions; loops of up
 // to 100 rounds whose number data says, or with counters near the ends of i32; outputs that are read back; elementwise
 // chains over all dtypes, data movement, reductions, scans, dots; for loops with carried tiles, while loops, if and
-// switch.
+// switch; constants that come as numbers by value, or as run-time sizes.
 #include "tests/fuzz/generator.h"
 
 #include <algorithm>

@@ -376,6 +376,20 @@ TEST_CASE("cuda: code that is none" * without_device) {
         }).starts_with("stores: takes 2048 threads and 0 bytes of shared memory in a block, but cuda:0 has at most "));
 }
 
+TEST_CASE("cuda: numbers by value, of every dtype" * without_device) {
+  const Fake fake;
+  const CudaDevice device(0, fake.options);
+  for (const char* name : {"by_value_bytes", "by_value_halves", "by_value_words", "by_value_doubles", "by_value_table",
+                           "by_value_decides", "sizes_read"}) {
+    const ir::Kernel k = kernel_of(name);
+    DimValues dims;
+    for (const std::string& n : k.dim_names()) dims[n] = 21;
+    const std::vector<Array> inputs = inputs_of(k, dims), right = interpret(k, inputs, {.dims = dims}),
+                             got = run_on(device, k, inputs, dims);
+    for (size_t i = 0; i < right.size(); ++i) same(name, got[i], right[i], right[i]);
+  }
+}
+
 TEST_CASE("cuda: several threads call at once" * without_device) {
   const Fake fake;
   const CudaDevice device(0, fake.options);
