@@ -72,6 +72,8 @@ struct PrepareOptions {
   /// PreparedKernel::resize() may set.
   DimValues dims = {};
   /// Arguments that are images, by position (inputs before outputs): of the same format, extent and usage as this one.
+  /// The arrays that they are read into or written from are shared by all prepared kernels of the Device, with all
+  /// their frames and calls: they take the memory of one call. So calls with images wait for each other.
   struct Image {
     size_t argument;
     DeviceImage like;
@@ -142,7 +144,7 @@ class CommandStream {
   /// upwards. Throws SpecError if an earlier begin() has not been ended, DeviceError if the device is lost.
   void begin(VkCommandBuffer commands, uint64_t frame);
   /// A call: inputs, then outputs, all of them arrays of the Device with the dtypes and shapes that the kernel was
-  /// prepared for, or images. An image is read into memory of the prepared kernel's before the call, or stored from
+  /// prepared for, or images. An image is read into memory of the Device's before the call, or stored from
   /// there after it. An output that is aliased to an input starts with its contents: by a copy, or in place if both are
   /// the same array. An input that the code stores to is copied before, unless it is donated: donate(x) here means that
   /// its contents may change. The arrays' memory is kept until their frame is done, freed or not. Nothing is allocated,

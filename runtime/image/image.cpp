@@ -133,6 +133,13 @@ ImageKit::ImageKit(Context& context) : context_(context) {
   check(r, call, context.name());
 }
 
+std::shared_ptr<Staging> ImageKit::staging() {
+  const std::lock_guard lock(mutex_);
+  std::shared_ptr<Staging> s = staging_.lock();
+  if (!s) staging_ = s = std::make_shared<Staging>();
+  return s;
+}
+
 ImageKit& images_of(Context& context) {
   const std::lock_guard lock(context.images_mutex);
   if (!context.images) context.images = std::make_shared<ImageKit>(context);

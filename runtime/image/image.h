@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "runtime/image/staging.h"
 #include "runtime/interop.h"
 #include "runtime/submit/context.h"
 
@@ -44,6 +45,8 @@ class ImageKit {
   /// `any_format`: the device stores to that one by code that does not name it.
   Kernel kernel(Way way, const ImageFormat& format, bool any_format);
   VkDescriptorSetLayout set_layout(Way way) const { return sets_[way == Way::read ? 0 : 1]; }
+  /// Made with its first user, gone with its last.
+  std::shared_ptr<Staging> staging();
 
  private:
   void release();
@@ -53,6 +56,7 @@ class ImageKit {
   VkPipelineLayout layouts_[3] = {};    // by Way
   std::mutex mutex_;
   std::map<std::string, VkPipeline> pipelines_;
+  std::weak_ptr<Staging> staging_;
 };
 
 ImageKit& images_of(Context& context);

@@ -1,6 +1,7 @@
 // HostCall: a prepared kernel, with the memory of its calls.
 #include <algorithm>
 #include <mutex>
+#include <numeric>
 #include <string>
 
 #include "engine/base/bind.h"
@@ -46,6 +47,7 @@ HostCall::HostCall(const Device& d, std::shared_ptr<const Program> p, const Prep
   range = with_line(program->name, program->loc);
   alone = std::make_unique<HostStream>(device);
   take_images(options);
+  if (!options.images.empty()) take_staging();
   make_slots(!options.images.empty());
 }
 
@@ -191,6 +193,40 @@ void HostCall::take_images(const PrepareOptions& options) {
   }
 }
 
+// The images' arrays and bytes of texels, which all recorded calls share. An output that is aliased to an image is
+// where that was read into.
+void HostCall::take_staging() {
+  std::vector<Staging::Need> needs;
+  std::vector<size_t*> users;
+  staged.resize(like.size());
+  const auto need = [&](uint64_t size, std::string what, size_t& user) {
+    needs.push_back({size, std::move(what)});
+    users.push_back(&user);
+  };
+  const auto aliased = [&](size_t i) {
+    return program->args[i].alias >= 0 && like[static_cast<size_t>(program->args[i].alias)];
+  };
+  for (size_t i = 0; i < like.size(); ++i) {
+    if (!like[i]) continue;
+    const std::string& origin = program->args[i].origin;
+    if (!aliased(i)) need(static_cast<uint64_t>(bytes[i]), program->name + ": the image " + origin, staged[i].array);
+    if (i >= num_inputs && like[i]->packed())
+      need(like[i]->packed_bytes(), program->name + ": the texels of " + origin, staged[i].texels);
+  }
+  std::vector<size_t> order(needs.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return needs[a].bytes > needs[b].bytes; });
+  std::vector<Staging::Need> sorted;
+  for (size_t k = 0; k < order.size(); ++k) {
+    sorted.push_back(std::move(needs[order[k]]));
+    *users[order[k]] = k;
+  }
+  for (size_t i = 0; i < like.size(); ++i)
+    if (like[i] && aliased(i)) staged[i].array = staged[static_cast<size_t>(program->args[i].alias)].array;
+  staging = std::make_unique<Staging::Lease>(images_of(*device.context()).staging(), device.context(), sorted);
+  pieces = sorted.size();
+}
+
 // The memory of every call of every frame, with argument blocks that lack the addresses of arrays.
 void HostCall::make_slots(bool images) {
   const size_t n = program->args.size();
@@ -211,11 +247,8 @@ void HostCall::make_slots(bool images) {
       c.block = std::span(slot.blocks).subspan(number * block.size(), block.size());
       std::copy(block.begin(), block.end(), c.block.begin());
       c.arguments = std::span(slot.arguments).subspan(number * n, n);
-      if (images) {
-        c.own.resize(n);
-        c.packed.resize(n);
-        c.images.resize(n);
-      }
+      if (images) c.images.resize(n);
+      c.staging.resize(pieces);
       make_memory(c);
     }
   }
@@ -229,13 +262,7 @@ void HostCall::make_memory(Call& c) {
   };
   for (size_t i = 0; i < n; ++i) {
     const ProgramArg& a = program->args[i];
-    if (like[i]) {
-      c.own[i] =
-          std::make_unique<Buffer>(context, bytes_of(i), Memory::scratch, program->name + ": the image " + a.origin);
-      if (i >= num_inputs && like[i]->packed())
-        c.packed[i] = std::make_unique<Buffer>(context, like[i]->packed_bytes(), Memory::scratch,
-                                               program->name + ": the texels of " + a.origin);
-    } else if (bound.count > 0 && i < num_inputs && a.written && bytes_of(i) > 0) {
+    if (!like[i] && bound.count > 0 && i < num_inputs && a.written && bytes_of(i) > 0) {
       c.own.resize(n);
       c.own[i] =
           std::make_unique<Buffer>(context, bytes_of(i), Memory::array, program->name + ": the copy of " + a.origin);
@@ -293,6 +320,7 @@ void HostCall::restart(Slot& slot, uint64_t frame) {
   for (size_t i = slot.used; i < slot.calls.size(); ++i) {
     for (auto& a : slot.calls[i].arguments) a.reset();
     for (auto& image : slot.calls[i].images) image.reset();
+    for (auto& piece : slot.calls[i].staging) piece.reset();
   }
   for (size_t i = 0; i < slot.used; ++i) {
     Call& c = slot.calls[i];

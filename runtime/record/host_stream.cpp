@@ -55,6 +55,14 @@ void HostStream::command(const std::string& what, Stage stage, std::span<const A
   signals_ |= mask(stage);
 }
 
+namespace {
+// Where nothing else differs.
+std::string usages(const ImageState& a, const ImageState& b) {
+  if (a.image.usage == b.image.usage || a.describe() != b.describe()) return "";
+  return "; their usages are " + std::to_string(a.image.usage) + " and " + std::to_string(b.image.usage);
+}
+}  // namespace
+
 // Where argument i lies, checked, and kept until the frame is done.
 Buffer* HostStream::take(const HostCall& call, HostCall::Call& c, const Argument& argument, size_t i) {
   const Program& p = *call.program;
@@ -68,16 +76,18 @@ Buffer* HostStream::take(const HostCall& call, HostCall::Call& c, const Argument
     if (!call.like[i])
       throw SpecError(where() + "an image is given, but PrepareOptions::images does not name this argument", p.loc);
     if (!call.like[i]->alike(*image->state(), call.shapes[i]))
-      throw SpecError(where() + "the kernel has been prepared for " + call.like[i]->describe() +
-                          (call.version ? ", and resized to (" + std::to_string(call.shapes[i][0]) + ", " +
-                                              std::to_string(call.shapes[i][1]) + "),"
-                                        : "") +
-                          " but is given " + image->state()->describe(),
-                      p.loc, "images of one argument have the same format, extent and usage");
+      throw SpecError(
+          where() + "the kernel has been prepared for " + call.like[i]->describe() +
+              (call.version ? ", and resized to (" + std::to_string(call.shapes[i][0]) + ", " +
+                                  std::to_string(call.shapes[i][1]) + "),"
+                            : "") +
+              " but is given " + image->state()->describe(),
+          p.loc,
+          "images of one argument have the same format, extent and usage" + usages(*call.like[i], *image->state()));
     if (!(image->state()->device == device_))
       throw SpecError(where() + "the image is on another Device than the call", p.loc);
     c.images[i] = image->state();
-    return c.own[i].get();
+    return c.staging[call.staged[i].array].get();
   }
   if (call.like[i])
     throw SpecError(where() + "an array is given, but PrepareOptions::images names this argument", p.loc);
@@ -106,7 +116,7 @@ void HostStream::check_apart(const HostCall& call, size_t output, size_t other) 
 }
 
 void HostStream::read_image(const HostCall& call, const HostCall::Call& c, const Argument& argument, size_t i) {
-  Buffer* own = c.own[i].get();
+  Buffer* own = c.staging[call.staged[i].array].get();
   const Access list[] = {{own, false, true, 0, own->size()}};
   begin_label(device_.context()->vk(), commands_, call.image_ranges[i]);
   command("read image", Stage::compute, list);
@@ -118,8 +128,9 @@ void HostStream::read_image(const HostCall& call, const HostCall::Call& c, const
 }
 
 void HostStream::store_image(const HostCall& call, const HostCall::Call& c, const Argument& argument, size_t i) {
-  Buffer *own = c.own[i].get(), *bytes = c.packed[i].get();
   const ImageState& image = *c.images[i];
+  Buffer* own = c.staging[call.staged[i].array].get();
+  Buffer* bytes = image.packed() ? c.staging[call.staged[i].texels].get() : nullptr;
   const DType dtype = call.program->args[i].dtype;
   const Access from{own, true, false, 0, own->size()};
   begin_label(device_.context()->vk(), commands_, call.image_ranges[i]);
@@ -174,6 +185,7 @@ void HostStream::take_arguments(const HostCall& call, HostCall::Call& c, std::sp
   const Program& p = *call.program;
   copies_.clear();
   num_accesses_ = 0;
+  if (call.staging) call.staging->hold(c.staging);
   if (buffers_.size() < arguments.size()) buffers_.resize(arguments.size());
   if (accesses_.size() < arguments.size() + 3) accesses_.resize(arguments.size() + 3);
   for (size_t i = 0; i < arguments.size(); ++i) {

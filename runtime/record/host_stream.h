@@ -29,9 +29,9 @@ struct HostCall {
     DimValues dims;
     Loc longest_loop;
     // Per argument, and empty where no argument has one: what recording does not touch costs it no time.
-    std::vector<std::unique_ptr<Buffer>> own;     // for an input that the code writes, and for an image
-    std::vector<std::unique_ptr<Buffer>> packed;  // the bytes of an image's texels, where they are copied into it
+    std::vector<std::unique_ptr<Buffer>> own;  // for an input that the code writes
     std::vector<std::shared_ptr<ImageState>> images;
+    std::vector<std::shared_ptr<Buffer>> staging;  // of the last recording, by HostCall::Staged
     void put_address(size_t position, uint64_t address) {
       std::memcpy(block.data() + 8 * position, &address, sizeof address);
     }
@@ -50,6 +50,7 @@ struct HostCall {
   void resize(std::span<const NamedSize> sizes);
   void use_sizes();
   void take_images(const PrepareOptions& options);
+  void take_staging();
   void make_slots(bool images);
   void make_memory(Call& c);
   Call& next(uint64_t frame);
@@ -69,6 +70,13 @@ struct HostCall {
   std::vector<Shape> shapes;
   std::vector<std::shared_ptr<ImageState>> like;  // per argument: null for arrays
   std::vector<int> channels;
+  /// Which pieces of the staging an image's array and, where they are copied into it, its texels' bytes are in.
+  struct Staged {
+    size_t array = 0, texels = 0;
+  };
+  std::vector<Staged> staged;  // per argument
+  size_t pieces = 0;           // that a call needs
+  std::unique_ptr<Staging::Lease> staging;
   size_t num_inputs = 0;
   uint64_t version = 0;        // of the sizes: resizes so far
   Bound bound, prepared;       // now, and of the largest sizes

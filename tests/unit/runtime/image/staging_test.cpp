@@ -1,0 +1,178 @@
+// The arrays that recorded calls read their images into and write them from: one set of them for all frames and calls.
+#include <deque>
+
+#include "runtime/record.h"
+#include "tests/unit/runtime/support.h"
+#include "tests/unit/runtime/vulkan_host.h"
+
+namespace staging_test {
+using namespace tessera;
+using namespace tessera::test;
+
+namespace {
+
+constexpr VkImageUsageFlags kUsage =
+    VK_IMAGE_USAGE_SAMPLED_BIT | VK_IMAGE_USAGE_TRANSFER_SRC_BIT | VK_IMAGE_USAGE_TRANSFER_DST_BIT;
+constexpr ImageLayouts kGeneral{VK_IMAGE_LAYOUT_GENERAL, VK_IMAGE_LAYOUT_GENERAL},
+    kFresh{VK_IMAGE_LAYOUT_UNDEFINED, VK_IMAGE_LAYOUT_GENERAL};
+
+struct Picture {
+  Picture(VulkanHost& host, const Device& d, int64_t height, int64_t width, bool stored)
+      : shape{height, width, 4},
+        extent{static_cast<uint32_t>(width), static_cast<uint32_t>(height)},
+        image(host.image(VK_FORMAT_R32G32B32A32_SFLOAT, extent, kUsage | (stored ? VK_IMAGE_USAGE_STORAGE_BIT : 0))),
+        taken(d, {image.handle, image.format, image.extent, image.usage}) {}
+  void fill(const Device& d, float x) const {  // every channel of every texel
+    DeviceArray a(d, shape, f32);
+    Array host(shape, f32);
+    for (int64_t e = 0; e < host.size(); ++e) host.data<float>()[static_cast<size_t>(e)] = x;
+    a.write(host);
+    write_image(taken, a, kFresh);
+  }
+  int64_t bytes() const { return num_elements(shape) * 4; }
+  Shape shape;
+  VkExtent2D extent;
+  VulkanHost::Image image;
+  DeviceImage taken;
+};
+
+/// o = 2 a + 1 over all elements of arrays of that shape.
+Program scale_shaped(const Shape& shape) {
+  Program p = scale();
+  for (ProgramArg& a : p.args) a.shape.assign(shape.begin(), shape.end());
+  p.extents = {num_elements(shape)};
+  p.num_units = (num_elements(shape) + 63) / 64;
+  return p;
+}
+
+void check_all(const DeviceImage& image, float x) {
+  const Array got = read_image(image, f32, kGeneral).download();
+  int64_t wrong = 0;
+  for (int64_t e = 0; e < got.size(); ++e) wrong += got.at(e) != x;
+  CAPTURE(x);
+  CAPTURE(got.at(0));
+  CHECK(wrong == 0);
+}
+
+}  // namespace
+
+TEST_CASE("the memory that images are read into is that of one call, whatever the frames and calls") {
+  auto host = std::make_unique<VulkanHost>();
+  {
+    const Device d = Device::import(host->imported());
+    const Picture a(*host, d, 96, 128, true), b(*host, d, 96, 128, true), large(*host, d, 256, 128, true),
+        other(*host, d, 256, 128, true);
+    const auto held = [&, before = d.allocated_bytes()] { return d.allocated_bytes() - before; };
+    constexpr int64_t kSlack = 4096;  // argument tables and what an allocation is rounded up to
+    {
+      const PreparedKernel one(d, scale_shaped(a.shape),
+                               {.frames_in_flight = 1, .images = {{0, a.taken}, {1, b.taken}}});
+      CHECK(held() >= a.bytes() + b.bytes());
+      CHECK(held() <= a.bytes() + b.bytes() + kSlack);
+      {
+        const PreparedKernel many(
+            d, scale_shaped(a.shape),
+            {.frames_in_flight = 3, .calls_per_frame = 4, .images = {{0, a.taken}, {1, b.taken}}});
+        CHECK(held() <= a.bytes() + b.bytes() + kSlack);
+        const PreparedKernel larger(d, scale_shaped(large.shape),
+                                    {.frames_in_flight = 3, .images = {{0, large.taken}, {1, other.taken}}});
+        CHECK(held() <= large.bytes() + other.bytes() + kSlack);
+      }
+      // The next kernel gives back what nobody needs any more.
+      const PreparedKernel next(d, scale_shaped(a.shape), {.images = {{0, a.taken}, {1, b.taken}}});
+      CHECK(held() <= a.bytes() + b.bytes() + kSlack);
+    }
+    CHECK(held() <= kSlack);
+  }
+  check_silent(std::move(host));
+}
+
+TEST_CASE("frames in flight and calls that share the memory of their images do not disturb each other") {
+  for (const bool stored : {true, false}) {
+    CAPTURE(stored);
+    auto host = std::make_unique<VulkanHost>();
+    {
+      DeviceOptions o;
+      o.log_commands = true;
+      const Device d = Device::import(host->imported(), o);
+      std::deque<Picture> first, second, third;
+      constexpr uint64_t kFrames = 3;
+      for (uint64_t f = 0; f < kFrames; ++f) {
+        first.emplace_back(*host, d, 33, 47, stored).fill(d, static_cast<float>(f));
+        second.emplace_back(*host, d, 33, 47, stored);
+        third.emplace_back(*host, d, 33, 47, stored);
+      }
+      PrepareOptions options{
+          .frames_in_flight = kFrames, .calls_per_frame = 4, .images = {{0, first[0].taken}, {1, second[0].taken}}};
+      PreparedKernel kernel(d, scale_shaped(first[0].shape), options);
+      // A larger kernel, prepared while the first is in use, takes other memory for both.
+      const Picture large(*host, d, 100, 90, stored), out(*host, d, 100, 90, stored);
+      large.fill(d, 5);
+      std::vector<CommandStream> streams;
+      std::vector<VkCommandBuffer> commands;
+      std::unique_ptr<PreparedKernel> larger;
+      for (uint64_t f = 0; f < kFrames; ++f) {
+        CommandStream& s = streams.emplace_back(d);
+        const VkCommandBuffer c = commands.emplace_back(host->commands());
+        host->begin(c);
+        s.begin(c, f);
+        s.record(kernel, {{first[f].taken, kGeneral}, {second[f].taken, kFresh}});
+        if (f == 1) {
+          larger = std::make_unique<PreparedKernel>(d, scale_shaped(large.shape),
+                                                    PrepareOptions{.images = {{0, large.taken}, {1, out.taken}}});
+          s.record(*larger, {{large.taken, kGeneral}, {out.taken, kFresh}});
+        }
+        s.record(kernel, {{second[f].taken, kGeneral}, {third[f].taken, kFresh}});
+        s.record(kernel, {{third[f].taken, kGeneral}, {first[f].taken, kGeneral}});
+        s.end();
+      }
+      for (const uint64_t f : {2, 0, 1}) host->submit(commands[f]);  // in another order, and none waited for
+      host->wait();
+      for (uint64_t f = 0; f < kFrames; ++f) {
+        const float x = static_cast<float>(f);
+        check_all(second[f].taken, 2 * x + 1);
+        check_all(third[f].taken, 4 * x + 3);
+        check_all(first[f].taken, 8 * x + 7);
+      }
+      check_all(out.taken, 11);
+      d.submit_nothing();
+      for (const std::string& r : find_unordered(d.command_log())) FAIL_CHECK(r);
+    }
+    check_silent(std::move(host));
+  }
+}
+
+TEST_CASE("an image that is aliased to another is computed where that was read into") {
+  auto host = std::make_unique<VulkanHost>();
+  {
+    const Device d = Device::import(host->imported());
+    const Picture a(*host, d, 20, 30, true), b(*host, d, 20, 30, false);
+    a.fill(d, 3);
+    Program p = scale_shaped(a.shape);
+    p.args[1].alias = 0;
+    const int64_t before = d.allocated_bytes();
+    PreparedKernel kernel(d, p, {.images = {{0, a.taken}, {1, b.taken}}});
+    CHECK(d.allocated_bytes() - before < 3 * a.bytes());  // its array and the texels' bytes; no copy
+    const DeviceArray x(d, a.shape, f32), y(d, a.shape, f32);
+    PreparedKernel to_array(d, p, {.images = {{0, b.taken}}}), from_array(d, p, {.images = {{1, a.taken}}});
+    const VkCommandBuffer c = host->commands();
+    CommandStream s(d);
+    host->begin(c);
+    s.begin(c, 0);
+    CHECK(error_of<SpecError>([&] { s.record(to_array, {{a.taken, kGeneral}, y}); }) ==
+          "scale: in_specs[0]: the kernel has been prepared for the image of 30 x 20 texels of "
+          "VK_FORMAT_R32G32B32A32_SFLOAT but is given the image of 30 x 20 texels of VK_FORMAT_R32G32B32A32_SFLOAT\n"
+          "  note: images of one argument have the same format, extent and usage; their usages are 7 and 15");
+    s.record(kernel, {{a.taken, kGeneral}, {b.taken, kFresh}});
+    s.record(to_array, {{b.taken, kGeneral}, y});
+    s.record(from_array, {y, {a.taken, kGeneral}});
+    s.end();
+    host->run(c);
+    check_all(b.taken, 7);
+    check_all(a.taken, 31);
+    CHECK(y.download().at(0) == 15);
+  }
+  check_silent(std::move(host));
+}
+
+}  // namespace staging_test
