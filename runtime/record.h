@@ -66,7 +66,7 @@ struct PrepareOptions {
   /// Frames that may be recorded or running at once: beginning frame n says that the commands of frame n -
   /// frames_in_flight are done.
   int frames_in_flight = 2;
-  /// Calls of the kernel in each frame. Every call of every frame has its own arena and argument table.
+  /// Calls of the kernel in each frame. Each has an arena of its own, which it shares with the same call of all frames.
   int calls_per_frame = 1;
   /// Values of the program's run-time sizes, all of them (bind_dims()): those of the first calls, and the largest that
   /// PreparedKernel::resize() may set.

@@ -249,28 +249,27 @@ void HostCall::make_slots(bool images) {
       c.arguments = std::span(slot.arguments).subspan(number * n, n);
       if (images) c.images.resize(n);
       c.staging.resize(pieces);
-      make_memory(c);
+      make_memory(c, slots[0].calls[number]);
     }
   }
 }
 
-void HostCall::make_memory(Call& c) {
+// `first` is the same call of the first frame, `c` itself there. What only the device uses is shared with it, for
+// frames run one after another.
+void HostCall::make_memory(Call& c, const Call& first) {
   const std::shared_ptr<Context>& context = device.context();
   const size_t n = program->args.size();
-  const auto bytes_of = [&](size_t i) {
-    return static_cast<uint64_t>(num_elements(shapes[i]) * size_bytes(program->args[i].dtype));
-  };
-  for (size_t i = 0; i < n; ++i) {
+  for (size_t i = 0; i < num_inputs && bound.count > 0; ++i) {
     const ProgramArg& a = program->args[i];
-    if (!like[i] && bound.count > 0 && i < num_inputs && a.written && bytes_of(i) > 0) {
-      c.own.resize(n);
-      c.own[i] =
-          std::make_unique<Buffer>(context, bytes_of(i), Memory::array, program->name + ": the copy of " + a.origin);
-    }
+    if (like[i] || !a.written || bytes[i] == 0) continue;
+    c.own.resize(n);
+    c.own[i] = &c != &first ? first.own[i]
+                            : std::make_shared<Buffer>(context, static_cast<uint64_t>(bytes[i]), Memory::array,
+                                                       program->name + ": the copy of " + a.origin);
   }
   if (bound.count == 0) return;
   if (program->scratch_bytes > 0) {
-    c.scratch = scratch_of(context, *program, bound);
+    c.scratch = &c != &first ? first.scratch : scratch_of(context, *program, bound);
     c.put_address(n, c.scratch->address());
   }
   c.dims = dims;

@@ -23,13 +23,14 @@ struct HostCall {
     // the argument block; addresses of arrays are put in by each recording
     std::span<std::byte> block;
     std::span<std::shared_ptr<Buffer>> arguments;  // of the last recording
-    std::unique_ptr<Buffer> scratch, table, report;
-    uint64_t version = 0;  // of the sizes that `arguments` have been checked for
+    std::unique_ptr<Buffer> table, report;
+    std::shared_ptr<Buffer> scratch;  // the same call's of every frame
+    uint64_t version = 0;             // of the sizes that `arguments` have been checked for
     // of the last recording, for its report
     DimValues dims;
     Loc longest_loop;
     // Per argument, and empty where no argument has one: what recording does not touch costs it no time.
-    std::vector<std::unique_ptr<Buffer>> own;  // for an input that the code writes
+    std::vector<std::shared_ptr<Buffer>> own;  // for an input that the code writes: the same call's of every frame
     std::vector<std::shared_ptr<ImageState>> images;
     std::vector<std::shared_ptr<Buffer>> staging;  // of the last recording, by HostCall::Staged
     void put_address(size_t position, uint64_t address) {
@@ -52,7 +53,7 @@ struct HostCall {
   void take_images(const PrepareOptions& options);
   void take_staging();
   void make_slots(bool images);
-  void make_memory(Call& c);
+  void make_memory(Call& c, const Call& first);
   Call& next(uint64_t frame);
   void restart(Slot& slot, uint64_t frame);
   void take_report(Call& c);
