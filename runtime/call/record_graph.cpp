@@ -8,6 +8,7 @@
 #include "engine/interpreter/interpreter.h"
 #include "engine/ir/text.h"
 #include "runtime/call/gate.h"
+#include "runtime/call/graph.h"
 #include "runtime/submit/context.h"
 
 namespace tessera {
