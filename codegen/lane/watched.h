@@ -1,5 +1,5 @@
 // For tests of what the prover claims: sums of a kernel's integers that the lane-level interpreter looks at whenever an
-// invocation comes to an op, and between which numbers they were. Read next: tests/fuzz/proofs.h.
+// invocation comes to an op, and between which numbers they were. Read next: tests/support/proofs/proofs.h.
 #pragma once
 #include <cstdint>
 #include <utility>

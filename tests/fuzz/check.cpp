@@ -29,11 +29,11 @@
 #include "engine/lint/lint.h"
 #include "engine/passes/passes.h"
 #include "tests/fuzz/claims.h"
-#include "tests/fuzz/lane_integers.h"
-#include "tests/fuzz/proofs.h"
 #include "tests/fuzz/random_target.h"
 #include "tests/support/emulate/emulate.h"
 #include "tests/support/judge/judge.h"
+#include "tests/support/proofs/lane_integers.h"
+#include "tests/support/proofs/proofs.h"
 #ifdef TESSERA_SPIRV_TOOLS
 #include <spirv-tools/libspirv.hpp>
 #endif

@@ -1,4 +1,4 @@
-#include "tests/fuzz/lane_integers.h"
+#include "tests/support/proofs/lane_integers.h"
 
 #include <set>
 #include <vector>

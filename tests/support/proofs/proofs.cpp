@@ -1,4 +1,4 @@
-#include "tests/fuzz/proofs.h"
+#include "tests/support/proofs/proofs.h"
 
 #include <set>
 
