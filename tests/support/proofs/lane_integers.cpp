@@ -127,6 +127,8 @@ class Writer {
     if (random_.chance(0.08)) return size();
     if (random_.chance(0.12)) return spread();
     if (random_.chance(0.12)) return narrowed(any());
+    if (random_.chance(0.15)) return bounded(any());
+    if (random_.chance(0.06)) return digits();
     constexpr Opcode kOps[] = {Opcode::add,
                                Opcode::sub,
                                Opcode::mul,
@@ -150,7 +152,7 @@ class Writer {
     const DType t = k_.type(x).dtype;
     if (op == Opcode::convert) return b_.convert(x, dtype());
     if (op == Opcode::abs || op == Opcode::neg) return b_.elementwise(op, {x});
-    const auto other = [&] { return random_.chance(0.5) ? number(t) : of(t); };
+    const auto other = [&] { return random_.chance(0.5) ? number(t) : random_.chance(0.3) ? bounded(of(t)) : of(t); };
     const Value y = other();
     if (op == Opcode::clamp) {
       const Value z = other();
@@ -161,6 +163,38 @@ class Writer {
       return b_.elementwise(op, {random_.chance(0.5) ? bools_.back() : random_.pick(bools_), x, y});
     }
     return random_.chance(0.2) ? b_.elementwise(op, {y, x}) : b_.elementwise(op, {x, y});
+  }
+  /// Of few numbers, often none of them negative.
+  Value bounded(Value x) {
+    const DType t = k_.type(x).dtype;
+    const int64_t least = random_.in(is_signed_int(t) ? -3 : 0, 3);
+    const Value low = number(t, least), high = number(t, least + random_.in(0, 20));
+    switch (random_.below(4)) {
+      case 0: return b_.elementwise(Opcode::clamp, {low, x, high});
+      case 1: return b_.elementwise(Opcode::max, {x, low});
+      case 2: {
+        const Value below = b_.elementwise(Opcode::min, {x, high});
+        return b_.elementwise(Opcode::max, {below, low});
+      }
+      default: return b_.elementwise(Opcode::and_, {x, high});
+    }
+  }
+  /// Parts of a number that is mostly not negative, and their sum.
+  Value digits() {
+    const Value any_x = any();
+    const DType t = k_.type(any_x).dtype;
+    const Value zero = number(t, 0), x = random_.chance(0.3) ? any_x : b_.elementwise(Opcode::max, {any_x, zero});
+    const int shift = static_cast<int>(random_.in(1, 3));
+    const bool bits = random_.chance(0.4);
+    const Value by = number(t, bits ? int64_t{1} << shift : random_.in(2, 9));
+    const Value places = number(t, shift), mask = number(t, (int64_t{1} << shift) - 1);
+    const Value upper = bits && random_.chance(0.7) ? b_.elementwise(Opcode::shift_right_logical, {x, places})
+                                                    : b_.elementwise(Opcode::div, {x, by});
+    const Value lower =
+        bits && random_.chance(0.7) ? b_.elementwise(Opcode::and_, {x, mask}) : b_.elementwise(Opcode::rem, {x, by});
+    integers_.push_back(upper), integers_.push_back(lower);
+    const Value all = random_.chance(0.7) ? b_.elementwise(Opcode::mul, {upper, by}) : upper;
+    return b_.elementwise(random_.chance(0.7) ? Opcode::add : Opcode::sub, {all, lower});
   }
   /// Any number of its dtype, in each invocation another one: products that wrap.
   Value spread() {
