@@ -85,7 +85,10 @@ class Collect : public Walk {
     const ir::Op& o = k_.op(id);
     if (id.index < first_) return;
     if (ir::accesses_ref(o.code)) access(id, o);
-    if (!visible_.empty() && visible_.back() != last_) add(id, {{1, last_ = visible_.back()}});
+    if (!visible_.empty() && visible_.back() != last_) {
+      add(id, {{1, last_ = visible_.back()}});
+      digits(id, last_);
+    }
     for (const Value v : o.operands)
       if (k_.def(v) && !k_.type(v).is_ref && k_.type(v).dtype == DType::boolean) compared(id, v, 3);
     if (!conditions_.empty() && conditions_.back().v != branch_) compared(id, branch_ = conditions_.back().v, 3);
@@ -116,6 +119,19 @@ class Collect : public Walk {
       sum.emplace_back(1, view->operands[1]);
     if (!sum.empty())
       add(id, std::move(sum), o.has_mask() ? o.operands[static_cast<size_t>(o.mask_position())] : Value{});
+  }
+  // Two parts of one number, put together.
+  void digits(OpId id, Value v) {
+    const ir::Op* lower = k_.def(v);
+    if (!lower || (lower->code != Opcode::rem && lower->code != Opcode::and_)) return;
+    for (size_t i = visible_.size(); i-- > std::max<size_t>(visible_.size(), 6) - 6;) {
+      const ir::Op* upper = k_.def(visible_[i]);
+      if (!upper || upper->operands.size() != 2 || upper->operands[0] != lower->operands[0]) continue;
+      const auto by = ir::constant_int(k_, upper->operands[1]);
+      if (!by || *by < 1 || *by > 30) continue;
+      if (upper->code == Opcode::div) add(id, {{*by, visible_[i]}, {1, v}});
+      if (upper->code == Opcode::shift_right_logical) add(id, {{int64_t{1} << *by, visible_[i]}, {1, v}});
+    }
   }
   void compared(OpId id, Value v, int depth) {
     const ir::Op* o = k_.def(v);
