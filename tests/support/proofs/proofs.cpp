@@ -99,7 +99,10 @@ class Collect : public Walk {
     };
     for (int i = 0; i < 2; ++i) {
       Sum sum{{random_.in(1, 3), any()}};
-      while (sum.size() < 4 && random_.chance(0.6)) sum.emplace_back(random_.in(-2, 2), any());
+      while (sum.size() < 4 && random_.chance(0.6)) {
+        const int64_t factor = random_.in(-2, 2);
+        sum.emplace_back(factor, any());
+      }
       add(id, std::move(sum));
     }
     if (!scope_.empty()) {
