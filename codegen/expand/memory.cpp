@@ -49,7 +49,6 @@ void Walk::emit_alloc(const ir::Op& op) {
   } else {
     r.space = MemorySpace::shared;
     r.dtype = t;
-    r.shared_with_others = true;
     r.base = sink_.make(Reg::u32, static_cast<uint32_t>(offset / 4));
   }
   refs_[op.results[0].index] = r;

@@ -256,9 +256,9 @@ V Walk::dot4(V a, bool a_signed, V b, bool b_signed) {
 void Walk::emit_packed(const ir::Op& op) {
   switch (ir::Packed(op.code)) {
     case ir::Packed::pack4: {
-      // Neighbours that one load brought still are in their word.
+      // Neighbours that one load brought still are in their word; only of such is one the word's part 1.
       const Register first = registers_[op.operands.at(0).index];
-      bool together = first.word.id != 0;
+      bool together = true;
       for (uint32_t i = 0; i < 4; ++i) {
         const Register& r = registers_[op.operands.at(i).index];
         together = together && r.word.id == first.word.id && r.part == i;

@@ -35,7 +35,7 @@ class Walk {
   struct Ref {
     ir::MemorySpace space = ir::MemorySpace::global;
     DType dtype = DType::f32;
-    bool shared_with_others = false;  // another invocation may see or make the accesses
+    bool shared_with_others = false;  // global: another invocation may see or make the accesses
     bool by_value = false;            // base is the only element's bits
     bool by_words = false;            // others update the words around its elements, of 8 or 16 bits, by atomics
     V base;                           // global: u64 address of element 0; shared: u32 index of its first word

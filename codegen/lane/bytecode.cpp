@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <unordered_map>
 
 #include "codegen/lane/uniformity.h"
 #include "codegen/lane/verify.h"
@@ -38,11 +39,13 @@ Code fast_code(Opcode op, DType t, DType result) {
 
 class Flattener {
  public:
-  Flattener(const Kernel& k, const std::vector<Bounds>& ranges) : k_(k), ranges_(ranges) {
+  Flattener(const Kernel& k, const std::vector<Bounds>& ranges, const std::vector<WatchedSum>& watched)
+      : k_(k), ranges_(ranges), watched_(watched) {
     if (k.level != ir::Level::lane || k.body.index >= k.regions.size())
       throw InternalError(k.name + ": not a lane-level kernel", k.loc);
     regs_.assign(k.values.size(), kNone);
     places_.assign(k.values.size(), kNone);
+    for (uint32_t i = 0; i < watched.size(); ++i) watched_before_[watched[i].before.index].push_back(i);
   }
 
   Bytecode run() {
@@ -61,6 +64,7 @@ class Flattener {
       if (op.code == Opcode::alloc_scratch && !op.results.empty())
         cell = std::min(cell, size_bytes(k_.type(op.results[0]).dtype));
     out_.scratch_cell = cell;
+    out_.watches.resize(watched_.size());
     region(k_.body);
     emit({.code = Code::end});
     return std::move(out_);
@@ -151,6 +155,23 @@ class Flattener {
     return r;
   }
 
+  void watch(OpId before) {
+    const auto it = watched_before_.find(before.index);
+    if (it == watched_before_.end()) return;
+    const Op& o = k_.op(before);
+    for (const uint32_t i : it->second) {
+      Watch& w = out_.watches[i];
+      for (const auto& [factor, v] : watched_[i].sum) {
+        const uint32_t reg = use(o, v);
+        const DType t = k_.type(v).dtype;
+        if (is_float(t) || k_.type(v).is_ref || !k_.type(v).shape.empty()) malformed(o, "a sum of no integers");
+        w.terms.push_back({factor, reg, 64 - (t == DType::boolean ? 1 : bits(t)), is_signed_int(t)});
+      }
+      if (watched_[i].mask) w.mask = use(o, watched_[i].mask);
+      emit({.code = Code::watch, .aux = i, .source = before.index});
+    }
+  }
+
   // Emits the region's ops; returns its yield.
   const Op& region(RegionId r) {
     if (r.index >= k_.regions.size() || k_.region(r).ops.empty())
@@ -158,6 +179,7 @@ class Flattener {
     const auto& ops = k_.region(r).ops;
     for (const OpId id : ops) {
       if (id.index >= k_.ops.size()) throw InternalError(k_.name + ": an op that does not exist", k_.loc);
+      watch(id);
       if (id == ops.back()) continue;
       op(k_.op(id), id.index);
       for (const Value v : k_.op(id).results) claim(v);
@@ -499,6 +521,8 @@ class Flattener {
 
   const Kernel& k_;
   const std::vector<Bounds>& ranges_;
+  const std::vector<WatchedSum>& watched_;
+  std::unordered_map<uint32_t, std::vector<uint32_t>> watched_before_;  // by op
   Bytecode out_;
   std::vector<uint32_t> regs_, places_, counters_;
 };
@@ -512,6 +536,8 @@ uint64_t MatrixOp::add_product(uint64_t sum, uint64_t x, uint64_t y) const {
   return std::bit_cast<uint32_t>(static_cast<float>(static_cast<double>(number(p)) * number(q) + number(sum)));
 }
 
-Bytecode flatten(const Kernel& k, const std::vector<Bounds>& ranges) { return Flattener(k, ranges).run(); }
+Bytecode flatten(const Kernel& k, const std::vector<Bounds>& ranges, const std::vector<WatchedSum>& watched) {
+  return Flattener(k, ranges, watched).run();
+}
 
 }  // namespace tessera::lane

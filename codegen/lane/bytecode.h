@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "codegen/lane/watched.h"
 #include "engine/ir/kernel.h"
 #include "engine/ir/reference.h"
 #include "engine/passes/interval.h"
@@ -25,6 +26,7 @@ enum class Code : uint8_t {
   for_begin, for_head, for_next, round,                   // round: counts one round of a while
   report,                                                 // aux: the bits
   within,                                                 // RunOptions::ranges; aux: an entry of Bytecode::claims
+  watch,                                                  // RunOptions::watched; aux: an entry of Bytecode::watches
   dot4,                                                   // operand and result are the dtypes of a and b
   barrier, subgroup_barrier, reduce, shuffle, shuffle_xor,
   pack,                                                   // n operands, in a, b, c, d
@@ -86,6 +88,7 @@ struct Bytecode {
   std::vector<uint32_t> targets;
   std::vector<Sync> syncs;
   std::vector<Claim> claims;
+  std::vector<Watch> watches;  // as RunOptions::watched
   std::vector<MatrixOp> matrices;
   std::vector<Instr> once;                           // within, of constants
   std::vector<reference::ScalarFunction> functions;  // aux of eval1 to eval3
@@ -99,6 +102,7 @@ struct Bytecode {
 };
 
 /// Throws InternalError where the kernel is too malformed to run (run verify_lane for all that is wrong with it).
-Bytecode flatten(const ir::Kernel& k, const std::vector<Bounds>& ranges = {});
+Bytecode flatten(const ir::Kernel& k, const std::vector<Bounds>& ranges = {},
+                 const std::vector<WatchedSum>& watched = {});
 
 }  // namespace tessera::lane

@@ -21,24 +21,16 @@ namespace {
 using ir::Kernel;
 using Random = SplitMix64;
 
-/// A value, and where the uninitialised memory it depends on was read (position of the instruction + 1; 0: on none).
-struct Register {
-  uint64_t bits = 0;
-  uint32_t poison = 0;
-};
-
-struct Arena {
-  std::vector<std::byte> bytes;
-  std::vector<uint8_t> poison;  // per byte: not written since the workgroup began
-  std::vector<Cell> cells;
-  int cell_shift = 2;  // 2^cell_shift bytes per entry of cells
-};
-
 class Machine {
  public:
   Machine(const Kernel& k, const std::vector<Array>& arrays, int num_inputs, const DimValues& dims,
           const RunOptions& options)
-      : k_(k), options_(options), dims_(dims), random_{Random{options.seed}.next()}, code_(flatten(k, options.ranges)) {
+      : k_(k),
+        options_(options),
+        dims_(dims),
+        random_{Random{options.seed}.next()},
+        code_(flatten(k, options.ranges, options.watched)),
+        seen_sums_(options.watched.size()) {
     const size_t num_args = k.region(k.body).args.size();
     if (arrays.size() != num_args)
       throw SpecError(
@@ -132,6 +124,7 @@ class Machine {
     result.report = report_.empty() ? 0 : report_[0];
     result.report_words = std::move(report_);
     result.reports = std::move(reports_);
+    result.seen = std::move(seen_sums_);
     result.out_of_steps = out_of_steps_;
     return result;
   }
@@ -728,6 +721,7 @@ class Machine {
           if (r[i.a].bits) report_.at(0) |= i.aux;
           break;
         case Code::within: within(i, r[i.a], id); break;
+        case Code::watch: code_.watches[i.aux].look(r, group_, id, seen_sums_[i.aux]); break;
         case Code::pack: {
           Register word;
           const int width = bits(i.operand);
@@ -765,6 +759,7 @@ class Machine {
   const DimValues& dims_;
   Random random_;
   Bytecode code_;
+  std::vector<SeenSum> seen_sums_;  // of options_.watched
   size_t num_inputs_ = 0;
   std::vector<Array> arrays_;
   std::vector<std::byte*> arg_bytes_;

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "codegen/lane/watched.h"
 #include "engine/base/array.h"
 #include "engine/ir/kernel.h"
 #include "engine/passes/interval.h"
@@ -23,6 +24,7 @@ struct RunOptions {
   /// By value: what a result that is no garbage, or a loop's counter, must lie in; else it is reported. For tests of
   /// what analyses claim.
   std::vector<Bounds> ranges = {};
+  std::vector<WatchedSum> watched = {};  // RunResult::seen says what they were
   // ops of all invocations together, about: more is reported as a loop that does not end
   int64_t max_steps = int64_t{1} << 33;
 };
@@ -31,6 +33,7 @@ struct RunResult {
   uint32_t report = 0;                 // what op report has set
   std::vector<uint32_t> report_words;  // all of the report, if there is one
   std::vector<std::string> reports;    // empty: no conflict, no out-of-bounds access, no divergence
+  std::vector<SeenSum> seen;           // of RunOptions::watched
   bool out_of_steps = false;           // max_steps, which the reports say too: the outputs are unfinished
 };
 

@@ -13,32 +13,17 @@ using ir::Opcode;
 using ir::OpId;
 using ir::Value;
 
-class Folder {
+class Finder {
  public:
-  explicit Folder(ir::Kernel& k) : k_(k), bounds_(k) {}
-  bool run() {
+  explicit Finder(const ir::Kernel& k) : k_(k), bounds_(k) {}
+  std::vector<KnownCondition> run() {
     region(k_.body);
-    if (decisions_.empty()) return false;
-    std::vector<OpId> ops = std::move(k_.region(k_.body).ops);
-    k_.region(k_.body).ops.clear();
-    ir::Builder b(k_);
-    b.set_region(k_.body);
-    b.set_loc(k_.loc);
-    const Value never = b.constant_int(DType::boolean, 0), always = b.constant_int(DType::boolean, 1);
-    std::vector<OpId>& body = k_.region(k_.body).ops;
-    body.insert(body.end(), ops.begin(), ops.end());
-    for (const Decision& d : decisions_) k_.op(d.op).operands[d.operand] = d.holds ? always : never;
-    return true;
+    return std::move(decisions_);
   }
 
  private:
   // What is known of conditions in the regions that are open, innermost last. What is decided outside holds inside too.
   using Outcomes = std::unordered_map<uint32_t, std::optional<bool>>;
-  struct Decision {
-    OpId op;
-    size_t operand;
-    bool holds;
-  };
 
   void region(ir::RegionId r) {
     for (const OpId id : k_.region(r).ops) {
@@ -114,15 +99,30 @@ class Folder {
     return bounds_.not_negative({{1, high}, {-1, low}, {-by, {}}}, conditions_, scope_);
   }
 
-  ir::Kernel& k_;
+  const ir::Kernel& k_;
   lane::Prover bounds_;
   std::vector<lane::Prover::Condition> conditions_;
   std::vector<lane::Prover::Between> scope_;
   std::vector<Outcomes> outcomes_;
-  std::vector<Decision> decisions_;
+  std::vector<KnownCondition> decisions_;
 };
 }  // namespace
 
-bool fold_known_conditions(ir::Kernel& k) { return Folder(k).run(); }
+std::vector<KnownCondition> known_conditions(const ir::Kernel& k) { return Finder(k).run(); }
+
+bool fold_known_conditions(ir::Kernel& k) {
+  const std::vector<KnownCondition> decisions = known_conditions(k);
+  if (decisions.empty()) return false;
+  std::vector<OpId> ops = std::move(k.region(k.body).ops);
+  k.region(k.body).ops.clear();
+  ir::Builder b(k);
+  b.set_region(k.body);
+  b.set_loc(k.loc);
+  const Value never = b.constant_int(DType::boolean, 0), always = b.constant_int(DType::boolean, 1);
+  std::vector<OpId>& body = k.region(k.body).ops;
+  body.insert(body.end(), ops.begin(), ops.end());
+  for (const KnownCondition& d : decisions) k.op(d.op).operands[d.operand] = d.holds ? always : never;
+  return true;
+}
 
 }  // namespace tessera::lowering

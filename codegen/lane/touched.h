@@ -1,7 +1,9 @@
 // For the lane-level interpreter: who touched a unit of memory last, and whether a barrier stands between. Internal to
 // interpreter.cpp, which reports what this finds.
 #pragma once
+#include <cstddef>
 #include <cstdint>
+#include <vector>
 
 #include "codegen/lane/bytecode.h"
 
@@ -45,6 +47,14 @@ struct Cell {
 struct GroupCell {
   uint32_t by[3] = {kNone, kNone, kNone};  // workgroups; kMany: several
   uint32_t at[3] = {0, 0, 0};
+};
+
+/// Shared memory or scratch of one workgroup.
+struct Arena {
+  std::vector<std::byte> bytes;
+  std::vector<uint8_t> poison;  // per byte: not written since the workgroup began
+  std::vector<Cell> cells;
+  int cell_shift = 2;  // 2^cell_shift bytes per entry of cells
 };
 
 }  // namespace tessera::lane

@@ -157,7 +157,7 @@ Sharing::Wanted Sharing::wanted(const Nest& n, const std::vector<int>& order) co
   }
   const int64_t group = std::max(s_.group >> std::popcount(static_cast<unsigned>(used)), 1);
   const int fastest = order.back();
-  if (n.turned != kNoAxis && open(n.turned) && open(fastest)) {
+  if (open(n.turned) && open(fastest)) {
     std::tie(wanted[fastest], wanted[n.turned]) = square(n, group);
     return wanted;
   }

@@ -57,7 +57,7 @@ class Sharing {
  private:
   const Axis& axis(int a) const { return axes_.axes[static_cast<size_t>(a)]; }
   const AxisPlan& plan(int a) const { return s_.plans[static_cast<size_t>(a)]; }
-  bool open(int a) const { return !plan(a).laid_out && !axis(a).mixed && axis(a).extent > 0; }
+  bool open(int a) const { return a != kNoAxis && !plan(a).laid_out && !axis(a).mixed && axis(a).extent > 0; }
   int64_t units() const;
   int64_t busy() const;
   int64_t results(const Nest& n) const;

@@ -16,10 +16,8 @@ int64_t number(DType t, uint64_t bits) {
   const uint64_t sign = uint64_t{1} << (width - 1);
   return static_cast<int64_t>((bits ^ sign) - sign);
 }
-uint64_t bits_of(DType t, int64_t n) {
-  const int width = bits(t);
-  return static_cast<uint64_t>(n) & (width == 64 ? UINT64_MAX : (uint64_t{1} << width) - 1);
-}
+// Of an i32: positions in the grid and counters are.
+uint64_t bits_of(int64_t n) { return static_cast<uint32_t>(n); }
 }  // namespace
 
 Programs::Programs(const ir::Kernel& k, std::vector<int64_t> grid)
@@ -40,7 +38,7 @@ void Programs::move_to(std::vector<int64_t> program) {
 }
 
 void Programs::set(Value v, std::optional<int64_t> n) {
-  known_[v.index] = {epoch_, n ? std::optional(bits_of(k_.type(v).dtype, *n)) : std::nullopt};
+  known_[v.index] = {epoch_, n ? std::optional(bits_of(*n)) : std::nullopt};
 }
 
 std::optional<int64_t> Programs::value(Value v) {
@@ -76,8 +74,7 @@ std::optional<uint64_t> Programs::compute(Value v) const {
   if (ir::is_grid(op->code)) {
     int64_t axis = op->attr(ir::Attr::axis);
     for (size_t a = 0; a < at_.size(); ++a)
-      if (!k_.grid[a].vmapped && axis-- == 0)
-        return bits_of(t.dtype, op->code == Opcode::program_id ? at_[a] : grid_[a]);
+      if (!k_.grid[a].vmapped && axis-- == 0) return bits_of(op->code == Opcode::program_id ? at_[a] : grid_[a]);
     return {};
   }
   if (op->code == Opcode::constant) return static_cast<uint64_t>(op->attr(ir::Attr::bits));

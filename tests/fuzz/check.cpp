@@ -32,6 +32,8 @@
 #include "tests/fuzz/random_target.h"
 #include "tests/support/emulate/emulate.h"
 #include "tests/support/judge/judge.h"
+#include "tests/support/proofs/lane_integers.h"
+#include "tests/support/proofs/proofs.h"
 #ifdef TESSERA_SPIRV_TOOLS
 #include <spirv-tools/libspirv.hpp>
 #endif
@@ -44,6 +46,7 @@ using ir::Kernel;
 // holds. Uniform values show what hangs on one unspecified element; copies of what is beside it, which compiled code
 // loads beyond an array's end, what compares the two; numbers of each place's own show garbage - garbage and the like.
 constexpr int kFirstPattern = 5;
+constexpr size_t kMostSums = 64;  // of a lane-level kernel, that Proofs looks at
 InterpretOptions options(const DimValues& dims, int fill) {
   constexpr Uninitialised kKnown[] = {Uninitialised::nan, Uninitialised::large, Uninitialised::small,
                                       Uninitialised::zero, Uninitialised::edge};
@@ -352,11 +355,14 @@ class Checker {
   bool target(const std::string& name, const Target& t, bool general) {
     begin(name + ": compile");
     Kernel lane, tile = case_.kernel;
+    std::optional<Kernel> conditions;
     CompileOptions options;
     options.general = general;
     options.strict = (options_.strict && !case_.relaxed) || t.name == minimum_target().name;
     size_t tile_ops = 0, lane_ops = 0, most_ops = 0;
-    options.dump = [&](std::string_view step, const Kernel& k, bool) {
+    options.dump = [&](std::string_view step, const Kernel& k, bool changed) {
+      // before conditions that are known became constants
+      if (step == "lane/known") conditions = changed ? std::optional<Kernel>(lane) : std::nullopt;
       (k.level == ir::Level::lane ? lane : tile) = k;
       if (k.level != ir::Level::lane)
         for (tile_ops = 0; const ir::Op& op : k.ops)
@@ -390,11 +396,24 @@ class Checker {
       return failed(std::to_string(std::max(lane_ops, most_ops / 4)) + " ops at lane level of " +
                     std::to_string(tile_ops) + " at tile level: at most " + std::to_string(most) + " are allowed");
     if (is_new && program.ptx.empty() && !is_valid_spirv(name, program, lane, t)) return false;
-    begin(name + ": lane interpreter");
     const std::vector<Array> arrays = arguments();
     if (options_.delete_barriers) count_barriers(lane, arrays, t);
+    const bool runs = is_new && options_.orders > 0;
+    if (runs && conditions && !hold_to_proofs(name, *conditions, arrays, t)) return false;
+    if (runs && !on_lanes(name, program, lane, arrays, t)) return false;
+    if (!options_.judge) return true;
+    return program.ptx.empty() ? judged(name, program, lane, arrays, t) : on_emulator(name, program, arrays);
+  }
+
+  // The lane-level interpreter, which is also asked about the prover's claims.
+  bool on_lanes(const std::string& name, const Program& program, const Kernel& lane, const std::vector<Array>& arrays,
+                const Target& t) {
+    const uint64_t seed = std::hash<std::string>{}(name + case_.kernel.name);
+    if (!hold_to_proofs(name, with_random_integers(lane, seed, 6), arrays, t, lane.ops.size())) return false;
+    begin(name + ": lane interpreter");
     const std::vector<Bounds> ranges = lane_ranges(lane);
-    for (int order = 0; is_new && order < options_.orders; ++order) {
+    const Proofs proofs(lane, seed, kMostSums);
+    for (int order = 0; order < options_.orders; ++order) {
       lane::RunOptions run;
       run.seed = static_cast<uint64_t>(order);
       run.subgroup_size = t.subgroup_size;
@@ -403,7 +422,10 @@ class Checker {
       run.print_bytes = print_bytes(program);
       if (program.steps_extent >= 0) run.steps = order == 0 ? steps_of_dispatch(program) : any_steps(program, order);
       run.ranges = ranges;
+      run.watched = proofs.watched();
       const lane::RunResult r = lane::run(lane, arrays, case_.kernel.num_inputs, case_.dims, run);
+      const std::string where = " (order " + std::to_string(order) + ")\nlane-level kernel:\n";
+      if (const auto d = proofs.broken(r.seen)) return failed(*d + where + ir::print(lane));
       if (r.out_of_steps && r.reports.size() == 1) {
         ++out_.unfinished;
         break;
@@ -416,12 +438,24 @@ class Checker {
           continue;
         reports += s + "\n";
       }
-      const std::string where = " (order " + std::to_string(order) + ")\nlane-level kernel:\n";
       if (!reports.empty()) return failed(reports + where + ir::print(lane));
       if (const auto d = wrong(program, r.outputs, r.report_words)) return failed(*d + where + ir::print(lane));
     }
-    if (!options_.judge) return true;
-    return program.ptx.empty() ? judged(name, program, lane, arrays, t) : on_emulator(name, program, arrays);
+    return true;
+  }
+
+  // What the prover says of a lane-level kernel on its way, or of one that is not the compiler's from op `first` on.
+  bool hold_to_proofs(const std::string& name, const Kernel& lane, const std::vector<Array>& arrays, const Target& t,
+                      size_t first = 0) {
+    begin(name + ": proofs");
+    const Proofs proofs(lane, std::hash<std::string>{}(name + case_.kernel.name), kMostSums, first);
+    lane::RunOptions run;
+    run.subgroup_size = t.subgroup_size;
+    run.max_steps = options_.max_steps / 16;
+    run.watched = proofs.watched();
+    const lane::RunResult r = lane::run(lane, arrays, case_.kernel.num_inputs, case_.dims, run);
+    if (const auto d = proofs.broken(r.seen)) return failed(*d + "\nlane-level kernel:\n" + ir::print(lane));
+    return true;
   }
 
   bool is_valid_spirv(const std::string& name, const Program& program, const Kernel& lane, const Target& t) {

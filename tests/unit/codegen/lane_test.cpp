@@ -565,6 +565,61 @@ TEST_CASE("values are held to the ranges that are claimed of them") {
   CHECK(any_contains(r.reports, "an argument: i32[], is [0, 2] but it is 3"));
 }
 
+TEST_CASE("sums are watched at every evaluation, and where a mask says so") {
+  for (const auto& [dtype, bits, wanted] : {std::tuple{DType::i32, 0xfffffffbull, int64_t{-5}},
+                                            {DType::u32, 0xfffffffbull, 0xfffffffb},
+                                            {DType::i8, 0x80ull, -128},
+                                            {DType::u8, 0xffull, 255},
+                                            {DType::i4, 0x8ull, -8},
+                                            {DType::u4, 0xfull, 15},
+                                            {DType::i64, 1ull << 63, INT64_MIN},
+                                            {DType::boolean, 1ull, 1}}) {
+    const DType t = dtype;
+    CAPTURE(name(t));
+    Lane l(1, 1, {t, t});
+    l.k.lane.max_workgroups = 1;
+    const Value v = l.load(l.args[0], l.number(0));
+    l.store(l.args[1], l.number(0), v);
+    Array x({1}, t);
+    x.set_element_bits(0, bits);
+    const ir::OpId last = l.done().region(l.k.body).ops.back();
+    const auto seen = lane::run(l.k, {x, Array({1}, t)}, 1, {}, {.watched = {{last, {{3, v}}}}}).seen;
+    REQUIRE(seen.size() == 1);
+    CHECK(seen[0].times == 1);
+    CHECK((seen[0].least.value == __int128{3} * wanted && seen[0].greatest.value == __int128{3} * wanted));
+  }
+
+  // Four invocations, of which each makes three rounds.
+  Lane l(4);
+  l.k.lane.max_workgroups = 1;
+  const Value tid = l.source(Opcode::local_index), two = l.number(2),
+              garbage = l.load(l.shared(0, 1, DType::i32), l.number(0));
+  Value counter, less;
+  ir::OpId inside;
+  l.loop(3, [&](Value i) {
+    counter = i;
+    less = l.lt(tid, two);
+    l.store(l.args[1], tid, l.load(l.args[0], tid));
+    inside = l.k.region(l.b.region()).ops.back();
+  });
+  const auto seen = lane::run(l.done(), {counting(4), Array({4}, DType::f32)}, 1, {},
+                              {.watched = {{inside, {{10, counter}, {-1, tid}}},
+                                           {inside, {{1, tid}}, less},
+                                           {inside, {{1, garbage}}},
+                                           {l.k.region(l.k.body).ops.back(), {{1, tid}}},
+                                           {{0}, {}}}})
+                        .seen;
+  REQUIRE(seen.size() == 5);
+  CHECK(seen[0].times == 12);
+  CHECK((seen[0].least.value == -3 && seen[0].least.invocation == 3));
+  CHECK((seen[0].greatest.value == 20 && seen[0].greatest.invocation == 0));
+  CHECK(seen[1].times == 6);
+  CHECK((seen[1].least.value == 0 && seen[1].greatest.value == 1));
+  CHECK(seen[2].times == 0);  // what is uninitialised has no value
+  CHECK(seen[3].times == 4);
+  CHECK(seen[4].times == 4);
+}
+
 TEST_CASE("uniformity follows sources, memory and control") {
   Lane l(8);
   l.k.lane.subgroup_size = 4;

@@ -211,6 +211,14 @@ TEST_CASE("bounds: what nobody takes loads from its array all the same") {
   CHECK(moved("  %e = min %n, %c8\n", "  for %i = %c0 to %e step %c1 {\n", "  }\n"));
   CHECK_FALSE(moved("  %e = min %n, %c8\n", "  for %j = %c0 to %e step %c1 {\n  %i = min %j, %c7\n", "  }\n"));
   CHECK(moved("", "  for %i = %c0 to %n step %c1 {\n  %c = lt %i, %c8\n  if %c {\n", "  }\n  }\n"));
+  // no less than the loop's first value, which data says; of i32 the difference might wrap
+  const std::string low = "  %m9 = sub %c0, %c9\n  %low = clamp %m9, %d, %c9\n";
+  CHECK_FALSE(
+      moved(low + "  %from = convert %low : i64[]\n  %most = convert %c7 : i64[]\n",
+            "  for %j = %low to %c9 step %c1 {\n  %k = convert %j : i64[]\n  %a = sub %k, %from\n  %b = min %a, "
+            "%most\n  %i = convert %b : i32[]\n",
+            "  }\n"));
+  CHECK(moved(low, "  for %j = %low to %c9 step %c1 {\n  %a = sub %j, %low\n  %i = min %a, %c7\n", "  }\n"));
 
   // As a driver has it that runs the round behind the last one: the loop's body with its counter at 8, and at the first
   // value where there is none.
@@ -235,6 +243,31 @@ TEST_CASE("bounds: what nobody takes loads from its array all the same") {
   REQUIRE(held != std::string::npos);
   CHECK(text.find("= load %0[" + text.substr(text.rfind('%', held), held - 1 - text.rfind('%', held)) + "]") !=
         std::string::npos);
+}
+
+// The counter is held to the loop's first value, which is behind the array if there is no round: loads are moved too.
+TEST_CASE("bounds: what nobody takes, in a loop that may begin behind the array") {
+  ir::Kernel k = ir::parse(
+      "tir 1\nlane kernel @rounds\nworkgroup_size 1\nnum_units 1 exact\nin i32[8] whole\nin i32[1] whole\nout i32[8] "
+      "whole\nbody (%x: ref<global, i32[?]>, %y: ref<global, i32[?]>, %o: ref<global, i32[?]>) {\n"
+      "  %c0 = constant 0 : i32[]\n  %c1 = constant 1 : i32[]\n  %c8 = constant 8 : i32[]\n  %d = load %y[0] : i32[]\n "
+      " %e = max %d, %c0\n  for %i = %e to %c8 step %c1 {\n  %v = load %x[%i] : i32[]\n  store %o[%i], %v\n  }\n}\n",
+      "k.tir");
+  CHECK(lane::unproved_accesses(k).empty());
+  const std::string before = ir::print(k);
+  CHECK(lane::bound_accesses(k, true));
+  CHECK_NOTHROW(lane::verify_lane(k, "a test"));
+  const std::string text = ir::print(k);
+  CHECK(before.find("= min") == std::string::npos);
+  CHECK(text.find("= min") != std::string::npos);
+  for (const int32_t first : {-1, 3, 8, 100}) {
+    const std::vector<Array> arrays{Array({8}, std::vector<int32_t>{1, 2, 4, 8, 16, 32, 64, 128}),
+                                    Array({1}, std::vector<int32_t>{first}), Array({8}, i32)};
+    const lane::RunResult r = lane::run(k, arrays, 2, {});
+    CHECK(r.reports.empty());
+    for (int32_t i = 0; i < 8; ++i)
+      CHECK(r.outputs.at(0).element_bits(i) == (i >= first ? uint64_t{1} << i : uint64_t{0}));
+  }
 }
 
 }  // namespace prover_test

@@ -1,0 +1,86 @@
+// Which products codegen/plan/matrices.h gives to a target's matrix instructions, and why it gives others to none.
+#include "codegen/plan/matrices.h"
+
+#include <doctest/doctest.h>
+
+#include <vector>
+
+namespace matrices_test {
+using namespace tessera;
+using lowering::MatrixProduct;
+
+namespace {
+// The shape, or the reason for none.
+std::string planned(const Target& t, int subgroup, const MatrixProduct& p) {
+  std::string why;
+  const auto shape = lowering::matrices_for(t, subgroup, p, why);
+  CHECK(shape.has_value() == why.empty());
+  return shape ? to_string(*shape) : why;
+}
+}  // namespace
+
+TEST_CASE("matrices: products that fill a matrix of the device, in subgroups of one size") {
+  const MatrixProduct large{DType::f16, DType::f16, DType::f32, 32, 32, 32};
+  const std::string yes = "16x16x16 f16 f16 f32";
+  CHECK(planned(gpu_matrix_target(), 32, large) == yes);
+  for (const auto& [rows, cols, depth, fills] : std::vector<std::tuple<int64_t, int64_t, int64_t, bool>>{
+           {9, 16, 16, true}, {8, 16, 16, false}, {9, 15, 16, false}, {9, 16, 15, false}}) {
+    MatrixProduct p = large;
+    p.rows = rows, p.cols = cols, p.depth = depth;
+    CHECK(planned(gpu_matrix_target(), 32, p) == (fills ? yes : "the largest product does not fill one of " + yes));
+  }
+  MatrixProduct floats = large;
+  floats.a = floats.b = DType::f32;
+  CHECK(planned(gpu_matrix_target(), 32, floats) == "the device has none of f32 and f32 with sums of f32");
+  MatrixProduct mixed = large;
+  mixed.b = DType::bf16;
+  CHECK(planned(gpu_matrix_target(), 32, mixed) == "the device has none of f16 and bf16 with sums of f32");
+
+  const std::string sizes = "subgroups of one size cannot be relied on";
+  CHECK(planned(gpu_matrix_target(), 16, large) == sizes);
+  for (const auto& without :
+       {+[](Target& t) { t.subgroup_shuffle = false; }, +[](Target& t) { t.can_require_subgroup_size = false; },
+        +[](Target& t) { t.max_loop_iterations = 100; }}) {
+    Target t = gpu_matrix_target();
+    without(t);
+    CHECK(planned(t, 32, large) == sizes);
+  }
+  // 16 rows are more than a subgroup of 8.
+  Target narrow = gpu_matrix_target();
+  narrow.subgroup_size = 8;
+  CHECK(planned(narrow, 8, large) == "the lanes of a subgroup do not hold the rows of one");
+}
+
+TEST_CASE("matrices: how a subgroup holds the rows of one") {
+  const auto lanes = [](int m, int n, int subgroup) {
+    const auto l = lowering::matrix_lanes({m, n, 16, DType::f16, DType::f16, DType::f32}, subgroup);
+    return l ? std::pair(l->down, l->across) : std::pair(0, 0);
+  };
+  CHECK(lanes(16, 16, 32) == std::pair(16, 2));
+  CHECK(lanes(32, 8, 32) == std::pair(32, 1));
+  CHECK(lanes(8, 4, 32) == std::pair(8, 4));
+  CHECK(lanes(8, 2, 32) == std::pair(0, 0));  // four beside each other for two columns
+  CHECK(lanes(64, 16, 32) == std::pair(0, 0));
+  CHECK(lanes(16, 16, 24) == std::pair(0, 0));  // 16 and a half
+}
+
+TEST_CASE("matrices: the largest shape, of those one that sums in the dtype that is wanted") {
+  Target t = gpu_target();
+  const auto add = [&](int m, int n, int k, DType a, DType sum) { t.matrices.push_back({m, n, k, a, a, sum}); };
+  add(8, 8, 16, DType::i8, DType::i32), add(16, 16, 32, DType::i8, DType::u32), add(16, 16, 32, DType::i8, DType::i32);
+  add(8, 8, 8, DType::f16, DType::f16), add(12, 16, 16, DType::f16, DType::f16), add(4, 4, 4, DType::f16, DType::f16);
+  const auto shape = [&](DType a, DType sum) {
+    const auto s = lowering::matrix_shape(t, a, a, sum);
+    return s ? to_string(*s) : "none";
+  };
+  CHECK(shape(DType::i8, DType::i32) == "16x16x32 i8 i8 i32");
+  CHECK(shape(DType::i8, DType::u32) == "16x16x32 i8 i8 u32");
+  CHECK(shape(DType::f16, DType::f16) == "8x8x8 f16 f16 f16");  // 12 is no power of two
+  CHECK(shape(DType::f16, DType::f32) == "none");
+  t.int8 = false;
+  CHECK(shape(DType::i8, DType::i32) == "none");
+  t.float16 = false;
+  CHECK(shape(DType::f16, DType::f16) == "none");
+}
+
+}  // namespace matrices_test
