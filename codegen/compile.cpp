@@ -220,12 +220,16 @@ Program compile_for_tpu(const ir::Kernel& source, const Target& target, const Co
 }  // namespace
 
 Program compile(const ir::Kernel& k, const Target& target, const CompileOptions& options) {
+  if (k.has_threads())
+    throw CompileError(k.name + ": a kernel of mosaic_gpu, of threads with barriers and copies of their own, is not compiled for any target yet",
+                       k.loc, "the interpreter runs it: ts::interpret(call, ...), .interpret = true, or --device interpreter");
   if (options.lint != Lint::off && has_all_sizes(k, options.sizes)) check_lints(k, options.sizes, options.lint);
   if (!target.tpu_chip.empty()) return compile_for_tpu(k, target, options);
   return Compilation(k, target, options).run();
 }
 
 std::vector<bool> parallel_axes(const ir::Kernel& source) {
+  if (source.has_threads()) return std::vector<bool>(source.grid.size(), true);
   ir::Kernel k = source;
   std::vector<WaitSite> waits;
   if (lowering::lower_async(k, waits)) ir::compact(k);

@@ -128,6 +128,7 @@ class Analysis {
       case Family::print:
       case Family::control:
       case Family::async:
+      case Family::thread:
       case Family::end:
       case Family::launch:
       case Family::ref:

@@ -12,6 +12,7 @@ Shape Inference::access(size_t before_mask, std::optional<DType> as) const {
   const Type& ref = type(0);
   if (is_semaphore(ref.space) && info(op_.code).effect != Effect::ordered)
     fail("the ref is a semaphore, " + to_string(ref), "semaphores are signalled, waited for and read");
+  if (is_barrier(ref.space)) fail("the ref is a barrier, " + to_string(ref), "threads arrive and wait at barriers");
   const bool mask = flag(Attr::mask), other = flag(Attr::other);
   const size_t first_start = before_mask + mask + other;
   if (op_.operands.size() < first_start)

@@ -128,7 +128,8 @@ class Parser {
   }
   std::optional<MemorySpace> space() const {
     for (MemorySpace s : {MemorySpace::any, MemorySpace::vmem, MemorySpace::smem, MemorySpace::global,
-                          MemorySpace::shared, MemorySpace::semaphore, MemorySpace::dma_semaphore})
+                          MemorySpace::shared, MemorySpace::semaphore, MemorySpace::dma_semaphore, MemorySpace::barrier,
+                          MemorySpace::cluster_barrier, MemorySpace::accumulator})
       if (token_.is(name(s))) return s;
     return std::nullopt;
   }
@@ -140,10 +141,25 @@ class Parser {
     advance();
     expect(",");
     Type t = array_type(true);
+    if (token_.is(",")) t.traits = thread_traits();
     expect(">");
     t.is_ref = true;
     t.space = *s;
     return t;
+  }
+  std::shared_ptr<const ThreadTraits> thread_traits() {
+    ThreadTraits more;
+    const auto numbers = [&](std::vector<int64_t>& to) {
+      list("[", "]", [&] { to.push_back(integer("a number", 0)); });
+    };
+    while (take(",")) {
+      if (take("arrivals")) more.arrivals = integer("a number of arrivals", 1, INT32_MAX);
+      else if (take("axes")) numbers(more.axes);
+      else if (take("tiling")) numbers(more.tiling);
+      else if (take("swizzle")) more.swizzle = integer("a swizzle", 0, 128);
+      else expected("'arrivals', 'axes', 'tiling' or 'swizzle'");
+    }
+    return std::make_shared<const ThreadTraits>(std::move(more));
   }
   Type array_type(bool unknown_length) {
     const size_t start = token_.offset;
@@ -325,6 +341,8 @@ class Parser {
     for (;;) {
       if (take("parallel")) g.parallel = true;
       else if (take("vmapped")) g.vmapped = true;
+      else if (take("cluster")) g.role = GridAxis::Role::cluster;
+      else if (take("thread")) g.role = GridAxis::Role::thread;
       else break;
     }
     k_.grid.push_back(std::move(g));
@@ -512,6 +530,7 @@ class Parser {
     else if (*code == Opcode::run_scoped) run_scoped(o);
     else {
       if (is_copy(*code)) copy(o);
+      else if (num_thread_places(*code) > 0) thread_op(o);
       else if (accesses_ref(*code) || is_semaphore_op(*code)) memory(o);
       else if (*code == Opcode::constant) {
         literal_offset = token_.offset;
@@ -621,21 +640,42 @@ class Parser {
       if (x.start_operand >= 0) x.start_operand += static_cast<int32_t>(o.operands.size());
     o.operands.insert(o.operands.end(), starts.begin(), starts.end());
   }
+  /// The index of the last operand, counted here: whose index an entry is follows from the refs' ranks.
+  void place_index(Op& o, std::vector<Value>& starts) {
+    const size_t at = token_.offset, first = o.index.size(), rank = k_.type(o.operands.back()).shape.size();
+    list("[", "]", [&] { o.index.push_back(index(starts)); });
+    if (const size_t n = o.index.size() - first; n != rank)
+      lexer_.fail(at, "the index has " + std::to_string(n) + (n == 1 ? " entry" : " entries") + " but " +
+                          to_string(k_.type(o.operands.back())) + " has " + std::to_string(rank) +
+                          (rank == 1 ? " dim" : " dims"));
+  }
   void copy(Op& o) {
     std::vector<Value> starts;
     for (const char* before : {"", "to", "with"}) {
       if (*before) expect(before);
       o.operands.push_back(use());
-      const size_t at = token_.offset, first = o.index.size(), rank = k_.type(o.operands.back()).shape.size();
-      list("[", "]", [&] { o.index.push_back(index(starts)); });
-      // Counted here: whose index an entry is follows from the refs' ranks.
-      if (const size_t n = o.index.size() - first; n != rank)
-        lexer_.fail(at, "the index has " + std::to_string(n) + (n == 1 ? " entry" : " entries") + " but " +
-                            to_string(k_.type(o.operands.back())) + " has " + std::to_string(rank) +
-                            (rank == 1 ? " dim" : " dims"));
+      place_index(o, starts);
     }
     for (Index& x : o.index)
       if (x.start_operand >= 0) x.start_operand += 3;
+    o.operands.insert(o.operands.end(), starts.begin(), starts.end());
+    while (same_line() && token_.kind == Token::Kind::word) attribute(o);
+  }
+  void thread_op(Op& o) {
+    constexpr const char* kBefore[] = {"", "to", "with"};
+    constexpr const char* kOfProduct[] = {"", "with", "to"};
+    std::vector<Value> starts;
+    const int places = num_thread_places(o.code);
+    for (int i = 0; i < places; ++i) {
+      if (i > 0) expect((o.code == Opcode::wgmma ? kOfProduct : kBefore)[i]);
+      const size_t of_ref = token_.offset;
+      o.operands.push_back(use());
+      const Type& t = k_.type(o.operands.back());
+      if (!t.is_ref && !(o.code == Opcode::wgmma && i == 0)) lexer_.fail(of_ref, "expected a ref, not " + to_string(t));
+      if (t.is_ref) place_index(o, starts);
+    }
+    for (Index& x : o.index)
+      if (x.start_operand >= 0) x.start_operand += places;
     o.operands.insert(o.operands.end(), starts.begin(), starts.end());
     while (same_line() && token_.kind == Token::Kind::word) attribute(o);
   }
