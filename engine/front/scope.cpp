@@ -16,8 +16,6 @@ namespace scope {
 control::Values run(const std::vector<ScratchShape>& types, size_t wanted,
                     const std::function<control::Operands(const std::vector<Ref>&)>& body, Loc loc) {
   Emit e("run_scoped", loc);
-  Trace& t = e.trace();
-  ir::Builder& b = e.builder();
   if (types.size() != wanted)
     e.fail("the body takes " + std::to_string(wanted) + (wanted == 1 ? " Ref" : " Refs") + " but there " +
                (types.size() == 1 ? "is " : "are ") + std::to_string(types.size()) +
@@ -31,12 +29,24 @@ control::Values run(const std::vector<ScratchShape>& types, size_t wanted,
       e.fail(place + "shape " + to_string(s.shape) + " has a negative size");
     if (!ir::within_limits(s.shape))
       e.fail(place + "shape " + to_string(s.shape) + " is too large", "at most 32 dims and 2^40 elements are allowed");
-    if (!ir::is_for_scratch(s.memory_space))
+    if (!ir::is_for_scratch(s.memory_space) || ir::is_of_threads(s.memory_space))
       e.fail(place + "memory space " + std::string(ir::name(s.memory_space)) + " is not for scratch",
              "vmem, smem, any and semaphores are");
     args.push_back(ir::Type::ref(s.dtype, s.shape, s.memory_space));
   }
-  const ir::RegionId r = b.new_region(args);
+  return run_types(args, wanted, body, loc);
+}
+
+control::Values run_types(const std::vector<ir::Type>& types, size_t wanted,
+                          const std::function<control::Operands(const std::vector<Ref>&)>& body, Loc loc) {
+  Emit e("run_scoped", loc);
+  Trace& t = e.trace();
+  ir::Builder& b = e.builder();
+  if (types.size() != wanted)
+    e.fail("the body takes " + std::to_string(wanted) + (wanted == 1 ? " Ref" : " Refs") + " but there " +
+           (types.size() == 1 ? "is " : "are ") + std::to_string(types.size()) +
+           (types.size() == 1 ? " type" : " types"));
+  const ir::RegionId r = b.new_region(types);
   {
     const Trace::Region inside(t, r);
     std::vector<Ref> refs;

@@ -54,6 +54,9 @@ inline bool is_semaphore(MemorySpace s) { return s == MemorySpace::semaphore || 
 /// What scratch and the arguments of run_scoped may be in.
 inline bool is_for_scratch(MemorySpace s) { return s != MemorySpace::global && s != MemorySpace::shared; }
 
+/// Memory spaces that only kernels of threads have.
+inline bool is_of_threads(MemorySpace s) { return is_barrier(s) || s == MemorySpace::accumulator; }
+
 /// What a Ref of a kernel of threads has beside its type. Of barriers: how many arrivals end a phase, and for a
 /// cluster_barrier the cluster axes along which the programs arrive and wait together. Of smem: how the elements lie,
 /// which changes no value: in tiles of its last dims, and swizzled over so many bytes.

@@ -383,8 +383,7 @@ class Verifier {
     }
     if (last == Role::cluster) add(k_.name, "has cluster axes but no thread axis behind them", k_.loc);
     const auto check = [&](const Type& t, const std::string& place, Loc loc) {
-      const bool of_threads = is_barrier(t.space) || t.space == MemorySpace::accumulator;
-      if (!k_.has_threads() && (of_threads || t.traits))
+      if (!k_.has_threads() && (is_of_threads(t.space) || t.traits))
         return add(place, to_string(t) + " belongs to kernels of threads", loc);
       if (!k_.has_threads()) return;
       if (t.space == MemorySpace::vmem || t.space == MemorySpace::dma_semaphore)
