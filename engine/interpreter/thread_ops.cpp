@@ -34,8 +34,7 @@ void Threads::thread_op(Machine& m, const Op& op) {
     case ir::Thread::copy_gmem_to_smem: return copy_in(m, op);
     case ir::Thread::copy_smem_to_gmem: return copy_out(m, op);
     case ir::Thread::commit_smem_to_gmem_group:
-      ++r.groups;
-      r.uncommitted = 0;
+      r.group_ends.push_back(r.out_epoch);
       return;
     case ir::Thread::wait_smem_to_gmem: return wait_groups(m, op);
     case ir::Thread::commit_smem:
@@ -186,8 +185,7 @@ void Threads::copy_out(Machine& m, const Op& op) {
   f.from = window(m, op, places[0]);
   f.to = window(m, op, places[1]);
   f.count = num_elements(f.to.shape);
-  f.group = r.groups;
-  ++r.uncommitted;
+  f.group = static_cast<int64_t>(r.group_ends.size());
   f.epoch = ++r.out_epoch;
   const auto all = static_cast<uint32_t>(runners_.size()), t = static_cast<uint32_t>(m.thread);
   touch_window(m.thread, op, f.from, Touching::load, all + t, f.epoch, 0, f.count);
@@ -224,10 +222,6 @@ void Threads::land_groups(size_t thread, int64_t up_to, bool read_only) {
   for (auto f = flights_.begin(); f != flights_.end();) {
     const auto now = f++;
     if (now->kind != Flight::Kind::out || now->thread != thread || now->group >= up_to) continue;
-    Runner& r = runners_[thread];
-    const auto all = static_cast<uint32_t>(runners_.size()), t = static_cast<uint32_t>(thread);
-    r.knows.all[all + t] = std::max(r.knows.all[all + t], now->epoch);
-    if (!read_only) r.knows.all[2 * all + t] = std::max(r.knows.all[2 * all + t], now->epoch);
     land(now, read_only);
   }
 }
@@ -235,13 +229,14 @@ void Threads::land_groups(size_t thread, int64_t up_to, bool read_only) {
 void Threads::wait_groups(Machine& m, const Op& op) {
   Runner& r = runners_[m.thread];
   const bool read_only = op.attr_or(Attr::read_only, 0) != 0;
-  const int64_t up_to = r.groups - op.attr(Attr::count);
+  const int64_t up_to = static_cast<int64_t>(r.group_ends.size()) - op.attr(Attr::count);
+  if (up_to <= 0) return;
   land_groups(m.thread, up_to, read_only);
-  if (op.attr(Attr::count) > 0 || r.uncommitted > 0) return;
-  // Those that have come to their end before are known now, too.
-  const auto all = static_cast<uint32_t>(runners_.size()), t = static_cast<uint32_t>(m.thread);
-  r.knows.all[all + t] = r.out_epoch;
-  if (!read_only) r.knows.all[2 * all + t] = r.out_epoch;
+  const uint32_t known = r.group_ends[static_cast<size_t>(up_to) - 1];
+  const size_t all = runners_.size();
+  uint32_t &reads = r.knows.all[all + m.thread], &writes = r.knows.all[2 * all + m.thread];
+  reads = std::max(reads, known);
+  if (!read_only) writes = std::max(writes, known);
 }
 
 // -- products

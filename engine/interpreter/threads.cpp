@@ -275,7 +275,7 @@ void Threads::run(const int64_t* program, uint64_t cluster) {
     r.knows.all.assign(agents_, 0);
     r.knows.all[t] = 1;
     r.knows.committed.assign(agents_, 0);
-    r.groups = r.uncommitted = 0;
+    r.group_ends.clear();
     r.out_epoch = r.product_epoch = 0;
   }
   for (auto& list : barriers_)
@@ -362,16 +362,11 @@ void Threads::enter(Machine& m, const ir::Op& scope) {
 }
 
 void Threads::leave(Machine& m, const ir::Op& scope) {
+  wait_products(m.thread, 0);
   for (const ir::Value v : k_.region(scope.regions[0]).args) {
     const size_t ref = m.refs[v.index];
-    if (is_accumulator(ref)) {
-      wait_products(m.thread, 0);
-      continue;
-    }
     for (const Flight& f : flights_) {
-      const bool product = f.kind == Flight::Kind::product;
-      const bool uses = (f.from.ref == ref && !f.read) || f.to.ref == ref || (product && f.rhs.ref == ref) ||
-                        (f.barrier && f.barrier->ref == ref);
+      const bool uses = (f.from.ref == ref && !f.read) || f.to.ref == ref || (f.barrier && f.barrier->ref == ref);
       if (f.thread == m.thread && uses)
         throw KernelError(k_.name + ": " + std::string(ir::name(f.op->code)) + " by " + thread_text(f.thread) +
                               " is still under way at the end of its run_scoped",

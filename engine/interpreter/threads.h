@@ -99,7 +99,7 @@ class Threads {
     std::condition_variable turn;
     std::thread host;
     Knowledge knows;
-    int64_t groups = 0, uncommitted = 0;  // of copies to gmem
+    std::vector<uint32_t> group_ends;  // by group of copies to gmem: its last copy's epoch
     uint32_t out_epoch = 0, product_epoch = 0;
   };
   struct Meeting {
