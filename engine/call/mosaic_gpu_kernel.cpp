@@ -93,7 +93,7 @@ class Checks {
         fail("the cluster " + to_string(Shape(p_.cluster)) + " has more than " + std::to_string(kMostPrograms) +
                  " programs",
              "a cluster has at most so many on sm_90a");
-      c_.grid.push_back({Extent(p_.cluster[i]), p_.cluster_names[i], true});
+      c_.grid.push_back({Extent(p_.cluster[i]), p_.cluster_names[i]});
       c_.grid.back().role = ir::GridAxis::Role::cluster;
     }
   }
@@ -106,7 +106,7 @@ class Checks {
     if (n < 1 || n > kMostThreads)
       fail("num_threads is " + std::to_string(n) + ", not from 1 to " + std::to_string(kMostThreads),
            "a thread is a warpgroup of 128 invocations, of which a program has at most 1024");
-    c_.grid.push_back({Extent(n), p_.thread_name.value_or(""), true});
+    c_.grid.push_back({Extent(n), p_.thread_name.value_or("")});
     c_.grid.back().role = ir::GridAxis::Role::thread;
     for (size_t i = 0; i < c_.scratch.size(); ++i)
       if (n > 1 && c_.scratch[i].space() == MemorySpace::accumulator)

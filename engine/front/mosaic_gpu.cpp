@@ -13,6 +13,7 @@ namespace {
 Shape shape_of(const std::variant<int64_t, Shape>& n) {
   return std::holds_alternative<Shape>(n) ? std::get<Shape>(n) : Shape{std::get<int64_t>(n)};
 }
+std::string space_name(MemorySpace s) { return s == MemorySpace::gmem ? "gmem" : std::string(ir::name(s)); }
 std::string axes_of(const ir::Kernel& k) {
   std::string s;
   for (const ir::GridAxis& g : k.grid)
@@ -152,8 +153,7 @@ struct ThreadOp {
   const Shape& add(const Place& p, const char* role, std::initializer_list<MemorySpace> spaces, bool writes) {
     const MemorySpace space = p.ref().memory_space();
     if (std::find(spaces.begin(), spaces.end(), space) == spaces.end())
-      e.fail(std::string("the ") + role + " is in " + std::string(ir::name(space)) + ", not in " +
-             std::string(ir::name(*spaces.begin())));
+      e.fail(std::string("the ") + role + " is in " + space_name(space) + ", not in " + space_name(*spaces.begin()));
     // Windows of gmem may hang over it; those of a view are inside, since at() has moved them there.
     const bool hangs = space == MemorySpace::any && !is_view(p.ref());
     places.push_back(place_parts(name, p, loc, hangs, writes));

@@ -179,11 +179,23 @@ auto run_scoped(F body, std::vector<ScratchType> types, RunScopedParams params =
   return control::unflatten<n, control::is_tuple<R>::value>(results);
 }
 
+/// An argument of what is refused, with the user's line.
+struct Anything {
+  Anything(Loc l = Loc::here()) : loc(l) {}  // NOLINT: implicit on purpose
+  template <class T>
+    requires(!std::same_as<std::remove_cvref_t<T>, Anything> && !std::same_as<std::remove_cvref_t<T>, Loc>)
+  Anything(const T&, Loc l = Loc::here()) : loc(l) {}  // NOLINT
+  Loc loc;
+};
 /// What Mosaic GPU has for Blackwell, for other devices and for its own dialect: a CompileError that says so.
 [[noreturn]] void refuse(std::string_view name, std::string_view why, Loc loc);
 // clang-format off
-#define TESSERA_REFUSED(name, why) \
-  template <class... A> [[noreturn]] void name(const A&...) { refuse(#name, why, {}); }
+#define TESSERA_REFUSED(name, why)                                                                            \
+  [[noreturn]] inline void name(const Anything& first = Loc::here(), const Anything& = {}, const Anything& = {}, \
+                                const Anything& = {}, const Anything& = {}, const Anything& = {},              \
+                                const Anything& = {}, const Anything& = {}) {                                  \
+    refuse(#name, why, first.loc);                                                                             \
+  }
 TESSERA_REFUSED(tcgen05_mma, "tcgen05 is Blackwell's, and Tessera has Hopper's wgmma")
 TESSERA_REFUSED(tcgen05_commit_arrive, "tcgen05 is Blackwell's, and Tessera has Hopper's wgmma")
 TESSERA_REFUSED(TMEM, "tensor memory is Blackwell's; accumulators are ACC")

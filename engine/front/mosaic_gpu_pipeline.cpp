@@ -258,7 +258,7 @@ class Maker {
     const size_t refs = inputs_.size() + outputs_.size() + barriers;
     if (body_.refs != refs)
       e_.fail("the body takes " + plural(body_.refs, "Ref") + " but there are " + plural(inputs_.size(), "input") +
-              ", " + plural(outputs_.size(), "output") + (barriers ? " and " + plural(barriers, "barrier") : ""));
+              (barriers ? ", " : " and ") + plural(outputs_.size(), "output") + (barriers ? " and " + plural(barriers, "barrier") : ""));
     if (body_.values != carries)
       e_.fail("the body takes " + plural(body_.values, "carry", "carries") + " but there " + plural_is(carries, "is", "are"));
   }

@@ -369,6 +369,8 @@ class Verifier {
   }
   void threads() {
     using Role = GridAxis::Role;
+    constexpr int64_t kMostPrograms = 16, kMostThreads = 8;  // of a cluster, of a program
+    int64_t programs = 1;
     Role last = Role::grid;
     for (size_t i = 0; i < k_.grid.size(); ++i) {
       const GridAxis& g = k_.grid[i];
@@ -377,8 +379,12 @@ class Verifier {
         add(place, "must come " + std::string(g.role == Role::grid ? "before cluster and thread axes" : "before the one thread axis"), k_.loc);
       last = std::max(last, g.role);
       if (g.role == Role::grid) continue;
-      if (!g.size.is_static() || *g.size.value() < 1)
-        add(place, "has size " + to_string(g.size) + ", and clusters and threads have fixed numbers from 1 on", k_.loc);
+      const int64_t n = g.size.value().value_or(0), most = g.role == Role::thread ? kMostThreads : kMostPrograms;
+      if (n < 1 || n > most || (g.role == Role::cluster && (programs *= n) > kMostPrograms))
+        add(place,
+            "has size " + to_string(g.size) + ": a program has 1 to " + std::to_string(kMostThreads) +
+                " threads, and a cluster 1 to " + std::to_string(kMostPrograms) + " programs",
+            k_.loc);
       if (g.vmapped) add(place, "is vmapped", k_.loc);
     }
     if (last == Role::cluster) add(k_.name, "has cluster axes but no thread axis behind them", k_.loc);
