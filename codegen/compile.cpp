@@ -19,6 +19,7 @@
 #include "codegen/tile/accumulate.h"
 #include "codegen/tile/check_sizes.h"
 #include "codegen/tile/lower_async.h"
+#include "codegen/tile/lower_threads.h"
 #include "codegen/tile/rematerialize.h"
 #include "codegen/tile/reroll.h"
 #include "codegen/tile/squeeze.h"
@@ -220,9 +221,11 @@ Program compile_for_tpu(const ir::Kernel& source, const Target& target, const Co
 }  // namespace
 
 Program compile(const ir::Kernel& k, const Target& target, const CompileOptions& options) {
-  if (k.has_threads())
-    throw CompileError(k.name + ": a kernel of mosaic_gpu, of threads with barriers and copies of their own, is not compiled for any target yet",
-                       k.loc, "the interpreter runs it: ts::interpret(call, ...), .interpret = true, or --device interpreter");
+  if (k.has_threads()) {
+    const ir::Kernel programs = lowering::lower_threads(k);
+    if (options.dump) options.dump("tile/lower_threads", programs, true);
+    return compile(programs, target, options);
+  }
   if (options.lint != Lint::off && has_all_sizes(k, options.sizes)) check_lints(k, options.sizes, options.lint);
   if (!target.tpu_chip.empty()) return compile_for_tpu(k, target, options);
   return Compilation(k, target, options).run();

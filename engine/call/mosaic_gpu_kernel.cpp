@@ -112,7 +112,8 @@ class Checks {
       if (n > 1 && c_.scratch[i].space() == MemorySpace::accumulator)
         throw SpecError(c_.name + ": scratch_types[" + std::to_string(i) + "] is an accumulator, but the " +
                             std::to_string(n) + " threads share scratch_types",
-                        c_.scratch[i].loc(), "a thread that computes makes its own: mosaic_gpu::run_scoped(..., {ACC(...)})");
+                        c_.scratch[i].loc(),
+                        "a thread that computes makes its own: mosaic_gpu::run_scoped(..., {ACC(...)})");
   }
   void names() const {
     for (size_t i = 0; i < c_.grid.size(); ++i)
@@ -125,8 +126,10 @@ class Checks {
     if (!p_.compiler_params) return;
     for (const std::string& s : p_.compiler_params->dimension_semantics)
       if (s == "sequential")
-        fail("compiler_params: dimension_semantics has \"sequential\", but the programs of mosaic_gpu::kernel run at once",
-             "loop inside the body: nd_loop, fori_loop");
+        fail(
+            "compiler_params: dimension_semantics has \"sequential\", but the programs of mosaic_gpu::kernel run at "
+            "once",
+            "loop inside the body: nd_loop, fori_loop");
     try {
       c_.call.compiler_params = spec::read(*p_.compiler_params, p_.grid.axes().size()).others;
     } catch (const spec::CompilerParamsProblem& problem) {
@@ -141,9 +144,9 @@ class Checks {
 ir::Kernel trace(const Checked& c, const std::vector<ShapeDtype>& inputs) {
   const size_t refs = inputs.size() + c.outputs.size() + c.scratch.size();
   if (static_cast<size_t>(c.body.arity) != refs)
-    throw SpecError(c.name + ": the body takes " + plural(static_cast<size_t>(c.body.arity), "Ref") + " but there are " +
-                        plural(inputs.size(), "input") + ", " + plural(c.outputs.size(), "output") + " and " +
-                        plural(c.scratch.size(), "scratch type"),
+    throw SpecError(c.name + ": the body takes " + plural(static_cast<size_t>(c.body.arity), "Ref") +
+                        " but there are " + plural(inputs.size(), "input") + ", " + plural(c.outputs.size(), "output") +
+                        " and " + plural(c.scratch.size(), "scratch type"),
                     c.loc, "a body takes one Ref per input, then per output, then per scratch type");
   ir::Kernel k;
   k.name = c.name;

@@ -32,7 +32,7 @@ struct KernelParams {
   std::optional<int64_t> num_threads = std::nullopt;  ///< warpgroups of a program; with thread_name or not at all
   std::optional<std::string> thread_name = std::nullopt;
   Interpret interpret = false;
-  bool debug = false;  ///< prints the kernel where it is traced
+  bool debug = false;                                     ///< prints the kernel where it is traced
   std::optional<std::string> kernel_name = std::nullopt;  ///< a parameter of Mesh; in messages, else "kernel"
 };
 
@@ -46,7 +46,8 @@ template <class F>
 PallasCall kernel(F body, KernelParams params = {}, Loc loc = Loc::here()) {
   using P = typename spec::Signature<F>::Parameters;
   constexpr bool refs = spec::all_are<Ref, P>;
-  static_assert(refs, "mosaic_gpu::kernel: every parameter of a body must be a Ref (inputs, then outputs, then scratch)");
+  static_assert(refs,
+                "mosaic_gpu::kernel: every parameter of a body must be a Ref (inputs, then outputs, then scratch)");
   static_assert(std::is_void_v<typename spec::Signature<F>::Result>,
                 "mosaic_gpu::kernel: a body returns nothing; it writes to its output Refs");
   constexpr int n = static_cast<int>(std::tuple_size_v<P>);

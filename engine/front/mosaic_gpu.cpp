@@ -69,7 +69,8 @@ ir::Type ScratchType::type(const ir::Kernel& k, const std::string& place) const 
   if (space == MemorySpace::vmem || space == MemorySpace::dma_semaphore || !ir::is_for_scratch(space))
     fail("memory space " + std::string(ir::name(space)) + " is not Mosaic GPU's",
          "SMEM, GMEM, ACC, Barrier, ClusterBarrier and SemaphoreType::REGULAR are");
-  if (orders_tensor_core_) fail("orders_tensor_core orders tcgen05, which is Blackwell's", "Tessera has Hopper's wgmma");
+  if (orders_tensor_core_)
+    fail("orders_tensor_core orders tcgen05, which is Blackwell's", "Tessera has Hopper's wgmma");
   if (arrivals_ < 1) fail("num_arrivals is " + std::to_string(arrivals_) + ", and a phase needs at least 1", {});
   ir::ThreadTraits more{arrivals_, cluster_axes(k, axes_, fail), {}, 0};
   if (space == MemorySpace::cluster_barrier && more.axes.empty())
@@ -253,9 +254,7 @@ void copy_smem_to_gmem(Place source, Place target, CopyToGmem params, Loc loc) {
 }
 
 void commit_smem(Loc loc) { plain(Opcode::commit_smem, "commit_smem", loc); }
-void commit_smem_to_gmem_group(Loc loc) {
-  plain(Opcode::commit_smem_to_gmem_group, "commit_smem_to_gmem_group", loc);
-}
+void commit_smem_to_gmem_group(Loc loc) { plain(Opcode::commit_smem_to_gmem_group, "commit_smem_to_gmem_group", loc); }
 void wait_smem_to_gmem(int64_t n, bool wait_read_only, Loc loc) {
   counted(Opcode::wait_smem_to_gmem, "wait_smem_to_gmem", n, wait_read_only, loc);
 }
@@ -307,8 +306,7 @@ void set_max_registers(int64_t n, std::string_view action, Loc loc) {
   ThreadOp o(Opcode::set_max_registers, "set_max_registers", loc);
   if (action != "increase" && action != "decrease")
     o.e.fail("action is \"" + std::string(action) + "\"", "\"increase\" or \"decrease\"");
-  if (n < 24 || n > 256 || n % 8 != 0)
-    o.e.fail("n is " + std::to_string(n) + ", not a multiple of 8 from 24 to 256");
+  if (n < 24 || n > 256 || n % 8 != 0) o.e.fail("n is " + std::to_string(n) + ", not a multiple of 8 from 24 to 256");
   o.op.set(Attr::count, n);
   if (action == "decrease") o.op.set(Attr::decrease, 1);
   o.end();
@@ -321,8 +319,8 @@ control::Values scoped::run(const std::vector<ScratchType>& types, size_t refs, 
   if (!k.has_threads())
     e.fail("stands in a kernel that is not one of mosaic_gpu", "tessera::run_scoped is for the others");
   const int64_t threads = *k.grid.back().size.value();
-  if (!params.collective_axes.empty() &&
-      (params.collective_axes.size() != 1 || k.grid.back().name.empty() || params.collective_axes[0] != k.grid.back().name))
+  if (!params.collective_axes.empty() && (params.collective_axes.size() != 1 || k.grid.back().name.empty() ||
+                                          params.collective_axes[0] != k.grid.back().name))
     e.fail("collective_axes may only be thread_name", axes_of(k));
   std::vector<ir::Type> list;
   for (size_t i = 0; i < types.size(); ++i) {

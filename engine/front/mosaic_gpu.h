@@ -47,9 +47,9 @@ struct ClusterBarrier {
 /// Memory, barriers or an accumulator: what scratch_types and run_scoped list.
 class ScratchType {
  public:
-  ScratchType(ScratchShape s, Loc l = Loc::here());                        // NOLINT: implicit on purpose, all of them
-  ScratchType(const Barrier& b, Loc l = Loc::here());                      // NOLINT
-  ScratchType(const ClusterBarrier& b, Loc l = Loc::here());               // NOLINT
+  ScratchType(ScratchShape s, Loc l = Loc::here());           // NOLINT: implicit on purpose, all of them
+  ScratchType(const Barrier& b, Loc l = Loc::here());         // NOLINT
+  ScratchType(const ClusterBarrier& b, Loc l = Loc::here());  // NOLINT
   ScratchType(ScratchShape s, std::vector<Transform> transforms, Loc loc);
 
   MemorySpace space() const { return shape_.memory_space; }
@@ -126,10 +126,10 @@ void wait_smem_to_gmem(int64_t n, bool wait_read_only = false, Loc loc = Loc::he
 
 /// An operand of wgmma: smem, its transpose, or for the left one a value.
 struct Factor {
-  Factor(Place p) : place(std::move(p)) {}                                   // NOLINT: implicit on purpose, all of them
-  Factor(const Ref& r, Loc l = Loc::here()) : place(Place(r, l)) {}          // NOLINT
-  Factor(RefItem&& item) : place(Place(std::move(item))) {}                  // NOLINT
-  Factor(const Value& v) : value(v) {}                                       // NOLINT
+  Factor(Place p) : place(std::move(p)) {}                           // NOLINT: implicit on purpose, all of them
+  Factor(const Ref& r, Loc l = Loc::here()) : place(Place(r, l)) {}  // NOLINT
+  Factor(RefItem&& item) : place(Place(std::move(item))) {}          // NOLINT
+  Factor(const Value& v) : value(v) {}                               // NOLINT
   std::optional<Place> place;
   std::optional<Value> value;
   bool transposed = false;

@@ -76,8 +76,10 @@ class Maker {
               " and " + plural(out.size(), "out_spec"));
     for (size_t i = 0; i < refs.size(); ++i) {
       const bool output = i >= in.size();
-      Part p{output ? &out[i - in.size()] : &in[i], refs[i],
-             (output ? "out_specs[" : "in_specs[") + std::to_string(output ? i - in.size() : i) + "]", {}};
+      Part p{output ? &out[i - in.size()] : &in[i],
+             refs[i],
+             (output ? "out_specs[" : "in_specs[") + std::to_string(output ? i - in.size() : i) + "]",
+             {}};
       check(p, output);
       if (p.in_smem()) {
         p.buffer = types_.size();
@@ -111,23 +113,28 @@ class Maker {
           buffers_ = &buffers;
           if (arrivals_ > 0) {
             full_ = &buffers.back();
-            control::for_loop(0, first_steps(), {}, [&](const Value& step, const control::Values&) {
-              fetch(step, [](const Part&) { return true; });
-              return control::Operands{};
-            }, loc_);
+            control::for_loop(
+                0, first_steps(), {},
+                [&](const Value& step, const control::Values&) {
+                  fetch(step, [](const Part&) { return true; });
+                  return control::Operands{};
+                },
+                loc_);
           }
-          const control::Values last = control::for_loop(0, steps_.count(), params.init_carry,
+          const control::Values last = control::for_loop(
+              0, steps_.count(), params.init_carry,
               [&](const Value& step, const control::Values& carries) {
                 const control::Operands next = compute(step, carries, {});
                 for (const int64_t delay : delays) {
                   const Value coming = step + (stages_ - delay);
                   const Value there = coming < steps_.count();
-                  when(delay > 0 ? (step >= delay) & there : there, [&] {
-                    fetch(coming, [&](const Part& p) { return p.spec->delay_release == delay; });
-                  }, loc_);
+                  when(
+                      delay > 0 ? (step >= delay) & there : there,
+                      [&] { fetch(coming, [&](const Part& p) { return p.spec->delay_release == delay; }); }, loc_);
                 }
                 return next;
-              }, loc_);
+              },
+              loc_);
           epilogue();
           control::Operands results;
           for (const Value& v : last) results.push_back(Operand(v, loc_));
@@ -157,8 +164,9 @@ class Maker {
     for (const Part& p : inputs_) {
       if (!p.in_smem()) fail(p, "is not in smem, and the thread that copies brings every input there");
       if (&p != &inputs_[0] && p.spec->delay_release != delay)
-        fail(p, "delay_release is " + std::to_string(p.spec->delay_release) + ", but that of in_specs[0] is " +
-                    std::to_string(delay),
+        fail(p,
+             "delay_release is " + std::to_string(p.spec->delay_release) + ", but that of in_specs[0] is " +
+                 std::to_string(delay),
              "all inputs have one");
       delay = p.spec->delay_release;
     }
@@ -199,8 +207,9 @@ class Maker {
       fail(p, "memory space " + std::string(ir::name(s.memory_space)) + " is neither smem nor gmem");
     if (!s.collective_axes.empty()) {
       if (output) fail(p, "collective_axes are for inputs");
-      throw CompileError(e_.trace().prefix() + std::string(name_) + ": " + p.place + ": collective_axes are not built yet",
-                         s.loc, "copy_gmem_to_smem has them");
+      throw CompileError(
+          e_.trace().prefix() + std::string(name_) + ": " + p.place + ": collective_axes are not built yet", s.loc,
+          "copy_gmem_to_smem has them");
     }
     if (s.delay_release < 0 || (output && s.delay_release != 0))
       fail(p, "delay_release is " + std::to_string(s.delay_release) +
@@ -210,7 +219,8 @@ class Maker {
       for (const BlockDim& d : *s.block_shape.dims()) {
         if (const auto* blocked = std::get_if<Blocked>(&d.kind())) p.dims.push_back(blocked->size);
         else if (std::holds_alternative<Squeezed>(d.kind())) p.dims.push_back(-1);
-        else fail(p, "block shape " + to_string(*s.block_shape.dims()) + " has a dim that is no number and not squeezed");
+        else
+          fail(p, "block shape " + to_string(*s.block_shape.dims()) + " has a dim that is no number and not squeezed");
         if (p.dims.back() == 0 || p.dims.back() < -1)
           fail(p, "block shape " + to_string(*s.block_shape.dims()) + " has a dim below 1");
       }
@@ -258,9 +268,11 @@ class Maker {
     const size_t refs = inputs_.size() + outputs_.size() + barriers;
     if (body_.refs != refs)
       e_.fail("the body takes " + plural(body_.refs, "Ref") + " but there are " + plural(inputs_.size(), "input") +
-              (barriers ? ", " : " and ") + plural(outputs_.size(), "output") + (barriers ? " and " + plural(barriers, "barrier") : ""));
+              (barriers ? ", " : " and ") + plural(outputs_.size(), "output") +
+              (barriers ? " and " + plural(barriers, "barrier") : ""));
     if (body_.values != carries)
-      e_.fail("the body takes " + plural(body_.values, "carry", "carries") + " but there " + plural_is(carries, "is", "are"));
+      e_.fail("the body takes " + plural(body_.values, "carry", "carries") + " but there " +
+              plural_is(carries, "is", "are"));
   }
 
   Operand first_steps() const {
@@ -334,24 +346,33 @@ class Maker {
       for (const Ref& b : free) barrier_wait(Place(b, RefIndex(step % stages_, loc_)), loc_);
     };
     const auto none = control::Operands{};
-    control::for_loop(0, first_steps(), {}, [&](const Value& step, const control::Values&) {
-      fetch(step, [](const Part&) { return true; });
-      return none;
-    }, loc_);
+    control::for_loop(
+        0, first_steps(), {},
+        [&](const Value& step, const control::Values&) {
+          fetch(step, [](const Part&) { return true; });
+          return none;
+        },
+        loc_);
     const Operand begun = first_steps(), end = steps_.count();
-    control::for_loop(begun, end, {}, [&](const Value& step, const control::Values&) {
-      consumed(step);
-      fetch(step, [](const Part&) { return true; });
-      return none;
-    }, loc_);
+    control::for_loop(
+        begun, end, {},
+        [&](const Value& step, const control::Values&) {
+          consumed(step);
+          fetch(step, [](const Part&) { return true; });
+          return none;
+        },
+        loc_);
     // What is still to be consumed, so that the memory is nobody's in the end.
     const Value count = e_.wrap(e_.index_scalar(steps_.count(), "the number of steps"));
     const Value from = count - e_.wrap(e_.index_scalar(first_steps(), "the number of steps"));
     const Operand consumed_to(count - delay, loc_);
-    control::for_loop(Operand(from, loc_), consumed_to, {}, [&](const Value& step, const control::Values&) {
-      consumed(step);
-      return none;
-    }, loc_);
+    control::for_loop(
+        Operand(from, loc_), consumed_to, {},
+        [&](const Value& step, const control::Values&) {
+          consumed(step);
+          return none;
+        },
+        loc_);
   }
   void compute_thread(const WarpSpecializedParams& params, const std::vector<Ref>& free, int64_t delay) {
     // 504 registers of a program's invocations are dealt by eights: what the copying thread leaves.
@@ -364,18 +385,21 @@ class Maker {
       if (init.size() != body_.values)
         e_.fail("the pipeline is called with " + plural(init.size(), "carry", "carries") + " but the body takes " +
                 std::to_string(body_.values));
-      return control::for_loop(0, steps_.count(), init, [&](const Value& step, const control::Values& carries) {
-        std::vector<Ref> more;
-        const RefIndex released((step - delay + stages_) % stages_, loc_);
-        if (params.manual_consumed_barriers)
-          for (const Ref& b : free) more.push_back(b.at(released));
-        control::Operands next = compute(step, carries, more);
-        if (!params.manual_consumed_barriers) {
-          if (delay > 0) when(step >= delay, [&] { barrier_arrive(Place(free[0], released), loc_); }, loc_);
-          else barrier_arrive(Place(free[0], released), loc_);
-        }
-        return next;
-      }, loc_);
+      return control::for_loop(
+          0, steps_.count(), init,
+          [&](const Value& step, const control::Values& carries) {
+            std::vector<Ref> more;
+            const RefIndex released((step - delay + stages_) % stages_, loc_);
+            if (params.manual_consumed_barriers)
+              for (const Ref& b : free) more.push_back(b.at(released));
+            control::Operands next = compute(step, carries, more);
+            if (!params.manual_consumed_barriers) {
+              if (delay > 0) when(step >= delay, [&] { barrier_arrive(Place(free[0], released), loc_); }, loc_);
+              else barrier_arrive(Place(free[0], released), loc_);
+            }
+            return next;
+          },
+          loc_);
     };
     if (params.compute_context) params.compute_context(run);
     else run({});

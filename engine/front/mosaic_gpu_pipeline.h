@@ -26,7 +26,8 @@ struct NDLoopParams {
 };
 namespace loops {
 control::Values nd_loop(const std::vector<Operand>& grid, const NDLoopParams& params, const control::Operands& init,
-                        const std::function<control::Operands(const NDLoopInfo&, const control::Values&)>& body, Loc loc);
+                        const std::function<control::Operands(const NDLoopInfo&, const control::Values&)>& body,
+                        Loc loc);
 }
 /// body(info), without carries.
 template <class F>
@@ -56,8 +57,8 @@ auto nd_loop(std::vector<Operand> grid, NDLoopParams params, C init_carry, F bod
 using PipelineIndices = std::vector<Value>;
 /// How an input or output of a pipeline is cut into blocks: numbers and squeezed dims alone.
 struct BlockSpec {
-  BlockShape block_shape = {};  ///< absent: the whole Ref
-  IndexMap index_map = {};      ///< absent: zeros
+  BlockShape block_shape = {};                   ///< absent: the whole Ref
+  IndexMap index_map = {};                       ///< absent: zeros
   MemorySpace memory_space = MemorySpace::smem;  ///< any: the body gets the part of the Ref itself
   std::vector<Transform> transforms = {};        ///< of a block
   /// Steps after which the block is copied over, for products that the body leaves under way.
@@ -158,13 +159,14 @@ class PipelineOf {
 /// threads, emit_pipeline_warp_specialized is the one to take.
 template <class F>
 auto emit_pipeline(F body, PipelineParams params, Loc loc = Loc::here()) {
-  return PipelineOf<PipelineParams, pipelines::emit>(pipelines::make_body(std::move(body), loc), std::move(params), loc);
+  return PipelineOf<PipelineParams, pipelines::emit>(pipelines::make_body(std::move(body), loc), std::move(params),
+                                                     loc);
 }
 /// All threads of a program call it together. With a compute_context the body takes and returns carries.
 template <class F>
 auto emit_pipeline_warp_specialized(F body, WarpSpecializedParams params, Loc loc = Loc::here()) {
-  return PipelineOf<WarpSpecializedParams, pipelines::emit_warp_specialized>(
-      pipelines::make_body(std::move(body), loc), std::move(params), loc);
+  return PipelineOf<WarpSpecializedParams, pipelines::emit_warp_specialized>(pipelines::make_body(std::move(body), loc),
+                                                                             std::move(params), loc);
 }
 
 /// The widest swizzle that rows of so many bits fill. SpecError if there is none.

@@ -93,8 +93,7 @@ struct Indexed {
         in_array = p >= tracked->below[d] && p < tracked->below[d] + tracked->inside[d];
         element += p * tracked->strides[d];
       }
-      if (inside && by_threads)
-        m.threads->touch(m, *op, ref, view.data + offset * bytes, positions, dims.size(), how);
+      if (inside && by_threads) m.threads->touch(m, *op, ref, view.data + offset * bytes, positions, dims.size(), how);
       if (inside && in_array) m.races->access(*op, ref, element, how);
       f(inside ? view.data + offset * bytes : nullptr, i++);
     });

@@ -303,8 +303,7 @@ class Prepared {
     }
     if (k.has_threads()) {
       const size_t all = Threads::threads_of(k) * Threads::programs_of(k);
-      for (size_t t = 0; t < all; ++t)
-        threads_.push_back(make_machine(k, programs, changes, fill_, options.observe));
+      for (size_t t = 0; t < all; ++t) threads_.push_back(make_machine(k, programs, changes, fill_, options.observe));
     }
     machine_ = make_machine(k, std::move(programs), changes, fill_, options.observe);
     copies_ =

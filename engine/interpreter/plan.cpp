@@ -256,10 +256,10 @@ class Planner {
   }
 
   Make array_op(const Op& op) {
-    const uint32_t to = op.results[0].index;
+    const std::vector<Value>& o = op.operands;
+    const uint32_t to = op.results[0].index, from = o.empty() ? 0 : o[0].index;
     const ir::Type& t = type(op.results[0]);
     const int64_t n = elements(t), size = size_bytes(t.dtype);
-    const std::vector<Value>& o = op.operands;
     if (ir::info(op.code).elementwise) {
       const DType operand = type(o.back()).dtype;
       const reference::ArrayFunction f = reference::array_function(op.code, operand, t.dtype);
@@ -272,12 +272,11 @@ class Planner {
         f(operands, m.place[to], n);
       });
     }
-    const uint32_t from = o.empty() ? 0 : o[0].index;
     switch (ir::family(op.code)) {
       case Family::source: {
         if (op.code == Opcode::iota) return iota(op);
-        const auto bits = static_cast<uint64_t>(op.attr(Attr::bits));
-        return ready([=](Machine& m) { fill(m.place[to], n, bits, size); });
+        const auto b = static_cast<uint64_t>(op.attr(Attr::bits));
+        return ready([=](Machine& m) { fill(m.place[to], n, b, size); });
       }
       case Family::move: return move(op);
       case Family::contract: {

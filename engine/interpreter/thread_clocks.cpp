@@ -16,8 +16,8 @@ bool ThreadRaces::ordered(const Touch& t, const Access& a) const {
 }
 
 void ThreadRaces::keep(std::vector<Touch>& list, const Access& a) const {
-  const Touch touch{cluster_, a.agent, a.clock, a.beside, a.op,
-                    std::vector<int64_t>(a.program, a.program + k_.grid.size())};
+  const Touch touch{cluster_, a.agent, a.clock,
+                    a.beside, a.op,    std::vector<int64_t>(a.program, a.program + k_.grid.size())};
   for (Touch& t : list)
     if (t.cluster == cluster_ && t.agent == a.agent) {
       t = touch;
@@ -33,10 +33,9 @@ void ThreadRaces::access(const Access& a, const std::byte* element, const int64_
   const bool in_smem = a.ref >= k_.blocks.size();
   if (a.beside && a.how == Touching::load && in_smem && e.writer.cluster == cluster_ && !e.writer.beside &&
       !(e.writer.agent < a.knows->committed.size() && a.knows->committed[e.writer.agent] >= e.writer.clock))
-    throw KernelError(k_.name + ": " + std::string(ir::name(a.op->code)) + " by thread " +
-                          program_text(k_, a.program) + " reads " + ref_text(k_, a.ref) + ", element " +
-                          to_string(Shape(position, position + rank)) + ", whose store by thread " +
-                          program_text(k_, e.writer.program.data()) + " is not committed",
+    throw KernelError(k_.name + ": " + std::string(ir::name(a.op->code)) + " by thread " + program_text(k_, a.program) +
+                          " reads " + ref_text(k_, a.ref) + ", element " + to_string(Shape(position, position + rank)) +
+                          ", whose store by thread " + program_text(k_, e.writer.program.data()) + " is not committed",
                       a.op->loc,
                       (e.writer.op->loc ? "that was at " + to_string(e.writer.op->loc) + "; " : std::string()) +
                           "commit_smem() between a store to smem and a copy or wgmma that reads it");
@@ -52,8 +51,8 @@ void ThreadRaces::access(const Access& a, const std::byte* element, const int64_
     case Touching::store:
       e.readers.clear();
       e.atomics.clear();
-      e.writer = {cluster_, a.agent, a.clock, a.beside, a.op,
-                  std::vector<int64_t>(a.program, a.program + k_.grid.size())};
+      e.writer = {cluster_, a.agent, a.clock,
+                  a.beside, a.op,    std::vector<int64_t>(a.program, a.program + k_.grid.size())};
   }
 }
 
@@ -61,7 +60,8 @@ void ThreadRaces::report(const Access& a, const Touch& other, Touching other_how
                          size_t rank) const {
   const auto verb = [](Touching how, bool beside, bool past) -> std::string {
     switch (how) {
-      case Touching::load: return beside ? (past ? " had begun to read" : " begins to read") : past ? " loaded" : " loads";
+      case Touching::load:
+        return beside ? (past ? " had begun to read" : " begins to read") : past ? " loaded" : " loads";
       case Touching::store:
         return beside ? (past ? " had begun to write" : " begins to write") : past ? " stored" : " stores";
       case Touching::atomic: return past ? " atomically updated" : " atomically updates";

@@ -40,10 +40,10 @@ class ThreadRaces {
     const ir::Op* op = nullptr;
     size_t ref = 0;
     Touching how = Touching::load;
-    uint32_t agent = 0, clock = 0;        // who does it, in which of its steps
-    bool beside = false;                  // a copy or product that runs beside the threads
-    const Knowledge* knows = nullptr;     // of the thread that does or begins it
-    const int64_t* program = nullptr;     // of that thread, the thread axis with it
+    uint32_t agent = 0, clock = 0;     // who does it, in which of its steps
+    bool beside = false;               // a copy or product that runs beside the threads
+    const Knowledge* knows = nullptr;  // of the thread that does or begins it
+    const int64_t* program = nullptr;  // of that thread, the thread axis with it
   };
   /// A new cluster begins; memory of its own is forgotten by forget().
   void begin(uint64_t cluster) {

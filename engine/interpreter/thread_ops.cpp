@@ -33,9 +33,7 @@ void Threads::thread_op(Machine& m, const Op& op) {
     case ir::Thread::barrier_wait: return barrier_wait(m, op);
     case ir::Thread::copy_gmem_to_smem: return copy_in(m, op);
     case ir::Thread::copy_smem_to_gmem: return copy_out(m, op);
-    case ir::Thread::commit_smem_to_gmem_group:
-      r.group_ends.push_back(r.out_epoch);
-      return;
+    case ir::Thread::commit_smem_to_gmem_group: r.group_ends.push_back(r.out_epoch); return;
     case ir::Thread::wait_smem_to_gmem: return wait_groups(m, op);
     case ir::Thread::commit_smem:
       join(r.knows.committed, r.knows.all);
@@ -107,8 +105,9 @@ std::vector<std::byte> Threads::gather(const Window& w) const {
 
 void Threads::scatter(const Flight& f) {
   const bool combines = f.op->has(Attr::kind);
-  const auto combine = combines ? reference::scalar_function(static_cast<Opcode>(f.op->attr(Attr::kind)), f.to.dtype, f.to.dtype)
-                                : nullptr;
+  const auto combine =
+      combines ? reference::scalar_function(static_cast<Opcode>(f.op->attr(Attr::kind)), f.to.dtype, f.to.dtype)
+               : nullptr;
   const int64_t bytes = f.to.bytes;
   each(f.to, [&](std::byte* element, const std::vector<int64_t>&, int64_t i) {
     if (!element || i < f.first || i >= f.first + f.count) return;
@@ -128,8 +127,7 @@ void Threads::touch_window(size_t thread, const Op& op, const Window& w, Touchin
   const Machine& m = machines_[thread];
   const ThreadRaces::Access access{&op, w.ref, how, agent, clock, true, &runners_[thread].knows, m.grid_point.data()};
   each(w, [&](const std::byte* element, const std::vector<int64_t>& position, int64_t i) {
-    if (element && i >= first && i < first + count)
-      races_.access(access, element, position.data(), position.size());
+    if (element && i >= first && i < first + count) races_.access(access, element, position.data(), position.size());
   });
 }
 
@@ -320,17 +318,16 @@ void Threads::wait_products(size_t thread, int64_t left) {
   Runner& r = runners_[thread];
   land_products(thread, static_cast<size_t>(left));
   uint32_t& known = r.knows.all[3 * runners_.size() + thread];
-  if (int64_t{r.product_epoch} > left)
-    known = std::max(known, static_cast<uint32_t>(int64_t{r.product_epoch} - left));
+  if (int64_t{r.product_epoch} > left) known = std::max(known, static_cast<uint32_t>(int64_t{r.product_epoch} - left));
 }
 
 void Threads::end_of_thread(size_t thread) {
   wait_products(thread, 0);
   for (const Flight& f : flights_)
     if (f.kind == Flight::Kind::out && f.thread == thread && !f.read)
-      throw KernelError(k_.name + ": copy_smem_to_gmem by " + thread_text(thread) +
-                            " may still read smem at the end of the thread",
-                        f.op->loc, "wait_smem_to_gmem(0) before the end");
+      throw KernelError(
+          k_.name + ": copy_smem_to_gmem by " + thread_text(thread) + " may still read smem at the end of the thread",
+          f.op->loc, "wait_smem_to_gmem(0) before the end");
 }
 
 // -- semaphores
@@ -374,8 +371,8 @@ void Threads::semaphore_op(Machine& m, const Op& op) {
 void Threads::end_of_kernel() {
   for (const auto& [counter, s] : semaphores_)
     if (*counter != 0)
-      throw KernelError(k_.name + ": a semaphore holds " + std::to_string(*counter) + " at the end of the kernel", k_.loc,
-                        "as many signals as waits: a semaphore must be 0 again in the end");
+      throw KernelError(k_.name + ": a semaphore holds " + std::to_string(*counter) + " at the end of the kernel",
+                        k_.loc, "as many signals as waits: a semaphore must be 0 again in the end");
 }
 
 }  // namespace tessera::interpreter

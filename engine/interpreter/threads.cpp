@@ -239,7 +239,8 @@ void Threads::thread_main(size_t self) {
       machines_[self].run(k_.body);
       end_of_thread(self);
       runners_[self].state = State::ended;
-      const bool last = std::all_of(runners_.begin(), runners_.end(), [](const Runner& r) { return r.state == State::ended; });
+      const bool last =
+          std::all_of(runners_.begin(), runners_.end(), [](const Runner& r) { return r.state == State::ended; });
       const size_t to = last ? self : next(self);
       const std::lock_guard lock(mutex_);
       current_ = last ? SIZE_MAX : to;
@@ -309,9 +310,9 @@ void Threads::run(const int64_t* program, uint64_t cluster) {
   while (!flights_.empty()) {
     const Flight& f = flights_.front();
     if (f.kind == Flight::Kind::in)
-      throw KernelError(k_.name + ": copy_gmem_to_smem by " + thread_text(f.thread) +
-                            " is still under way at the end of its program",
-                        f.op->loc, "barrier_wait() for every copy: " + barrier_text(*f.barrier) + " has none left");
+      throw KernelError(
+          k_.name + ": copy_gmem_to_smem by " + thread_text(f.thread) + " is still under way at the end of its program",
+          f.op->loc, "barrier_wait() for every copy: " + barrier_text(*f.barrier) + " has none left");
     land(flights_.begin());
   }
 }
@@ -386,8 +387,8 @@ Threads::Barrier& Threads::barrier(const Machine& m, const ir::Op& op, const ir:
     const int64_t given = x.is_static() ? x.start : m.scalar(op.operands[static_cast<size_t>(x.start_operand)]),
                   at = given < 0 ? given + shape[d] : given;
     if (at < 0 || at >= shape[d])
-      throw KernelError(k_.name + ": " + std::string(ir::name(op.code)) + " by " + thread_text(m.thread) + ": barrier " +
-                            std::to_string(given) + " of " + ref_text(k_, ref) + ", which has " +
+      throw KernelError(k_.name + ": " + std::string(ir::name(op.code)) + " by " + thread_text(m.thread) +
+                            ": barrier " + std::to_string(given) + " of " + ref_text(k_, ref) + ", which has " +
                             std::to_string(shape[d]) + " along dim " + std::to_string(d),
                         op.loc, "barriers are not clamped");
     element = element * shape[d] + at;
@@ -400,8 +401,9 @@ void Threads::arrive(const ir::Op& op, Barrier& b, size_t thread) {
     throw KernelError(k_.name + ": " + std::string(ir::name(op.code)) + " by " + thread_text(thread) + " arrives at " +
                           barrier_text(b) + ", whose phase " + std::to_string(b.phase + 1) + " has its " +
                           plural(static_cast<size_t>(b.expected), "arrival") + " already",
-                      op.loc, "copies that arrive there are under way: wait for the phase before the next arrival, or "
-                              "raise num_arrivals");
+                      op.loc,
+                      "copies that arrive there are under way: wait for the phase before the next arrival, or "
+                      "raise num_arrivals");
   Runner& r = runners_[thread];
   b.gathered.join_with(r.knows);
   ++r.knows.all[thread];
@@ -426,10 +428,10 @@ void Threads::barrier_wait(Machine& m, const ir::Op& op) {
                std::to_string(b.expected - b.pending) + " of " + std::to_string(b.expected) + " arrivals";
       });
   if (b.phase > wanted)
-    throw KernelError(k_.name + ": barrier_wait by " + thread_text(m.thread) + " for phase " + std::to_string(wanted) +
-                          " of " + barrier_text(b) + ", of which " + std::to_string(b.phase) + " have ended",
-                      op.loc,
-                      "a barrier tells a phase from the one before alone: a thread that waits there waits for every phase");
+    throw KernelError(
+        k_.name + ": barrier_wait by " + thread_text(m.thread) + " for phase " + std::to_string(wanted) + " of " +
+            barrier_text(b) + ", of which " + std::to_string(b.phase) + " have ended",
+        op.loc, "a barrier tells a phase from the one before alone: a thread that waits there waits for every phase");
   runners_[m.thread].knows.join_with(b.done);
 }
 

@@ -170,10 +170,10 @@ class Threads {
   std::optional<uint64_t> random_;
   ThreadRaces races_;
   std::deque<Runner> runners_;
-  std::vector<std::vector<std::byte>> memory_;       // by program and Ref; of accumulators by thread and Ref
-  std::vector<Strides> strides_;                     // by Ref
-  std::vector<std::vector<Barrier>> barriers_;       // by program and Ref
-  std::list<Flight> flights_;                        // that are not over, in the order of their beginnings
+  std::vector<std::vector<std::byte>> memory_;  // by program and Ref; of accumulators by thread and Ref
+  std::vector<Strides> strides_;                // by Ref
+  std::vector<std::vector<Barrier>> barriers_;  // by program and Ref
+  std::list<Flight> flights_;                   // that are not over, in the order of their beginnings
   std::map<std::pair<size_t, const ir::Op*>, Meeting> meetings_;
   struct Semaphore {
     Knowledge gathered;  // from signals of one cluster

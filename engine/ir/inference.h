@@ -90,7 +90,7 @@ class Inference {
   void copy() const;
   std::vector<Type> run_scoped() const;
 
-  // -- kernels of threads (infer_threads.cpp)
+  // -- kernels of threads
   /// The shapes that the op's index selects of the Refs that it names.
   std::vector<Shape> places(const std::vector<const char*>& roles) const;
   void in_space(size_t operand, const char* role, MemorySpace wanted) const;

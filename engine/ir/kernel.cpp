@@ -90,9 +90,10 @@ Opcode combining_op(Opcode op) {
 }
 
 std::string_view name(Family f) {
-  constexpr std::string_view kNames[] = {"elementwise", "source", "move",   "contract", "reduce",  "argreduce", "scan",
-                                         "rearrange",   "grid",   "memory", "print",    "control", "async",     "thread",
-                                         "end",         "launch", "ref",    "group",    "packed",  "matrix",    "report"};
+  constexpr std::string_view kNames[] = {"elementwise", "source",    "move",  "contract", "reduce", "argreduce",
+                                         "scan",        "rearrange", "grid",  "memory",   "print",  "control",
+                                         "async",       "thread",    "end",   "launch",   "ref",    "group",
+                                         "packed",      "matrix",    "report"};
   static_assert(std::size(kNames) == kNumFamilies);
   return kNames[static_cast<int>(f)];
 }
@@ -106,17 +107,17 @@ std::optional<Opcode> opcode_from_name(std::string_view n) {
 }
 
 std::string_view name(MemorySpace s) {
-  constexpr std::string_view kNames[] = {"any", "vmem", "smem", "global", "shared", "semaphore", "dma_semaphore",
-                                         "barrier", "cluster_barrier", "accumulator"};
+  constexpr std::string_view kNames[] = {"any",       "vmem",          "smem",    "global",          "shared",
+                                         "semaphore", "dma_semaphore", "barrier", "cluster_barrier", "accumulator"};
   return kNames[static_cast<int>(s)];
 }
 
 std::string_view name(Attr a) {
   constexpr std::string_view kNames[] = {
-      "bits",         "axis",         "axes",      "dims",      "perm",    "start", "limit", "stride",
-      "lhs_contract", "rhs_contract", "lhs_batch", "rhs_batch", "reverse", "mask",  "other", "offset",
-      "kind",         "index",        "clip",      "unordered", "text",    "keys",
-      "count", "transposed", "read_only", "decrease"};
+      "bits",   "axis",         "axes",         "dims",      "perm",      "start",     "limit",
+      "stride", "lhs_contract", "rhs_contract", "lhs_batch", "rhs_batch", "reverse",   "mask",
+      "other",  "offset",       "kind",         "index",     "clip",      "unordered", "text",
+      "keys",   "count",        "transposed",   "read_only", "decrease"};
   static_assert(std::size(kNames) == kNumAttrs);
   return kNames[static_cast<int>(a)];
 }

@@ -26,9 +26,9 @@ inline constexpr int kNumOpcodes = 0
 /// elementwise; source (of elements: no operands), move (each element is one of an operand), contract, reduce and
 /// argreduce (along axes, to one element or its index), scan (to as many), rearrange (where data says); grid (this
 /// program's place in it), memory (a Ref and an index), print (for people), control (regions), async (semaphores and
-/// copies), thread (of kernels of threads: barriers, their copies and products), end (of a region); at lane level launch (what is known when the kernel begins), ref (makes one), group
-/// (invocations together), packed (elements of 8 bits in words), matrix (products that subgroups make),
-/// report (to the host).
+/// copies), thread (of kernels of threads: barriers, their copies and products), end (of a region); at lane level
+/// launch (what is known when the kernel begins), ref (makes one), group (invocations together), packed (elements of 8
+/// bits in words), matrix (products that subgroups make), report (to the host).
 // clang-format off
 enum class Family : uint8_t { elementwise, source, move, contract, reduce, argreduce, scan, rearrange, grid, memory,
   print, control, async, thread, end, launch, ref, group, packed, matrix, report };
@@ -157,10 +157,10 @@ constexpr bool is_thread_op(Opcode op) { return family(op) == Family::thread; }
 constexpr bool is_thread_copy(Opcode op) { return op == Opcode::copy_gmem_to_smem || op == Opcode::copy_smem_to_gmem; }
 /// Of those, how many Refs (with wgmma's left operand, which may be a value) an op names, each with an index.
 constexpr int num_thread_places(Opcode op) {
-  return op == Opcode::barrier_arrive || op == Opcode::barrier_wait        ? 1
-         : op == Opcode::copy_smem_to_gmem                                 ? 2
-         : op == Opcode::copy_gmem_to_smem || op == Opcode::wgmma          ? 3
-                                                                           : 0;
+  return op == Opcode::barrier_arrive || op == Opcode::barrier_wait ? 1
+         : op == Opcode::copy_smem_to_gmem                          ? 2
+         : op == Opcode::copy_gmem_to_smem || op == Opcode::wgmma   ? 3
+                                                                    : 0;
 }
 /// Writes for people: debug_print and check.
 constexpr bool is_print(Opcode op) { return family(op) == Family::print; }

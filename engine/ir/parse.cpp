@@ -529,8 +529,7 @@ class Parser {
     else if (*code == Opcode::switch_) switch_case(o);
     else if (*code == Opcode::run_scoped) run_scoped(o);
     else {
-      if (is_copy(*code)) copy(o);
-      else if (num_thread_places(*code) > 0) thread_op(o);
+      if (is_copy(*code) || num_thread_places(*code) > 0) copy(o);
       else if (accesses_ref(*code) || is_semaphore_op(*code)) memory(o);
       else if (*code == Opcode::constant) {
         literal_offset = token_.offset;
@@ -650,29 +649,14 @@ class Parser {
                           (rank == 1 ? " dim" : " dims"));
   }
   void copy(Op& o) {
-    std::vector<Value> starts;
-    for (const char* before : {"", "to", "with"}) {
-      if (*before) expect(before);
-      o.operands.push_back(use());
-      place_index(o, starts);
-    }
-    for (Index& x : o.index)
-      if (x.start_operand >= 0) x.start_operand += 3;
-    o.operands.insert(o.operands.end(), starts.begin(), starts.end());
-    while (same_line() && token_.kind == Token::Kind::word) attribute(o);
-  }
-  void thread_op(Op& o) {
     constexpr const char* kBefore[] = {"", "to", "with"};
-    constexpr const char* kOfProduct[] = {"", "with", "to"};
+    const bool product = o.code == Opcode::wgmma;  // lhs with rhs to accumulator, and lhs may be a value
     std::vector<Value> starts;
-    const int places = num_thread_places(o.code);
+    const int places = is_copy(o.code) ? 3 : num_thread_places(o.code);
     for (int i = 0; i < places; ++i) {
-      if (i > 0) expect((o.code == Opcode::wgmma ? kOfProduct : kBefore)[i]);
-      const size_t of_ref = token_.offset;
+      if (i > 0) expect(kBefore[product ? 3 - i : i]);
       o.operands.push_back(use());
-      const Type& t = k_.type(o.operands.back());
-      if (!t.is_ref && !(o.code == Opcode::wgmma && i == 0)) lexer_.fail(of_ref, "expected a ref, not " + to_string(t));
-      if (t.is_ref) place_index(o, starts);
+      if (k_.type(o.operands.back()).is_ref || !product || i > 0) place_index(o, starts);
     }
     for (Index& x : o.index)
       if (x.start_operand >= 0) x.start_operand += places;

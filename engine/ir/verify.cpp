@@ -376,7 +376,10 @@ class Verifier {
       const GridAxis& g = k_.grid[i];
       const std::string place = "grid axis " + std::to_string(i);
       if (g.role < last || (g.role == Role::thread && last == Role::thread))
-        add(place, "must come " + std::string(g.role == Role::grid ? "before cluster and thread axes" : "before the one thread axis"), k_.loc);
+        add(place,
+            "must come " +
+                std::string(g.role == Role::grid ? "before cluster and thread axes" : "before the one thread axis"),
+            k_.loc);
       last = std::max(last, g.role);
       if (g.role == Role::grid) continue;
       const int64_t n = g.size.value().value_or(0), most = g.role == Role::thread ? kMostThreads : kMostPrograms;
@@ -415,7 +418,8 @@ class Verifier {
     if (is_barrier(t.space) && t.dtype != DType::i32) wrong("barriers are i32");
     if (more.arrivals < 1) wrong("a phase of " + std::to_string(more.arrivals) + " arrivals never ends");
     if (more.arrivals != 1 && !is_barrier(t.space)) wrong("arrivals belong to barriers");
-    if ((t.space == MemorySpace::cluster_barrier) != !more.axes.empty()) wrong("cluster_barriers, and they alone, have axes");
+    if ((t.space == MemorySpace::cluster_barrier) != !more.axes.empty())
+      wrong("cluster_barriers, and they alone, have axes");
     for (size_t i = 0; i < more.axes.size(); ++i) {
       const int64_t a = more.axes[i];
       if (a < 0 || a >= static_cast<int64_t>(k_.grid.size()) ||
@@ -426,7 +430,8 @@ class Verifier {
     if (more.tiling.size() > t.shape.size()) wrong("the tiling has more dims than the memory");
     else
       for (size_t i = 0; i < more.tiling.size(); ++i)
-        if (const int64_t n = t.shape[t.shape.size() - more.tiling.size() + i]; more.tiling[i] < 1 || n % more.tiling[i] != 0)
+        if (const int64_t n = t.shape[t.shape.size() - more.tiling.size() + i];
+            more.tiling[i] < 1 || n % more.tiling[i] != 0)
           wrong("tiles of " + std::to_string(more.tiling[i]) + " do not divide " + std::to_string(n));
     if (more.swizzle != 0 && more.swizzle != 16 && more.swizzle != 32 && more.swizzle != 64 && more.swizzle != 128)
       wrong("a swizzle is over 16, 32, 64 or 128 bytes");

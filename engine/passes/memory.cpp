@@ -36,8 +36,7 @@ uint32_t MemoryClasses::of(ir::Value ref) const {
 }
 
 std::vector<uint32_t> MemoryClasses::stores(const Op& op) const {
-  if (op.code == Opcode::copy_wait || op.code == Opcode::semaphore_wait || ir::is_thread_op(op.code))
-    return copied_to_;
+  if (op.code == Opcode::copy_wait || op.code == Opcode::semaphore_wait || ir::is_thread_op(op.code)) return copied_to_;
   if (const ir::Value ref = ir::stored_ref(op)) return {of(ref)};
   return {};
 }

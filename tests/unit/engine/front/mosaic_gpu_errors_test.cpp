@@ -36,13 +36,15 @@ std::string params(const mg::KernelParams& p, ts::Loc loc) {
   return message([&] { mg::kernel([](Ref r) { nothing(r); }, named, loc); });
 }
 std::string scratch(const mg::ScratchType& type) {
-  return message([&] { mg::kernel([](Ref r) { nothing(r); }, {.scratch_types = {type}, .kernel_name = "k"}).trace({}); });
+  return message(
+      [&] { mg::kernel([](Ref r) { nothing(r); }, {.scratch_types = {type}, .kernel_name = "k"}).trace({}); });
 }
 }  // namespace
 
 TEST_CASE("mosaic_gpu errors: deadlocks name every thread, the barrier, its phase and the lines") {
   expect(found([](Ref, Ref, Ref, Ref b) { on_thread(0, [&] { mg::barrier_wait(b); }); }),
-         "k: deadlock: thread (wg = 0) waits at scratch_types[1][0] for its phase 1, with 0 of 1 arrivals; thread (wg = 1) has ended" +
+         "k: deadlock: thread (wg = 0) waits at scratch_types[1][0] for its phase 1, with 0 of 1 arrivals; thread (wg "
+         "= 1) has ended" +
              at(__LINE__ - 2) + note("no thread can go on, and no copy is under way that could arrive"));
   const int line = __LINE__;
   expect(found([](Ref x, Ref, Ref t, Ref b) {
@@ -50,7 +52,8 @@ TEST_CASE("mosaic_gpu errors: deadlocks name every thread, the barrier, its phas
            mg::barrier_wait(b);
            mg::barrier_wait(b);
          }),
-         "k: deadlock: thread (wg = 0) waits at scratch_types[1][0] for its phase 2, with 0 of 1 arrivals; thread (wg = 1) waits at "
+         "k: deadlock: thread (wg = 0) waits at scratch_types[1][0] for its phase 2, with 0 of 1 arrivals; thread (wg "
+         "= 1) waits at "
          "scratch_types[1][0] for its phase 2, with 0 of 1 arrivals" +
              (", at" + at(line + 4).substr(5)) + at(line + 4) +
              note("no thread can go on, and no copy is under way that could arrive"));
@@ -76,7 +79,8 @@ TEST_CASE("mosaic_gpu errors: races name the element, both threads and both line
            });
          }),
          "k: race on scratch_types[0], element (0,): thread (wg = 0) loads what it had begun to write" + at(line + 4) +
-             note("that was at" + at(line + 3).substr(5) + " (copy_gmem_to_smem); no wait in between tells that it has ended"));
+             note("that was at" + at(line + 3).substr(5) +
+                  " (copy_gmem_to_smem); no wait in between tells that it has ended"));
   line = __LINE__;
   expect(found([](Ref, Ref o, Ref t, Ref) {
            on_thread(0, [&] {
@@ -85,14 +89,16 @@ TEST_CASE("mosaic_gpu errors: races name the element, both threads and both line
              mg::wait_smem_to_gmem(0);
            });
          }),
-         "k: copy_smem_to_gmem by thread (wg = 0) reads scratch_types[0], element (0,), whose store by thread (wg = 0) is not committed" +
+         "k: copy_smem_to_gmem by thread (wg = 0) reads scratch_types[0], element (0,), whose store by thread (wg = 0) "
+         "is not committed" +
              at(line + 4) +
              note("that was at" + at(line + 3).substr(5) +
                   "; commit_smem() between a store to smem and a copy or wgmma that reads it"));
   line = __LINE__;
   expect(message([] {
-           const auto k = mg::kernel([](Ref o) { o[0] = mg::axis_index("i"); },
-                                     {.out_type = {{{1}, ts::i32}}, .grid = {2}, .grid_names = {"i"}, .kernel_name = "k"});
+           const auto k =
+               mg::kernel([](Ref o) { o[0] = mg::axis_index("i"); },
+                          {.out_type = {{{1}, ts::i32}}, .grid = {2}, .grid_names = {"i"}, .kernel_name = "k"});
            ts::interpret(k, std::vector<Array>{}, {.races = true});
          }),
          "k: race on out_type[0], element (0,): thread (i = 1, 0) stores what thread (i = 0, 0) stored" + at(line + 2) +
@@ -108,19 +114,22 @@ TEST_CASE("mosaic_gpu errors: arrivals, phases and copies that do not fit") {
              mg::barrier_wait(b);
            });
          }),
-         "k: copy_gmem_to_smem by thread (wg = 0) arrives at scratch_types[1][0], whose phase 1 has its 1 arrival already" +
+         "k: copy_gmem_to_smem by thread (wg = 0) arrives at scratch_types[1][0], whose phase 1 has its 1 arrival "
+         "already" +
              at(line + 4) +
-             note("copies that arrive there are under way: wait for the phase before the next arrival, or raise num_arrivals"));
+             note("copies that arrive there are under way: wait for the phase before the next arrival, or raise "
+                  "num_arrivals"));
   line = __LINE__;
-  expect(found([](Ref, Ref, Ref, Ref b) {
-           on_thread(0, [&] {
-             mg::barrier_arrive(b);
-             mg::barrier_arrive(b);
-           });
-           on_thread(1, [&] { mg::barrier_wait(b); });
-         }),
-         "k: barrier_wait by thread (wg = 1) for phase 1 of scratch_types[1][0], of which 2 have ended" + at(line + 6) +
-             note("a barrier tells a phase from the one before alone: a thread that waits there waits for every phase"));
+  expect(
+      found([](Ref, Ref, Ref, Ref b) {
+        on_thread(0, [&] {
+          mg::barrier_arrive(b);
+          mg::barrier_arrive(b);
+        });
+        on_thread(1, [&] { mg::barrier_wait(b); });
+      }),
+      "k: barrier_wait by thread (wg = 1) for phase 1 of scratch_types[1][0], of which 2 have ended" + at(line + 6) +
+          note("a barrier tells a phase from the one before alone: a thread that waits there waits for every phase"));
   line = __LINE__;
   expect(found([](Ref, Ref, Ref, Ref b) { mg::barrier_arrive(b[mg::axis_index("wg")]); }),
          "k: barrier_arrive by thread (wg = 1): barrier 1 of scratch_types[1], which has 1 along dim 0" + at(line + 1) +
@@ -179,8 +188,8 @@ TEST_CASE("mosaic_gpu errors: ops") {
 TEST_CASE("mosaic_gpu errors: parameters") {
   const ts::Loc here = ts::Loc::here();
   const std::string line = at(static_cast<int>(here.line));
-  expect(params({.grid = {3}}, here), "k: the grid has 1 axis but grid_names has 0" + line +
-                                          note("a name per axis: axis_index() takes it"));
+  expect(params({.grid = {3}}, here),
+         "k: the grid has 1 axis but grid_names has 0" + line + note("a name per axis: axis_index() takes it"));
   expect(params({.num_threads = 3}, here),
          "k: num_threads is given but no thread_name" + line + note("give both or neither"));
   expect(params({.num_threads = 9, .thread_name = "wg"}, here),
@@ -191,12 +200,13 @@ TEST_CASE("mosaic_gpu errors: parameters") {
   expect(params({.grid = {1}, .grid_names = {"a"}, .cluster = {4}, .cluster_names = {"a"}}, here),
          "k: two axes are called \"a\"" + line +
              note("grid_names, cluster_names and thread_name differ, so that axis_index() finds one axis"));
-  expect(params({.out_shape = {{{8}, ts::f32}}, .out_type = {{{8}, ts::f32}}}, here),
-         "k: out_type and out_shape are given" + line +
-             note("out_shape is the old name of out_type: give one of them"));
+  expect(
+      params({.out_shape = {{{8}, ts::f32}}, .out_type = {{{8}, ts::f32}}}, here),
+      "k: out_type and out_shape are given" + line + note("out_shape is the old name of out_type: give one of them"));
   expect(scratch(mg::SMEM({8, 60}, ts::f16, {mg::TilingTransform{{8, 32}}})),
          "k: scratch_types[0]: tiles of (8, 32) do not divide (8, 60)" + at(__LINE__ - 1) +
-             note("a tile has at most as many dims as the memory, and divides its last ones; there is one TilingTransform"));
+             note("a tile has at most as many dims as the memory, and divides its last ones; there is one "
+                  "TilingTransform"));
   expect(scratch(mg::SMEM({8, 64}, ts::f16, {mg::TilingTransform{{8, 32}}, mg::SwizzleTransform{128}})),
          "k: scratch_types[0]: tiles of (8, 32) have rows of 64 bytes, but the swizzle is over 128" + at(__LINE__ - 1) +
              note("the last dim of a tile fills the swizzle"));
@@ -218,7 +228,8 @@ TEST_CASE("mosaic_gpu errors: the verifier") {
   expect(problems("kernel @k\ngrid (2 thread)\nin f32[8] block (8)\nbody (%x) {\n}\n").substr(0, 66),
          "k: 2 problems\n  operands[0]: has blocks, and kernels of threads take");
   expect(problems("kernel @k\nbody () {\n  commit_smem\n}\n"),
-         "k.tir:4:3: commit_smem: stands in a kernel without threads\n      commit_smem\n      ^\n  note: mosaic_gpu::kernel makes "
+         "k.tir:4:3: commit_smem: stands in a kernel without threads\n      commit_smem\n      ^\n  note: "
+         "mosaic_gpu::kernel makes "
          "one: the last axis of its grid is `thread`");
 }
 

@@ -48,9 +48,9 @@ void check(const ts::PallasCall& call, const std::vector<Array>& inputs, const A
   CHECK(same(ts::interpret(call, inputs, {.races = true})[0], wanted));
   for (uint64_t seed = 1; seed <= 12; ++seed) {
     CAPTURE(seed);
-    CHECK(same(ts::interpret(call, inputs,
-                             {.uninitialised = ts::Uninitialised::pattern, .seed = seed, .races = true})[0],
-               wanted));
+    CHECK(
+        same(ts::interpret(call, inputs, {.uninitialised = ts::Uninitialised::pattern, .seed = seed, .races = true})[0],
+             wanted));
   }
   // The text says the same.
   const ts::ir::Kernel& k = call.trace_for(inputs);
@@ -221,7 +221,8 @@ TEST_CASE("mosaic_gpu: emit_pipeline, with carries, outputs per step and one for
             },
             {.grid = {6},
              .in_specs = {{{1, 8}, [=](Value k) { return Indices{i * 6 + k, 0}; }}},
-             .out_specs = {{{1, 8}, [=](Value k) { return Indices{i * 6 + k, 0}; }}, {{1, 8}, [](Value) { return Indices{0, 0}; }}},
+             .out_specs = {{{1, 8}, [=](Value k) { return Indices{i * 6 + k, 0}; }},
+                           {{1, 8}, [](Value) { return Indices{0, 0}; }}},
              .max_concurrent_steps = 3})(x, o, total);
       },
       {.out_type = {{{6, 8}, ts::f32}, {{1, 8}, ts::f32}}, .grid = {1}, .grid_names = {"i"}});
@@ -321,8 +322,11 @@ TEST_CASE("mosaic_gpu: nd_loop deals points in turn, tile by tile if wanted") {
     const auto call = mg::kernel(
         [tiled](Ref o) {
           const Value x = mg::axis_index("x");
-          mg::nd_loop({2, 6}, {.collective_axes = {"x"}, .tiling = tiled ? std::vector<int64_t>{2, 2} : std::vector<int64_t>{}},
-                      [&](const mg::NDLoopInfo& i) { o[{i.index[0], i.index[1]}] = x * 100 + i.local_index * 10 + i.num_local_steps; });
+          mg::nd_loop({2, 6},
+                      {.collective_axes = {"x"}, .tiling = tiled ? std::vector<int64_t>{2, 2} : std::vector<int64_t>{}},
+                      [&](const mg::NDLoopInfo& i) {
+                        o[{i.index[0], i.index[1]}] = x * 100 + i.local_index * 10 + i.num_local_steps;
+                      });
         },
         {.out_type = {{{2, 6}, ts::i32}}, .grid = {5}, .grid_names = {"x"}});
     std::vector<int32_t> wanted(12);

@@ -48,9 +48,8 @@ TEST_CASE("tests/tir/threads: the same results in every order of the threads, no
     passes::optimize(passed);
     for (uint64_t seed = 0; seed < 10; ++seed) {
       CAPTURE(seed);
-      const std::vector<Array> again =
-          interpret(seed % 2 ? passed : k, inputs,
-                    {.uninitialised = Uninitialised::pattern, .seed = seed, .races = true});
+      const std::vector<Array> again = interpret(
+          seed % 2 ? passed : k, inputs, {.uninitialised = Uninitialised::pattern, .seed = seed, .races = true});
       for (size_t o = 0; o < first.size(); ++o)
         CHECK(std::equal(first[o].bytes(), first[o].bytes() + first[o].nbytes(), again[o].bytes()));
     }
