@@ -222,7 +222,8 @@ Program compile_for_tpu(const ir::Kernel& source, const Target& target, const Co
 
 Program compile(const ir::Kernel& k, const Target& target, const CompileOptions& options) {
   if (k.has_threads()) {
-    const ir::Kernel programs = lowering::lower_threads(k);
+    ir::Kernel programs = k;
+    lowering::lower_threads(programs);
     if (options.dump) options.dump("tile/lower_threads", programs, true);
     return compile(programs, target, options);
   }

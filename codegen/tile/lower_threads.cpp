@@ -198,13 +198,26 @@ class Lowering {
   }
 
   // -- ops
-  Op access(Opcode code, const Op& of, const CopyPlace& place, std::vector<Value> more) const {
+  /// A window with steps moves as a whole; the positions of a load or store with steps move one by one.
+  Value fitted(Value start, const ir::Index& x, int64_t extent) {
+    const auto number = [&](int64_t n) { return b_.constant_int(DType::i32, n); };
+    const int64_t last = std::max<int64_t>(extent - (x.size == 0 ? 0 : (x.size - 1) * x.step + 1), 0);
+    const Value zero = number(0), size = number(extent), most = number(last);
+    const Value below = b_.elementwise(Opcode::lt, {start, zero});
+    const Value wrapped = b_.elementwise(Opcode::add, {start, size});
+    const Value at = b_.elementwise(Opcode::select, {below, wrapped, start});
+    return b_.elementwise(Opcode::clamp, {zero, at, most});
+  }
+  Op access(Opcode code, const Op& of, const CopyPlace& place, std::vector<Value> more) {
     Op op{.code = code, .operands = {place.ref}};
     op.operands.insert(op.operands.end(), more.begin(), more.end());
     for (size_t d = 0; d < place.rank; ++d) {
       ir::Index x = of.index[place.first + d];
       if (!x.is_static()) {
-        op.operands.push_back(of.operands[static_cast<size_t>(x.start_operand)]);
+        Value start = of.operands[static_cast<size_t>(x.start_operand)];
+        if (x.step > 1 && k_.type(place.ref).space != MemorySpace::any)
+          start = fitted(start, x, k_.type(place.ref).shape[d]);
+        op.operands.push_back(start);
         x.start_operand = static_cast<int32_t>(op.operands.size()) - 1;
       }
       op.index.push_back(x);
@@ -244,6 +257,9 @@ class Lowering {
         Op store = access(combines ? Opcode::atomic_rmw : Opcode::store, op, places[1], more);
         if (more.size() > 1) store.set(Attr::mask, 1);
         if (combines) store.set(Attr::kind, op.ints(Attr::kind));
+        // Copies of other programs may come before or behind.
+        if (combines && is_float(k_.type(v).dtype) && op.attr(Attr::kind) == static_cast<int64_t>(Opcode::add))
+          store.set(Attr::unordered, 1);
         b_.append(std::move(store));
         return;
       }
@@ -292,6 +308,10 @@ class Lowering {
 };
 }  // namespace
 
-ir::Kernel lower_threads(const ir::Kernel& k) { return Lowering(k).run(); }
+bool lower_threads(ir::Kernel& k) {
+  if (!k.has_threads()) return false;
+  k = Lowering(k).run();
+  return true;
+}
 
 }  // namespace tessera::lowering

@@ -7,7 +7,8 @@
 
 namespace tessera::lowering {
 
-/// Throws CompileError, which names the barrier or memory, where threads or programs need each other.
-ir::Kernel lower_threads(const ir::Kernel& k);
+/// Throws CompileError, which names the barrier or memory, where threads or programs need each other. Returns whether k
+/// was a kernel of threads.
+bool lower_threads(ir::Kernel& k);
 
 }  // namespace tessera::lowering

@@ -1,6 +1,6 @@
 // Every structured op of the tile level stands in a kernel of tests/tir, which the fuzzer's suite runs on the
 // lane-level interpreter and tests/device.sh on a device; and every file there is a well-formed kernel. Those of
-// tests/tir/threads, kernels of threads, only the interpreter runs: here, with threads in several orders.
+// tests/tir/threads, kernels of threads, run here with their threads in several orders.
 #include <doctest/doctest.h>
 
 #include <filesystem>
