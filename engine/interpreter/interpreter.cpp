@@ -353,7 +353,7 @@ class Prepared {
     m.masked_loads = 0;
     std::optional<Races> races;
     // A detector that only warns leaves copies alone.
-    if (options.races || (options.warn && aliased_ && !copies_ && Races::fits(grid_)))
+    if (!k_.has_threads() && (options.races || (options.warn && aliased_ && !copies_ && Races::fits(grid_))))
       m.races =
           &races.emplace(k_, grid_, options.races ? parallel_ : std::vector<bool>(grid_.size(), false), options.warn);
     for (size_t i = 0; i < blocks_.size(); ++i) begin(i);
@@ -520,10 +520,7 @@ class Prepared {
       m.raise = machine_.raise;
       m.masked_loads = 0;
       std::copy(machine_.views.begin(), machine_.views.end(), m.views.begin());
-      m.print = [this](std::string line) {
-        if (options_->seed) lines_[number_].push_back(std::move(line));
-        else print_line(options_->print, line);
-      };
+      m.print = [this](std::string line) { lines_[number_].push_back(std::move(line)); };  // on a thread of its own
     }
     Threads threads(k_, threads_, {options_->races, options_->seed});
     std::vector<int64_t> clusters = grid_;
@@ -535,6 +532,7 @@ class Prepared {
         number_ = 0;
         for (size_t a = 0; a < grid_.size(); ++a) number_ = number_ * clusters[a] + program[a];
         threads.run(program, static_cast<uint64_t>(number_));
+        if (!options_->seed) say();
         for (Machine& m : threads_) {
           machine_.failed = std::move(m.failed);
           note_failure();
