@@ -17,7 +17,6 @@
 #include "engine/ir/text.h"
 #include "engine/ir/verify.h"
 #include "tests/support/messages.h"
-#include "tests/support/target.h"
 
 namespace lower_threads_test {
 using namespace tessera;
@@ -65,7 +64,7 @@ TEST_CASE("threads: kernels of one thread are compiled as the interpreter runs t
     for (const Target& target : {lavapipe_target(), gpu_target(), Target::nvidia("sm_90a")}) {
       std::optional<ir::Kernel> lanes;
       CompileOptions options;
-      options.dump = [&](const std::string&, const ir::Kernel& now, bool) {
+      options.dump = [&](std::string_view, const ir::Kernel& now, bool) {
         if (now.level == ir::Level::lane) lanes = now;
       };
       compile(k, target, options);
