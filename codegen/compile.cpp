@@ -19,6 +19,7 @@
 #include "codegen/tile/accumulate.h"
 #include "codegen/tile/check_sizes.h"
 #include "codegen/tile/lower_async.h"
+#include "codegen/tile/lower_threads.h"
 #include "codegen/tile/rematerialize.h"
 #include "codegen/tile/reroll.h"
 #include "codegen/tile/squeeze.h"
@@ -220,12 +221,19 @@ Program compile_for_tpu(const ir::Kernel& source, const Target& target, const Co
 }  // namespace
 
 Program compile(const ir::Kernel& k, const Target& target, const CompileOptions& options) {
+  if (k.has_threads()) {
+    ir::Kernel programs = k;
+    lowering::lower_threads(programs);
+    if (options.dump) options.dump("tile/lower_threads", programs, true);
+    return compile(programs, target, options);
+  }
   if (options.lint != Lint::off && has_all_sizes(k, options.sizes)) check_lints(k, options.sizes, options.lint);
   if (!target.tpu_chip.empty()) return compile_for_tpu(k, target, options);
   return Compilation(k, target, options).run();
 }
 
 std::vector<bool> parallel_axes(const ir::Kernel& source) {
+  if (source.has_threads()) return std::vector<bool>(source.grid.size(), true);
   ir::Kernel k = source;
   std::vector<WaitSite> waits;
   if (lowering::lower_async(k, waits)) ir::compact(k);

@@ -234,6 +234,7 @@ void Walk::emit(const ir::Op& op) {
     case Family::grid:
     case Family::print:
     case Family::async:
+    case Family::thread:
     case Family::end: break;
   }
   throw InternalError(k_.name + ": " + backend_ + ": " + std::string(ir::name(op.code)) + " is not a lane-level op",

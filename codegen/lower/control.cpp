@@ -85,6 +85,7 @@ void ControlEmitter::op(ir::OpId id) {
     case Family::grid: value(); break;
     // Of lane level, or taken away before (tile/lower_async.cpp).
     case Family::async:
+    case Family::thread:
     case Family::launch:
     case Family::ref:
     case Family::group:

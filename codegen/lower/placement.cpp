@@ -456,6 +456,7 @@ bool Placement::spill_for(const ir::Op& o) {
     case Family::move:
     case Family::grid:
     case Family::async:
+    case Family::thread:
     case Family::launch:
     case Family::ref:
     case Family::group:

@@ -193,6 +193,7 @@ void Axes::visit(const ir::Op& op) {
     case Family::grid:
     case Family::print:
     case Family::async:
+    case Family::thread:
     case Family::end:
     case Family::launch:
     case Family::ref:

@@ -128,6 +128,7 @@ class Analysis {
       case Family::print:
       case Family::control:
       case Family::async:
+      case Family::thread:
       case Family::end:
       case Family::launch:
       case Family::ref:
@@ -194,7 +195,7 @@ class Analysis {
   bool is_scratch(Value ref) const {
     const auto& args = k_.region(k_.body).args;
     const auto it = std::find(args.begin() + static_cast<std::ptrdiff_t>(k_.blocks.size()), args.end(), ref);
-    return it != args.end() && !ir::is_semaphore(k_.type(ref).space);
+    return it != args.end() && !k_.has_threads() && !ir::is_semaphore(k_.type(ref).space);
   }
 
   const ir::Kernel& k_;

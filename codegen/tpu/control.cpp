@@ -58,6 +58,7 @@ void Emitter::op(const ir::Op& o) {
     case ir::Family::print: print(o); break;
     case ir::Family::control: control(o); break;
     case ir::Family::async: async(o); break;
+    case ir::Family::thread: fail(o, "it has no threads of mosaic_gpu");
     case ir::Family::report: fail(o, "it has no report to the host");
     case ir::Family::end:
     case ir::Family::launch:

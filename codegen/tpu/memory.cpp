@@ -18,6 +18,9 @@ std::string_view space_name(MemorySpace s) {
     case MemorySpace::any: return "any";
     case MemorySpace::semaphore:
     case MemorySpace::dma_semaphore: return "semaphore_mem";
+    case MemorySpace::barrier:
+    case MemorySpace::cluster_barrier:
+    case MemorySpace::accumulator:
     case MemorySpace::global:
     case MemorySpace::shared: break;
   }

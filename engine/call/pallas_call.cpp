@@ -326,7 +326,7 @@ class Checks {
       const ScratchShape& s = r_.scratch[i];
       if (std::any_of(s.shape.begin(), s.shape.end(), [](int64_t d) { return d < 0; }))
         fail("scratch_shapes[" + std::to_string(i) + "]: shape " + to_string(s.shape) + " has a negative size");
-      if (!ir::is_for_scratch(s.memory_space))
+      if (!ir::is_for_scratch(s.memory_space) || ir::is_of_threads(s.memory_space))
         fail("scratch_shapes[" + std::to_string(i) + "]: memory space " + std::string(ir::name(s.memory_space)) +
                  " is not for scratch",
              "vmem, smem, any and semaphores are");

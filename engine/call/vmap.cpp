@@ -110,6 +110,8 @@ Batched batched(const PallasCall& call, const BatchAxes& in_axes, const BatchAxe
   if (!first) fail("no argument is batched", "in_axes must name an axis of at least one argument");
   r.one = &call.trace(inner);
   const ir::Kernel& k = *r.one;
+  if (k.has_threads())
+    fail("kernels of mosaic_gpu are not batched yet", "give the batch an axis of the grid, and index the Refs by it");
   const size_t outputs = static_cast<size_t>(k.num_outputs());
   if (out_axes.each() && out_axes.each()->size() != outputs)
     fail("out_axes has " + std::to_string(out_axes.each()->size()) +

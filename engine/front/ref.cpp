@@ -63,6 +63,7 @@ class RefAccess {
           "index every dim with an integer");
   }
 
+  static bool is_view(const Ref& ref) { return !ref.views_.empty(); }
   /// For ops that move windows: integers and slices alone.
   PlaceParts parts() && {
     if (form_.arrays) e_.fail("an index array is for loads and stores", "load by it, and store what came");
@@ -728,6 +729,7 @@ Value atomic_cas(const Ref& ref, RefIndex index, Operand compare, Operand value,
       .compare_and_swap(compare, value, params);
 }
 
+bool is_view(const Ref& ref) { return RefAccess::is_view(ref); }
 PlaceParts place_parts(std::string_view op, const Place& place, Loc loc, bool masked, bool writes) {
   return RefAccess(op, place.ref(), place.index(), loc, masked, writes).parts();
 }

@@ -16,8 +16,8 @@ namespace scope {
 control::Values run(const std::vector<ScratchShape>& types, size_t wanted,
                     const std::function<control::Operands(const std::vector<Ref>&)>& body, Loc loc) {
   Emit e("run_scoped", loc);
-  Trace& t = e.trace();
-  ir::Builder& b = e.builder();
+  if (e.trace().kernel().has_threads())
+    e.fail("this form is not for kernels of mosaic_gpu", "mosaic_gpu::run_scoped is");
   if (types.size() != wanted)
     e.fail("the body takes " + std::to_string(wanted) + (wanted == 1 ? " Ref" : " Refs") + " but there " +
                (types.size() == 1 ? "is " : "are ") + std::to_string(types.size()) +
@@ -31,12 +31,24 @@ control::Values run(const std::vector<ScratchShape>& types, size_t wanted,
       e.fail(place + "shape " + to_string(s.shape) + " has a negative size");
     if (!ir::within_limits(s.shape))
       e.fail(place + "shape " + to_string(s.shape) + " is too large", "at most 32 dims and 2^40 elements are allowed");
-    if (!ir::is_for_scratch(s.memory_space))
+    if (!ir::is_for_scratch(s.memory_space) || ir::is_of_threads(s.memory_space))
       e.fail(place + "memory space " + std::string(ir::name(s.memory_space)) + " is not for scratch",
              "vmem, smem, any and semaphores are");
     args.push_back(ir::Type::ref(s.dtype, s.shape, s.memory_space));
   }
-  const ir::RegionId r = b.new_region(args);
+  return run_types(args, wanted, body, loc);
+}
+
+control::Values run_types(const std::vector<ir::Type>& types, size_t wanted,
+                          const std::function<control::Operands(const std::vector<Ref>&)>& body, Loc loc) {
+  Emit e("run_scoped", loc);
+  Trace& t = e.trace();
+  ir::Builder& b = e.builder();
+  if (types.size() != wanted)
+    e.fail("the body takes " + std::to_string(wanted) + (wanted == 1 ? " Ref" : " Refs") + " but there " +
+           (types.size() == 1 ? "is " : "are ") + std::to_string(types.size()) +
+           (types.size() == 1 ? " type" : " types"));
+  const ir::RegionId r = b.new_region(types);
   {
     const Trace::Region inside(t, r);
     std::vector<Ref> refs;
@@ -88,9 +100,16 @@ void count(Opcode code, std::string_view name, const char* what, const Place& se
   e.builder().append(std::move(op));
 }
 
+void not_of_threads(Emit&& e) {
+  if (e.trace().kernel().has_threads())
+    e.fail("is not for kernels of mosaic_gpu", "mosaic_gpu::copy_gmem_to_smem and copy_smem_to_gmem are");
+}
+void not_of_threads(Emit& e) { not_of_threads(std::move(e)); }
+
 void copy(Opcode code, std::string_view name, const Place& source, const Place& target, const Place& semaphore,
           bool clip, Loc loc) {
   Emit e(name, loc);
+  not_of_threads(e);
   const PlaceParts from = place_parts(name, source, loc, clip, false),
                    to = place_parts(name, target, loc, clip, code == Opcode::copy_start),
                    s = place_parts(name, semaphore, loc, false, true);
@@ -143,6 +162,7 @@ void AsyncCopy::start(Loc loc) const {
 void AsyncCopy::wait(Loc loc) const { copy(Opcode::copy_wait, "async_copy", source_, target_, semaphore_, clip_, loc); }
 
 void sync_copy(Place source, Place target, Loc loc) {
+  not_of_threads(Emit("sync_copy", loc));
   scope::run(
       {SemaphoreType::DMA()}, 1,
       [&](const std::vector<Ref>& refs) {

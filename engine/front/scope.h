@@ -34,6 +34,9 @@ class Place {
 namespace scope {
 control::Values run(const std::vector<ScratchShape>& types, size_t refs,
                     const std::function<control::Operands(const std::vector<Ref>&)>& body, Loc loc);
+/// The same of types that are known to fit.
+control::Values run_types(const std::vector<ir::Type>& types, size_t refs,
+                          const std::function<control::Operands(const std::vector<Ref>&)>& body, Loc loc);
 template <class F, size_t... i>
 control::Operands call(F& f, const std::vector<Ref>& refs, Loc loc, std::index_sequence<i...>) {
   using Result = decltype(f(refs[i]...));
@@ -121,6 +124,8 @@ struct PlaceParts {
   std::vector<ir::Value> starts;
   Shape shape;
 };
+/// Of another Ref, by at(), reshape() and the like.
+bool is_view(const Ref& ref);
 PlaceParts place_parts(std::string_view op, const Place& place, Loc loc, bool masked, bool writes);
 
 }  // namespace tessera

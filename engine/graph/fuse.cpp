@@ -200,7 +200,7 @@ class Fuser {
       const ir::Kernel &producer = g_.kernels[p.kernel], &consumer = g_.kernels[c.kernel];
       // A kernel that is debugged is not fused, so that it is shown as written; nor are two calls with parameters of
       // their own (engine/base/call_info.h), which would not hold for both parts.
-      if (producer.call.debug || consumer.call.debug ||
+      if (producer.call.debug || consumer.call.debug || producer.has_threads() || consumer.has_threads() ||
           (says_something(producer.call) && says_something(consumer.call)))
         continue;
       std::optional<Fusion> f;

@@ -7,6 +7,7 @@
 #include <unordered_map>
 
 #include "engine/interpreter/machine.h"
+#include "engine/interpreter/threads.h"
 #include "engine/ir/reference.h"
 
 namespace tessera::interpreter {
@@ -65,10 +66,13 @@ struct Indexed {
   template <class F> void each(const Machine& m, bool clamp, Touching how, F&& f) const {
     const View& view = m.views[ref];
     const auto* mask_bytes = mask ? reinterpret_cast<const uint8_t*>(m.place[mask.index]) : nullptr;
+    if (m.threads) m.threads->before(m, *op, ref, how);
+    const bool by_threads = m.threads && m.threads->follows(ref);
     const Tracked* tracked = m.races && m.races->follows(ref) ? &m.tracked[ref] : nullptr;
     int64_t i = 0;
     for_each_index(form.shape.size(), form.shape.data(), [&](const int64_t* at) {
       bool inside = !mask_bytes || mask_bytes[i] != 0, in_array = tracked != nullptr;
+      int64_t positions[kMaxRank] = {};
       int64_t offset = 0, element = tracked ? tracked->first : 0;
       for (size_t d = 0; inside && d < dims.size(); ++d) {
         const IndexedDim& x = dims[d];
@@ -84,10 +88,12 @@ struct Indexed {
           inside = true;
         }
         offset += p * view.strides[d];
+        positions[d] = p;
         if (!in_array) continue;
         in_array = p >= tracked->below[d] && p < tracked->below[d] + tracked->inside[d];
         element += p * tracked->strides[d];
       }
+      if (inside && by_threads) m.threads->touch(m, *op, ref, view.data + offset * bytes, positions, dims.size(), how);
       if (inside && in_array) m.races->access(*op, ref, element, how);
       f(inside ? view.data + offset * bytes : nullptr, i++);
     });

@@ -10,6 +10,7 @@
 #include "engine/interpreter/async_copies.h"
 #include "engine/interpreter/machine.h"
 #include "engine/interpreter/plans.h"
+#include "engine/interpreter/threads.h"
 #include "engine/ir/text.h"
 
 namespace tessera {
@@ -302,6 +303,11 @@ class Prepared {
     }
     std::vector<int32_t> sizes;
     for (const Extent& e : k.sizes) sizes.push_back(bind_size(k.name, k.loc, e, dims));
+    if (k.has_threads()) {
+      const size_t all = Threads::threads_of(k) * Threads::programs_of(k);
+      for (size_t t = 0; t < all; ++t)
+        threads_.push_back(make_machine(k, programs, sizes, changes, fill_, options.observe));
+    }
     machine_ = make_machine(k, std::move(programs), std::move(sizes), changes, fill_, options.observe);
     copies_ =
         std::any_of(k.ops.begin(), k.ops.end(), [](const ir::Op& op) { return op.code == ir::Opcode::copy_start; });
@@ -350,10 +356,11 @@ class Prepared {
     m.masked_loads = 0;
     std::optional<Races> races;
     // A detector that only warns leaves copies alone.
-    if (options.races || (options.warn && aliased_ && !copies_ && Races::fits(grid_)))
+    if (!k_.has_threads() && (options.races || (options.warn && aliased_ && !copies_ && Races::fits(grid_))))
       m.races =
           &races.emplace(k_, grid_, options.races ? parallel_ : std::vector<bool>(grid_.size(), false), options.warn);
     for (size_t i = 0; i < blocks_.size(); ++i) begin(i);
+    if (k_.has_threads()) return run_threads();
     if (options.races)
       for (size_t i = 0; i + static_cast<size_t>(k_.num_private_scratch) < scratch_.size(); ++i)
         races->follow(blocks_.size() + i, blocks_.size() + i, k_.scratch[i].shape);
@@ -509,6 +516,40 @@ class Prepared {
     note_failure();
   }
 
+  // The programs of a cluster and their threads at once, cluster by cluster.
+  void run_threads() {
+    forget_scratch(0);
+    for (Machine& m : threads_) {
+      m.raise = machine_.raise;
+      m.masked_loads = 0;
+      std::copy(machine_.views.begin(), machine_.views.end(), m.views.begin());
+      m.print = [this](std::string line) { lines_[number_].push_back(std::move(line)); };  // on a thread of its own
+    }
+    Threads threads(k_, threads_, {options_->races, options_->seed});
+    std::vector<int64_t> clusters = grid_;
+    std::vector<bool> any_order(grid_.size(), true);
+    for (size_t a = 0; a < grid_.size(); ++a)
+      if (k_.grid[a].role != ir::GridAxis::Role::grid) clusters[a] = 1;
+    try {
+      for_each_program(clusters, any_order, options_->seed, [&](const int64_t* program) {
+        number_ = 0;
+        for (size_t a = 0; a < grid_.size(); ++a) number_ = number_ * clusters[a] + program[a];
+        threads.run(program, static_cast<uint64_t>(number_));
+        if (!options_->seed) say();
+        for (Machine& m : threads_) {
+          machine_.failed = std::move(m.failed);
+          note_failure();
+        }
+      });
+      say();
+      if (failed_) throw failed_->second;
+      threads.end_of_kernel();
+    } catch (...) {
+      say();
+      throw;
+    }
+  }
+
   void note_failure() {
     if (machine_.failed && (!failed_ || number_ < failed_->first)) failed_.emplace(number_, *machine_.failed);
   }
@@ -527,6 +568,7 @@ class Prepared {
   std::vector<int64_t> grid_;
   bool aliased_ = false, copies_ = false, has_async_ = false;
   Machine machine_;
+  std::vector<Machine> threads_;  // of a kernel of threads: those of a cluster
   std::vector<Block> blocks_;
   std::vector<std::vector<std::byte>> own_;  // by block: copies of inputs that the kernel stores to
   std::vector<std::vector<std::byte>> scratch_;

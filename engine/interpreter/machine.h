@@ -19,6 +19,7 @@ namespace tessera::interpreter {
 
 struct Machine;
 class AsyncCopies;
+class Threads;
 using Step = std::function<void(Machine&)>;
 
 /// Where a Ref's elements are now; its shape is static.
@@ -52,6 +53,8 @@ struct Machine {
   Races* races = nullptr;                         // if they are looked for
   std::vector<Tracked> tracked;                   // by a Ref's number, for races
   AsyncCopies* async = nullptr;                   // if the kernel has run_scoped, semaphores or copies
+  Threads* threads = nullptr;                     // of a kernel of threads: this machine is one of them,
+  size_t thread = 0;                              // of this number in its cluster
   std::vector<int64_t> grid_point;                // this program, all axes
   uint64_t masked_loads = 0;                      // so far: each leaves other unspecified elements
   std::function<void(std::string)> print;         // of debug_print

@@ -7,6 +7,7 @@
 
 #include "engine/interpreter/async_copies.h"
 #include "engine/interpreter/machine.h"
+#include "engine/interpreter/threads.h"
 #include "engine/ir/reference.h"
 
 namespace tessera::interpreter {
@@ -96,12 +97,14 @@ struct Access {
   // Tells the race detector of every element that is accessed, where the array or scratch is followed; overhang is
   // private to a program.
   void record(const Machine& m, Touching how) const {
-    if (m.async || m.races) record_all(m, how);
+    if (m.async || m.races || m.threads) record_all(m, how);
   }
   void record_all(const Machine& m, Touching how) const {
+    if (m.threads) m.threads->before(m, *op, ref, how);
+    const bool by_threads = m.threads && m.threads->follows(ref);
     if (m.async) m.async->tick();
     const bool followed = m.races && m.races->follows(ref), copies = m.races && m.async && m.async->under_way();
-    if (!followed && !copies) return;
+    if (!followed && !copies && !by_threads) return;
     const Tracked& t = m.tracked[ref];
     const View& view = m.views[ref];
     const std::byte* mask_bytes = mask ? m.place[mask.index] : nullptr;
@@ -117,6 +120,7 @@ struct Access {
         if (followed) inside &= p >= t.below[d] && p < t.below[d] + t.inside[d], element += p * t.strides[d];
         offset += p * view.strides[d];
       }
+      if (by_threads) m.threads->touch(m, *op, ref, view.data + offset * bytes, position, dims.size(), how);
       if (copies) m.async->access(*op, ref, view.data + offset * bytes, position, dims.size(), how != Touching::load);
       if (followed && inside) m.races->access(*op, ref, element, how);
     });

@@ -10,6 +10,7 @@
 #include "engine/interpreter/machine.h"
 #include "engine/interpreter/rearrange.h"
 #include "engine/interpreter/reduce.h"
+#include "engine/interpreter/threads.h"
 #include "engine/ir/moves.h"
 #include "engine/ir/reference.h"
 #include "engine/ir/walk.h"
@@ -206,6 +207,7 @@ class Planner {
         for (Value v : op.results) take(v);
       if (op.regions.empty())
         emit(r, ir::accesses_ref(op.code)   ? memory_op(op)
+                : of_threads(op)            ? ready(Threads::step(op))
                 : ir::is_async(op.code)     ? ready(async_step(m_, op))
                 : ir::is_print(op.code)     ? ready(print_step(k_, op))
                 : op.code == Opcode::report ? ready(report_step(op))
@@ -215,6 +217,9 @@ class Planner {
     bury(r, i);
     for (Value v : op.results)
       if (home_[v.index] == r && last_use_[v.index] < 0) give_back(v.index);
+  }
+  bool of_threads(const Op& op) const {
+    return ir::is_thread_op(op.code) || (ir::is_semaphore_op(op.code) && k_.has_threads());
   }
   bool take_over(const Op& op, RegionId r, size_t i) {
     const Value to = op.results[0];
@@ -256,10 +261,10 @@ class Planner {
   }
 
   Make array_op(const Op& op) {
-    const uint32_t to = op.results[0].index;
+    const std::vector<Value>& o = op.operands;
+    const uint32_t to = op.results[0].index, from = o.empty() ? 0 : o[0].index;
     const ir::Type& t = type(op.results[0]);
     const int64_t n = elements(t), size = size_bytes(t.dtype);
-    const std::vector<Value>& o = op.operands;
     if (ir::info(op.code).elementwise) {
       const DType operand = type(o.back()).dtype;
       const reference::ArrayFunction f = reference::array_function(op.code, operand, t.dtype);
@@ -272,12 +277,11 @@ class Planner {
         f(operands, m.place[to], n);
       });
     }
-    const uint32_t from = o.empty() ? 0 : o[0].index;
     switch (ir::family(op.code)) {
       case Family::source: {
         if (op.code == Opcode::iota) return iota(op);
-        const auto bits = static_cast<uint64_t>(op.attr(Attr::bits));
-        return ready([=](Machine& m) { fill(m.place[to], n, bits, size); });
+        const auto b = static_cast<uint64_t>(op.attr(Attr::bits));
+        return ready([=](Machine& m) { fill(m.place[to], n, b, size); });
       }
       case Family::move: return move(op);
       case Family::contract: {
@@ -324,6 +328,7 @@ class Planner {
       case Family::print:
       case Family::control:
       case Family::async:
+      case Family::thread:
       case Family::end:
       case Family::launch:
       case Family::ref:
@@ -502,10 +507,12 @@ class Planner {
         const RegionId body = op.regions[0];
         plan_region(body);
         emit(r, ready([=, leave = moves(k_.terminator(body).operands, 0, op.results)](Machine& m) {
-               m.async->enter(*o);
+               if (m.threads) m.threads->enter(m, *o);
+               else m.async->enter(*o);
                m.run(body);
                perform(m, leave);
-               m.async->leave(*o);
+               if (m.threads) m.threads->leave(m, *o);
+               else m.async->leave(*o);
              }));
         return;
       }

@@ -15,7 +15,8 @@ std::string program_text(const ir::Kernel& k, const int64_t* program) {
 std::string ref_text(const ir::Kernel& k, size_t ref) {
   if (ref < k.blocks.size()) return k.blocks[ref].origin;
   const size_t body = k.region(k.body).args.size();
-  if (ref < body) return "scratch_shapes[" + std::to_string(ref - k.blocks.size()) + "]";
+  if (ref < body)
+    return (k.has_threads() ? "scratch_types[" : "scratch_shapes[") + std::to_string(ref - k.blocks.size()) + "]";
   return "run_scoped[" + std::to_string(k.value(ir::scoped_refs(k).at(ref - body)).number) + "]";
 }
 

@@ -592,6 +592,10 @@ std::vector<Type> Inference::structured() const {
     case Opcode::semaphore_read: return semaphore();
     case Opcode::copy_start:
     case Opcode::copy_wait: copy(); return {};
+#define TESSERA_THREAD(n, ...) case Opcode::n:
+#include "engine/ir/ops.def"
+      thread_op();
+      return {};
     case Opcode::for_: return for_loop();
     case Opcode::while_: return while_loop();
     case Opcode::if_: return choice(true);

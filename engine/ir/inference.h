@@ -91,6 +91,16 @@ class Inference {
   void copy() const;
   std::vector<Type> run_scoped() const;
 
+  // -- kernels of threads
+  /// The shapes that the op's index selects of the Refs that it names.
+  std::vector<Shape> places(const std::vector<const char*>& roles) const;
+  void in_space(size_t operand, const char* role, MemorySpace wanted) const;
+  void one_barrier(size_t operand, const Shape& shape) const;
+  void cluster_axes(const std::vector<int64_t>& axes) const;
+  void thread_copy() const;
+  void wgmma() const;
+  void thread_op() const;
+
   // -- control flow
   const Op& terminator(size_t region) const;
   template <class Values> std::string types(const Values& values) const {

@@ -90,9 +90,10 @@ Opcode combining_op(Opcode op) {
 }
 
 std::string_view name(Family f) {
-  constexpr std::string_view kNames[] = {"elementwise", "source", "move",   "contract", "reduce",  "argreduce", "scan",
-                                         "rearrange",   "grid",   "memory", "print",    "control", "async",     "end",
-                                         "launch",      "ref",    "group",  "packed",   "matrix",  "report"};
+  constexpr std::string_view kNames[] = {"elementwise", "source",    "move",  "contract", "reduce", "argreduce",
+                                         "scan",        "rearrange", "grid",  "memory",   "print",  "control",
+                                         "async",       "thread",    "end",   "launch",   "ref",    "group",
+                                         "packed",      "matrix",    "report"};
   static_assert(std::size(kNames) == kNumFamilies);
   return kNames[static_cast<int>(f)];
 }
@@ -106,15 +107,17 @@ std::optional<Opcode> opcode_from_name(std::string_view n) {
 }
 
 std::string_view name(MemorySpace s) {
-  constexpr std::string_view kNames[] = {"any", "vmem", "smem", "global", "shared", "semaphore", "dma_semaphore"};
+  constexpr std::string_view kNames[] = {"any",       "vmem",          "smem",    "global",          "shared",
+                                         "semaphore", "dma_semaphore", "barrier", "cluster_barrier", "accumulator"};
   return kNames[static_cast<int>(s)];
 }
 
 std::string_view name(Attr a) {
   constexpr std::string_view kNames[] = {
-      "bits",         "axis",         "axes",      "dims",      "perm",    "start", "limit", "stride",
-      "lhs_contract", "rhs_contract", "lhs_batch", "rhs_batch", "reverse", "mask",  "other", "offset",
-      "kind",         "index",        "clip",      "unordered", "text",    "keys"};
+      "bits",   "axis",         "axes",         "dims",      "perm",      "start",     "limit",
+      "stride", "lhs_contract", "rhs_contract", "lhs_batch", "rhs_batch", "reverse",   "mask",
+      "other",  "offset",       "kind",         "index",     "clip",      "unordered", "text",
+      "keys",   "count",        "transposed",   "read_only", "decrease"};
   static_assert(std::size(kNames) == kNumAttrs);
   return kNames[static_cast<int>(a)];
 }
@@ -194,7 +197,18 @@ std::string to_string(const Type& t) {
   for (size_t i = 0; i < t.shape.size(); ++i)
     s += (i ? ", " : "") + (t.shape[i] < 0 ? std::string("?") : std::to_string(t.shape[i]));
   s += "]";
-  return t.is_ref ? "ref<" + std::string(name(t.space)) + ", " + s + ">" : s;
+  if (!t.is_ref) return s;
+  const ThreadTraits& more = t.thread_traits();
+  const auto list = [](const std::vector<int64_t>& numbers) {
+    std::string text = "[";
+    for (size_t i = 0; i < numbers.size(); ++i) text += (i ? ", " : "") + std::to_string(numbers[i]);
+    return text + "]";
+  };
+  if (more.arrivals != 1) s += ", arrivals " + std::to_string(more.arrivals);
+  if (!more.axes.empty()) s += ", axes " + list(more.axes);
+  if (!more.tiling.empty()) s += ", tiling " + list(more.tiling);
+  if (more.swizzle != 0) s += ", swizzle " + std::to_string(more.swizzle);
+  return "ref<" + std::string(name(t.space)) + ", " + s + ">";
 }
 
 bool Op::has(Attr a) const {
@@ -273,6 +287,7 @@ bool Kernel::shares_at_once(int i) const {
 
 std::string Kernel::usual_origin(int i) const {
   const auto place = [](const char* list, int at) { return std::string(list) + "[" + std::to_string(at) + "]"; };
+  if (has_threads()) return is_output(i) ? place("out_type", i - num_inputs) : place("operands", i);
   if (i < num_prefetch) return place("scalar_prefetch", i);
   return is_output(i) ? place("out_specs", i - num_inputs) : place("in_specs", i - num_prefetch);
 }
@@ -378,6 +393,36 @@ std::array<CopyPlace, 3> copy_places(const Kernel& k, const Op& op) {
     first += places[i].rank;
   }
   return places;
+}
+
+const ThreadTraits& Type::thread_traits() const {
+  static const ThreadTraits usual;
+  return traits ? *traits : usual;
+}
+
+std::vector<CopyPlace> thread_places(const Kernel& k, const Op& op) {
+  std::vector<CopyPlace> places;
+  size_t first = 0;
+  for (size_t i = 0; i < static_cast<size_t>(num_thread_places(op.code)) && i < op.operands.size(); ++i) {
+    const Type& t = k.type(op.operands[i]);
+    places.push_back({op.operands[i], first, t.is_ref ? t.shape.size() : 0});
+    first += places.back().rank;
+  }
+  return places;
+}
+
+Shape place_shape(const Kernel& k, const Op& op, const CopyPlace& place) {
+  if (!k.type(place.ref).is_ref) return k.type(place.ref).shape;
+  Shape shape;
+  for (size_t d = 0; d < place.rank; ++d)
+    if (const Index& x = op.index.at(place.first + d); x.kind == Index::Kind::slice) shape.push_back(x.size);
+  return shape;
+}
+
+int64_t wgmma_depth(const Kernel& k, const Op& op) {
+  const Shape lhs = place_shape(k, op, thread_places(k, op)[0]);
+  const bool turned = op.has(Attr::transposed) && op.ints(Attr::transposed).at(0) != 0;
+  return lhs.at(turned ? 0 : 1);
 }
 
 std::vector<Value> scoped_refs(const Kernel& k) {

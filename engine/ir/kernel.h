@@ -6,6 +6,7 @@
 #pragma once
 #include <array>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -41,12 +42,31 @@ struct RegionId {
 
 /// Pallas's spaces at tile level: any (whole array, no block; hbm and gmem are other names of it), vmem (a block or
 /// scratch), smem (scalars), semaphore and dma_semaphore (counters that copies and signals raise and waits lower, i32).
-/// At lane level: global, shared.
-enum class MemorySpace : uint8_t { any, vmem, smem, global, shared, semaphore, dma_semaphore, hbm = any, gmem = any };
+/// At lane level: global, shared. In kernels of threads (Kernel::has_threads) smem is memory that the threads of a
+/// program share; barrier and cluster_barrier are what threads wait at, accumulator is a thread's own, for wgmma.
+// clang-format off
+enum class MemorySpace : uint8_t { any, vmem, smem, global, shared, semaphore, dma_semaphore, barrier, cluster_barrier,
+                                   accumulator, hbm = any, gmem = any };
+// clang-format on
 std::string_view name(MemorySpace s);
+inline bool is_barrier(MemorySpace s) { return s == MemorySpace::barrier || s == MemorySpace::cluster_barrier; }
 inline bool is_semaphore(MemorySpace s) { return s == MemorySpace::semaphore || s == MemorySpace::dma_semaphore; }
 /// What scratch and the arguments of run_scoped may be in.
 inline bool is_for_scratch(MemorySpace s) { return s != MemorySpace::global && s != MemorySpace::shared; }
+
+/// Memory spaces that only kernels of threads have.
+inline bool is_of_threads(MemorySpace s) { return is_barrier(s) || s == MemorySpace::accumulator; }
+
+/// What a Ref of a kernel of threads has beside its type. Of barriers: how many arrivals end a phase, and for a
+/// cluster_barrier the cluster axes along which the programs arrive and wait together. Of smem: how the elements lie,
+/// which changes no value: in tiles of its last dims, and swizzled over so many bytes.
+struct ThreadTraits {
+  int64_t arrivals = 1;
+  std::vector<int64_t> axes = {};
+  Shape tiling = {};
+  int64_t swizzle = 0;
+  bool operator==(const ThreadTraits&) const = default;
+};
 
 /// A dense array of static shape, or a Ref to one. Lane-level Refs are rank 1; -1 stands for a length known at run time
 /// only.
@@ -54,13 +74,16 @@ struct Type {
   bool is_ref = false;
   DType dtype = DType::f32;
   Shape shape;
-  MemorySpace space = MemorySpace::vmem;  // of Refs
+  MemorySpace space = MemorySpace::vmem;                 // of Refs
+  std::shared_ptr<const ThreadTraits> traits = nullptr;  // of Refs of kernels of threads; null: the usual ones
   static Type array(DType t, Shape s = {}) { return {false, t, std::move(s), MemorySpace::vmem}; }
   static Type ref(DType t, Shape s, MemorySpace m) { return {true, t, std::move(s), m}; }
   bool is_scalar() const { return !is_ref && shape.empty(); }
   bool operator==(const Type& o) const {
-    return is_ref == o.is_ref && dtype == o.dtype && shape == o.shape && (!is_ref || space == o.space);
+    return is_ref == o.is_ref && dtype == o.dtype && shape == o.shape &&
+           (!is_ref || (space == o.space && (traits == o.traits || thread_traits() == o.thread_traits())));
   }
+  const ThreadTraits& thread_traits() const;
 };
 /// At most 32 dims and 2^40 elements (the product of the sizes that are not 0): what infer() and parse() accept, so
 /// that no product of sizes comes near 64 bits.
@@ -88,9 +111,10 @@ struct Index {
 // clang-format off
 enum class Attr : uint8_t { bits, axis, axes, dims, perm, start, limit, stride, lhs_contract, rhs_contract,
   lhs_batch, rhs_batch,
-                            reverse, mask, other, offset, kind, index, clip, unordered, text, keys };
+                            reverse, mask, other, offset, kind, index, clip, unordered, text, keys,
+                            count, transposed, read_only, decrease };
 // clang-format on
-inline constexpr int kNumAttrs = static_cast<int>(Attr::keys) + 1;
+inline constexpr int kNumAttrs = static_cast<int>(Attr::decrease) + 1;
 std::string_view name(Attr a);
 
 /// One struct for all ops; what differs is in ops.def. Memory ops' operands lie in this order:
@@ -130,8 +154,8 @@ inline bool is_vector_access(const Op& op) {
 }
 /// The Ref whose elements op stores to, as a copy does to its target; none if it stores to no Ref.
 inline Value stored_ref(const Op& op) {
-  const size_t at = op.code == Opcode::copy_start ? 1 : 0;
-  return (writes_ref(op.code) || at == 1) && op.operands.size() > at ? op.operands[at] : Value{};
+  const size_t at = op.code == Opcode::copy_start || is_thread_copy(op.code) ? 1 : op.code == Opcode::wgmma ? 2 : 0;
+  return (writes_ref(op.code) || at > 0) && op.operands.size() > at ? op.operands[at] : Value{};
 }
 
 struct ValueInfo {
@@ -152,6 +176,10 @@ struct GridAxis {
   std::string name;       // may be empty
   bool parallel = false;  // dimension_semantics says "parallel"
   bool vmapped = false;   // added by vmap: program_id and num_programs do not count it
+  /// Of a kernel of threads: behind the grid's own axes those of the cluster, whose programs run together, and last the
+  /// threads of a program (warpgroups), which share its smem and barriers.
+  enum class Role : uint8_t { grid, cluster, thread };
+  Role role = Role::grid;
   bool operator==(const GridAxis&) const = default;
 };
 
@@ -284,6 +312,8 @@ struct Kernel {
     for (size_t i = 0; i < d; ++i) at += blocks[static_cast<size_t>(block)].block[i].results();
     return at;
   }
+  /// The body is run by every thread of a program at once: the last axis of the grid counts them.
+  bool has_threads() const { return !grid.empty() && grid.back().role == GridAxis::Role::thread; }
   int num_outputs() const { return static_cast<int>(blocks.size()) - num_inputs; }
   const Op& op(OpId o) const { return ops[o.index]; }
   Op& op(OpId o) { return ops[o.index]; }
@@ -354,6 +384,12 @@ struct CopyPlace {
 };
 /// Of copy_start and copy_wait: source, target, semaphore.
 std::array<CopyPlace, 3> copy_places(const Kernel& k, const Op& op);
+/// The places of an op on threads, in the order of its operands: a Ref with its part of the index, or a value.
+std::vector<CopyPlace> thread_places(const Kernel& k, const Op& op);
+/// The shape that a part of an op's index selects, which has no arrays; of a value, its own.
+Shape place_shape(const Kernel& k, const Op& op, const CopyPlace& place);
+/// What a wgmma sums over.
+int64_t wgmma_depth(const Kernel& k, const Op& op);
 /// The arguments of every run_scoped of the kernel, in the order of its ops.
 std::vector<Value> scoped_refs(const Kernel& k);
 

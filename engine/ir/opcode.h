@@ -26,12 +26,12 @@ inline constexpr int kNumOpcodes = 0
 /// elementwise; source (of elements: no operands), move (each element is one of an operand), contract, reduce and
 /// argreduce (along axes, to one element or its index), scan (to as many), rearrange (where data says); grid (this
 /// program's place in it), memory (a Ref and an index), print (for people), control (regions), async (semaphores and
-/// copies), end (of a region); at lane level launch (what is known when the kernel begins), ref (makes one), group
-/// (invocations together), packed (elements of 8 bits in words), matrix (products that subgroups make),
-/// report (to the host).
+/// copies), thread (of kernels of threads: barriers, their copies and products), end (of a region); at lane level
+/// launch (what is known when the kernel begins), ref (makes one), group (invocations together), packed (elements of 8
+/// bits in words), matrix (products that subgroups make), report (to the host).
 // clang-format off
 enum class Family : uint8_t { elementwise, source, move, contract, reduce, argreduce, scan, rearrange, grid, memory,
-  print, control, async, end, launch, ref, group, packed, matrix, report };
+  print, control, async, thread, end, launch, ref, group, packed, matrix, report };
 // clang-format on
 inline constexpr int kNumFamilies = static_cast<int>(Family::report) + 1;
 std::string_view name(Family f);
@@ -63,6 +63,10 @@ enum class Control : uint8_t {
 };
 enum class Async : uint8_t {
 #define TESSERA_ASYNC(name, ...) TESSERA_MEMBER(name),
+#include "engine/ir/ops.def"
+};
+enum class Thread : uint8_t {
+#define TESSERA_THREAD(name, ...) TESSERA_MEMBER(name),
 #include "engine/ir/ops.def"
 };
 enum class Launch : uint8_t {
@@ -148,6 +152,16 @@ constexpr bool is_async(Opcode op) { return family(op) == Family::async; }
 constexpr bool is_copy(Opcode op) { return op == Opcode::copy_start || op == Opcode::copy_wait; }
 /// Of those, the ops on semaphores alone.
 constexpr bool is_semaphore_op(Opcode op) { return is_async(op) && !is_copy(op); }
+/// Of kernels of threads alone: barriers, copies between gmem and smem, wgmma.
+constexpr bool is_thread_op(Opcode op) { return family(op) == Family::thread; }
+constexpr bool is_thread_copy(Opcode op) { return op == Opcode::copy_gmem_to_smem || op == Opcode::copy_smem_to_gmem; }
+/// Of those, how many Refs (with wgmma's left operand, which may be a value) an op names, each with an index.
+constexpr int num_thread_places(Opcode op) {
+  return op == Opcode::barrier_arrive || op == Opcode::barrier_wait ? 1
+         : op == Opcode::copy_smem_to_gmem                          ? 2
+         : op == Opcode::copy_gmem_to_smem || op == Opcode::wgmma   ? 3
+                                                                    : 0;
+}
 /// Writes for people: debug_print and check.
 constexpr bool is_print(Opcode op) { return family(op) == Family::print; }
 constexpr bool is_launch(Opcode op) { return family(op) == Family::launch; }

@@ -128,7 +128,8 @@ class Parser {
   }
   std::optional<MemorySpace> space() const {
     for (MemorySpace s : {MemorySpace::any, MemorySpace::vmem, MemorySpace::smem, MemorySpace::global,
-                          MemorySpace::shared, MemorySpace::semaphore, MemorySpace::dma_semaphore})
+                          MemorySpace::shared, MemorySpace::semaphore, MemorySpace::dma_semaphore, MemorySpace::barrier,
+                          MemorySpace::cluster_barrier, MemorySpace::accumulator})
       if (token_.is(name(s))) return s;
     return std::nullopt;
   }
@@ -140,10 +141,25 @@ class Parser {
     advance();
     expect(",");
     Type t = array_type(true);
+    if (token_.is(",")) t.traits = thread_traits();
     expect(">");
     t.is_ref = true;
     t.space = *s;
     return t;
+  }
+  std::shared_ptr<const ThreadTraits> thread_traits() {
+    ThreadTraits more;
+    const auto numbers = [&](std::vector<int64_t>& to) {
+      list("[", "]", [&] { to.push_back(integer("a number", 0)); });
+    };
+    while (take(",")) {
+      if (take("arrivals")) more.arrivals = integer("a number of arrivals", 1, INT32_MAX);
+      else if (take("axes")) numbers(more.axes);
+      else if (take("tiling")) numbers(more.tiling);
+      else if (take("swizzle")) more.swizzle = integer("a swizzle", 0, 128);
+      else expected("'arrivals', 'axes', 'tiling' or 'swizzle'");
+    }
+    return std::make_shared<const ThreadTraits>(std::move(more));
   }
   Type array_type(bool unknown_length) {
     const size_t start = token_.offset;
@@ -330,6 +346,8 @@ class Parser {
     for (;;) {
       if (take("parallel")) g.parallel = true;
       else if (take("vmapped")) g.vmapped = true;
+      else if (take("cluster")) g.role = GridAxis::Role::cluster;
+      else if (take("thread")) g.role = GridAxis::Role::thread;
       else break;
     }
     k_.grid.push_back(std::move(g));
@@ -519,7 +537,7 @@ class Parser {
     else if (*code == Opcode::switch_) switch_case(o);
     else if (*code == Opcode::run_scoped) run_scoped(o);
     else {
-      if (is_copy(*code)) copy(o);
+      if (is_copy(*code) || num_thread_places(*code) > 0) copy(o);
       else if (accesses_ref(*code) || is_semaphore_op(*code)) memory(o);
       else if (*code == Opcode::constant) {
         literal_offset = token_.offset;
@@ -629,21 +647,27 @@ class Parser {
       if (x.start_operand >= 0) x.start_operand += static_cast<int32_t>(o.operands.size());
     o.operands.insert(o.operands.end(), starts.begin(), starts.end());
   }
+  /// The index of the last operand, counted here: whose index an entry is follows from the refs' ranks.
+  void place_index(Op& o, std::vector<Value>& starts) {
+    const size_t at = token_.offset, first = o.index.size(), rank = k_.type(o.operands.back()).shape.size();
+    list("[", "]", [&] { o.index.push_back(index(starts)); });
+    if (const size_t n = o.index.size() - first; n != rank)
+      lexer_.fail(at, "the index has " + std::to_string(n) + (n == 1 ? " entry" : " entries") + " but " +
+                          to_string(k_.type(o.operands.back())) + " has " + std::to_string(rank) +
+                          (rank == 1 ? " dim" : " dims"));
+  }
   void copy(Op& o) {
+    constexpr const char* kBefore[] = {"", "to", "with"};
+    const bool product = o.code == Opcode::wgmma;  // lhs with rhs to accumulator, and lhs may be a value
     std::vector<Value> starts;
-    for (const char* before : {"", "to", "with"}) {
-      if (*before) expect(before);
+    const int places = is_copy(o.code) ? 3 : num_thread_places(o.code);
+    for (int i = 0; i < places; ++i) {
+      if (i > 0) expect(kBefore[product ? 3 - i : i]);
       o.operands.push_back(use());
-      const size_t at = token_.offset, first = o.index.size(), rank = k_.type(o.operands.back()).shape.size();
-      list("[", "]", [&] { o.index.push_back(index(starts)); });
-      // Counted here: whose index an entry is follows from the refs' ranks.
-      if (const size_t n = o.index.size() - first; n != rank)
-        lexer_.fail(at, "the index has " + std::to_string(n) + (n == 1 ? " entry" : " entries") + " but " +
-                            to_string(k_.type(o.operands.back())) + " has " + std::to_string(rank) +
-                            (rank == 1 ? " dim" : " dims"));
+      if (k_.type(o.operands.back()).is_ref || !product || i > 0) place_index(o, starts);
     }
     for (Index& x : o.index)
-      if (x.start_operand >= 0) x.start_operand += 3;
+      if (x.start_operand >= 0) x.start_operand += places;
     o.operands.insert(o.operands.end(), starts.begin(), starts.end());
     while (same_line() && token_.kind == Token::Kind::word) attribute(o);
   }

@@ -151,6 +151,7 @@ class Printer {
       out_ += to_string(g.size);
       if (g.parallel) out_ += " parallel";
       if (g.vmapped) out_ += " vmapped";
+      if (g.role != GridAxis::Role::grid) out_ += g.role == GridAxis::Role::thread ? " thread" : " cluster";
     });
     out_ += ")\n";
   }
@@ -263,6 +264,7 @@ class Printer {
       return;
     }
     if (is_copy(o.code)) copy(o);
+    else if (num_thread_places(o.code) > 0) thread_op(o);
     else if (accesses_ref(o.code) || is_semaphore_op(o.code)) memory(o);
     else if (o.code == Opcode::constant && o.has(Attr::bits) && !o.results.empty()) constant(o);
     else plain(o);
@@ -305,7 +307,10 @@ class Printer {
       case Attr::clip:
       case Attr::unordered:
       case Attr::text:
-      case Attr::keys: return true;
+      case Attr::keys:
+      case Attr::count:
+      case Attr::read_only:
+      case Attr::decrease: return true;
       default: return false;
     }
   }
@@ -353,6 +358,19 @@ class Printer {
       first += rank;
     }
     if (o.has(Attr::clip)) out_ += " clip " + std::to_string(o.attr_or(Attr::clip, 0));
+  }
+  /// "copy_gmem_to_smem %0[%i, 0:8] to %3[0:8] with %4[%s]": a value among the places has no index.
+  void thread_op(const Op& o) {
+    constexpr const char* kBefore[] = {" ", " to ", " with "};
+    constexpr const char* kOfProduct[] = {" ", " with ", " to "};
+    const std::vector<CopyPlace> places = thread_places(k_, o);
+    for (size_t i = 0; i < places.size(); ++i) {
+      out_ += o.code == Opcode::wgmma ? kOfProduct[i] : kBefore[i];
+      value(places[i].ref);
+      if (k_.type(places[i].ref).is_ref && places[i].first <= o.index.size())
+        access(o, places[i].first, std::min(places[i].rank, o.index.size() - places[i].first));
+    }
+    for (const auto& [key, ints] : o.attrs) attribute(key, ints);
   }
   /// "[0:8, %4]": entries [first, first + count) of the op's index.
   void access(const Op& o, size_t first, size_t count) {

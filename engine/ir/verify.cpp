@@ -70,6 +70,7 @@ class Verifier {
               std::to_string(k_.scratch.size()) + " scratch buffers",
           k_.loc);
     if (k_.level == Level::lane) lane();
+    threads();
     body();
     return std::move(problems_);
   }
@@ -389,6 +390,75 @@ class Verifier {
       add(place, "is " + to_string(t) + ", but semaphores are i32", k_.loc);
     if (std::any_of(t.shape.begin(), t.shape.end(), [](int64_t d) { return d < 0; }) || !within_limits(t.shape))
       add(place, to_string(t) + " has a size that is negative or too large", k_.loc);
+  }
+  void threads() {
+    using Role = GridAxis::Role;
+    constexpr int64_t kMostPrograms = 16, kMostThreads = 8;  // of a cluster, of a program
+    int64_t programs = 1;
+    Role last = Role::grid;
+    for (size_t i = 0; i < k_.grid.size(); ++i) {
+      const GridAxis& g = k_.grid[i];
+      const std::string place = "grid axis " + std::to_string(i);
+      if (g.role < last || (g.role == Role::thread && last == Role::thread))
+        add(place,
+            "must come " +
+                std::string(g.role == Role::grid ? "before cluster and thread axes" : "before the one thread axis"),
+            k_.loc);
+      last = std::max(last, g.role);
+      if (g.role == Role::grid) continue;
+      const int64_t n = g.size.value().value_or(0), most = g.role == Role::thread ? kMostThreads : kMostPrograms;
+      if (n < 1 || n > most || (g.role == Role::cluster && (programs *= n) > kMostPrograms))
+        add(place,
+            "has size " + to_string(g.size) + ": a program has 1 to " + std::to_string(kMostThreads) +
+                " threads, and a cluster 1 to " + std::to_string(kMostPrograms) + " programs",
+            k_.loc);
+      if (g.vmapped) add(place, "is vmapped", k_.loc);
+    }
+    if (last == Role::cluster) add(k_.name, "has cluster axes but no thread axis behind them", k_.loc);
+    const auto check = [&](const Type& t, const std::string& place, Loc loc) {
+      if (!k_.has_threads() && (is_of_threads(t.space) || t.traits))
+        return add(place, to_string(t) + " belongs to kernels of threads", loc);
+      if (!k_.has_threads()) return;
+      if (t.space == MemorySpace::vmem || t.space == MemorySpace::dma_semaphore)
+        return add(place, to_string(t) + " has no place in a kernel of threads", loc);
+      traits(t, place, loc);
+    };
+    if (k_.has_threads())
+      for (const BlockMapping& b : k_.blocks)
+        if (!b.whole) add(b.origin, "has blocks, and kernels of threads take whole arrays", b.loc);
+    for (size_t i = 0; i < k_.scratch.size(); ++i) check(k_.scratch[i], "scratch[" + std::to_string(i) + "]", k_.loc);
+    for (size_t o = 0; o < k_.ops.size(); ++o) {
+      const Op& op = k_.ops[o];
+      if (!seen_ops_[o]) continue;
+      if (k_.has_threads() && is_copy(op.code)) add(entity(op), "is not for kernels of threads", op.loc);
+      if (op.code != Opcode::run_scoped || op.regions.empty()) continue;
+      for (const Value v : k_.region(op.regions[0]).args) check(k_.type(v), entity(op), op.loc);
+    }
+  }
+  void traits(const Type& t, const std::string& place, Loc loc) {
+    const ThreadTraits& more = t.thread_traits();
+    const bool smem = t.space == MemorySpace::smem;
+    const auto wrong = [&](const std::string& why) { add(place, to_string(t) + ": " + why, loc); };
+    if (is_barrier(t.space) && t.dtype != DType::i32) wrong("barriers are i32");
+    if (more.arrivals < 1) wrong("a phase of " + std::to_string(more.arrivals) + " arrivals never ends");
+    if (more.arrivals != 1 && !is_barrier(t.space)) wrong("arrivals belong to barriers");
+    if ((t.space == MemorySpace::cluster_barrier) != !more.axes.empty())
+      wrong("cluster_barriers, and they alone, have axes");
+    for (size_t i = 0; i < more.axes.size(); ++i) {
+      const int64_t a = more.axes[i];
+      if (a < 0 || a >= static_cast<int64_t>(k_.grid.size()) ||
+          k_.grid[static_cast<size_t>(a)].role != GridAxis::Role::cluster || (i > 0 && a <= more.axes[i - 1]))
+        wrong("axes are cluster axes of the grid, in ascending order");
+    }
+    if (!smem && (!more.tiling.empty() || more.swizzle != 0)) wrong("tiling and swizzle belong to smem");
+    if (more.tiling.size() > t.shape.size()) wrong("the tiling has more dims than the memory");
+    else
+      for (size_t i = 0; i < more.tiling.size(); ++i)
+        if (const int64_t n = t.shape[t.shape.size() - more.tiling.size() + i];
+            more.tiling[i] < 1 || n % more.tiling[i] != 0)
+          wrong("tiles of " + std::to_string(more.tiling[i]) + " do not divide " + std::to_string(n));
+    if (more.swizzle != 0 && more.swizzle != 16 && more.swizzle != 32 && more.swizzle != 64 && more.swizzle != 128)
+      wrong("a swizzle is over 16, 32, 64 or 128 bytes");
   }
   void lane() {
     const LaneInfo& l = k_.lane;

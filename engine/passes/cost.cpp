@@ -87,6 +87,15 @@ class Estimator {
              o.code == Opcode::copy_start ? ir::copy_places(k_, o) : std::array<ir::CopyPlace, 3>{})
           if (place.ref && place.ref != o.operands[2]) c.add(access(o, place));
         return c;
+      case ir::Family::thread: {
+        const std::vector<ir::CopyPlace> places = ir::thread_places(k_, o);
+        for (const ir::CopyPlace& place : places)
+          if (ir::is_thread_copy(o.code) && !ir::is_barrier(k_.type(place.ref).space)) c.add(access(o, place));
+        if (o.code != Opcode::wgmma) return c;
+        const Shape& sum = k_.type(o.operands[2]).shape;
+        c.flops = times(2, times(num_elements(sum), ir::wgmma_depth(k_, o)));
+        return c;
+      }
       case ir::Family::elementwise:
       case ir::Family::source:
       case ir::Family::move:

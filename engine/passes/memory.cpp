@@ -15,6 +15,9 @@ MemoryClasses::MemoryClasses(const ir::Kernel& k) : k_(k) {
   if (tile)
     for (const Op& op : k.ops)
       if (op.code == Opcode::copy_start) copied_to_.push_back(of(op.operands[1]));
+  if (k.has_threads())  // what other threads store changes at every op that threads meet or order their memory by
+    for (const Op& op : k.ops)
+      if (const ir::Value ref = ir::stored_ref(op)) copied_to_.push_back(of(ref));
   std::sort(copied_to_.begin(), copied_to_.end());
   copied_to_.erase(std::unique(copied_to_.begin(), copied_to_.end()), copied_to_.end());
   stored_.resize(count_);
@@ -33,7 +36,7 @@ uint32_t MemoryClasses::of(ir::Value ref) const {
 }
 
 std::vector<uint32_t> MemoryClasses::stores(const Op& op) const {
-  if (op.code == Opcode::copy_wait || op.code == Opcode::semaphore_wait) return copied_to_;
+  if (op.code == Opcode::copy_wait || op.code == Opcode::semaphore_wait || ir::is_thread_op(op.code)) return copied_to_;
   if (const ir::Value ref = ir::stored_ref(op)) return {of(ref)};
   return {};
 }

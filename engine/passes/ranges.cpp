@@ -109,6 +109,7 @@ Bounds bounds_of_result(const ir::Kernel& k, const Op& op, const ir::Type& t, co
     case Family::print:
     case Family::control:
     case Family::async:
+    case Family::thread:
     case Family::end:
     case Family::ref:
     case Family::group:

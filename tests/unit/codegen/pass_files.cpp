@@ -27,6 +27,7 @@
 #include "codegen/plan/vector_width.h"
 #include "codegen/tile/accumulate.h"
 #include "codegen/tile/lower_async.h"
+#include "codegen/tile/lower_threads.h"
 #include "codegen/tile/rematerialize.h"
 #include "codegen/tile/reroll.h"
 #include "codegen/tile/squeeze.h"
@@ -457,6 +458,7 @@ const std::vector<PassFolder>& pass_folders() {
       {"cse", plain<passes::cse>, {}, true},
       {"licm", plain<passes::licm>, {}, true},
       {"dce", plain<passes::dce>, {}, true},
+      {"lower_threads", plain<lowering::lower_threads>, {}, true},
       {"lower_async", run_scopes, {}, true},
       {"unread_scratch", plain<lowering::drop_unread_scratch>, {}, false},
       {"squeeze", plain<lowering::squeeze_refs>, {}, true},

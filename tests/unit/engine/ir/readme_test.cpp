@@ -62,6 +62,17 @@ body (%x, %y, %o, %sem, %dma, %tile) {
   %vv = load %x[0, 0:2]
   %w = load %x[0:4, 0]
 )";
+const std::string kThreads = R"(tir 1
+kernel @example
+grid (4 parallel, 2 cluster, 2 thread)
+in f16[128, 32] whole
+out f16[128, 32] whole
+scratch ref<smem, f16[64, 32]>
+scratch ref<barrier, i32[2]>
+scratch ref<accumulator, f32[64, 16]>
+body (%x, %o, %t, %b, %acc) {
+  %i = program_id axis 2
+)";
 const std::string kLane = R"(tir 1
 lane kernel @example
 workgroup_size 32 subgroup_size 8 shared_bytes 1024 scratch_bytes 1024 report_bytes 4
@@ -105,7 +116,8 @@ TEST_CASE("README: one example per op, with the meaning that ops.def gives") {
     blessed += line.substr(0, end + 4) + escaped(row.doc) + " |\n";
     if (!std::getenv("TESSERA_BLESS"))
       CHECK_MESSAGE(doc == escaped(row.doc), row.name, ": TESSERA_BLESS=1 takes the meanings from ops.def");
-    const std::string kernel = (row.tile ? kTile : kLane) + "  " + example + "\n}\n";
+    const bool threads = ir::is_thread_op(static_cast<ir::Opcode>(c));
+    const std::string kernel = (threads ? kThreads : row.tile ? kTile : kLane) + "  " + example + "\n}\n";
     CAPTURE(example);
     ir::Kernel k;
     REQUIRE_NOTHROW(k = ir::parse(kernel));

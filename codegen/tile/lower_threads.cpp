@@ -1,0 +1,317 @@
+#include "codegen/tile/lower_threads.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "engine/ir/builder.h"
+#include "engine/ir/compact.h"
+#include "engine/ir/verify.h"
+#include "engine/ir/walk.h"
+
+namespace tessera::lowering {
+namespace {
+using ir::Attr, ir::CopyPlace, ir::MemorySpace, ir::Op, ir::Opcode, ir::OpId, ir::RegionId, ir::Type, ir::Value;
+using Role = ir::GridAxis::Role;
+
+class Lowering {
+ public:
+  explicit Lowering(const ir::Kernel& k) : k_(k), b_(k_), thread_axis_(static_cast<int64_t>(k.grid.size()) - 1) {}
+
+  ir::Kernel run() {
+    check();
+    const RegionId body = k_.body;
+    region(body);
+    order_scratch();
+    k_.grid.pop_back();
+    for (ir::GridAxis& g : k_.grid) {
+      g.role = Role::grid;
+      g.parallel = true;
+    }
+    ir::compact(k_);
+    ir::verify(k_, "lower_threads");
+    return std::move(k_);
+  }
+
+ private:
+  ir::Kernel k_;
+  ir::Builder b_;
+  const int64_t thread_axis_;
+
+  [[noreturn]] void fail(const std::string& what, Loc loc, const std::string& note) const {
+    throw CompileError(k_.name + ": " + what, loc ? loc : k_.loc, note);
+  }
+  static const char* interpreter() { return "the interpreter runs the kernel: ts::interpret, or --device interpreter"; }
+  std::string name_of(Value ref) const {
+    const ir::ValueInfo& v = k_.value(ref);
+    if (v.region != k_.body) return "run_scoped[" + std::to_string(v.number) + "]";
+    if (v.number < k_.blocks.size()) return k_.blocks[v.number].origin;
+    return "scratch_types[" + std::to_string(v.number - k_.blocks.size()) + "]";
+  }
+
+  // -- what is refused
+  void check() {
+    const int64_t threads = *k_.grid.back().size.value();
+    std::vector<Value> refs = k_.region(k_.body).args;
+    const std::vector<Value> scoped = scoped_refs(k_);
+    refs.insert(refs.end(), scoped.begin(), scoped.end());
+    const auto used = [&](Value ref, auto wanted) {
+      const Op* found = nullptr;
+      for (const Op& op : k_.ops)
+        if (!found && wanted(op) && std::find(op.operands.begin(), op.operands.end(), ref) != op.operands.end())
+          found = &op;
+      return found;
+    };
+    const auto any = [](const Op&) { return true; };
+    for (const Value ref : refs) {
+      const Type& t = k_.type(ref);
+      const Op* wait = used(ref, [](const Op& op) { return op.code == Opcode::barrier_wait; });
+      if (threads > 1 && is_barrier(t.space) && wait)
+        fail("its " + std::to_string(threads) + " threads wait for each other at " + name_of(ref) +
+                 ", a barrier that is no barrier of a workgroup",
+             wait->loc, std::string("kernels of one thread are compiled so far; ") + interpreter());
+    }
+    for (const Value ref : refs) {
+      const Type& t = k_.type(ref);
+      const Op* use = used(ref, any);
+      if (threads > 1 && t.space == MemorySpace::smem && use)
+        fail("its " + std::to_string(threads) + " threads share " + name_of(ref), use->loc,
+             std::string("kernels of one thread are compiled so far; ") + interpreter());
+      if (is_semaphore(t.space) && use)
+        fail("programs wait for each other by " + name_of(ref) + ", a semaphore", use->loc, interpreter());
+      const bool scratch = k_.value(ref).region != k_.body || k_.value(ref).number >= k_.blocks.size();
+      if (scratch && t.space == MemorySpace::any && use)
+        fail("programs share " + name_of(ref) + ", scratch in gmem", use->loc,
+             "give it as an input or an output of the kernel");
+      if (t.space == MemorySpace::cluster_barrier && use) check_cluster(ref, *use);
+    }
+    for (const Op& op : k_.ops)
+      if (op.code == Opcode::copy_gmem_to_smem && op.has(Attr::axes)) check_shared_copy(op);
+  }
+  /// A cluster_barrier that orders what programs do to gmem is needed; one that orders their smem is not, where each
+  /// program brings its own elements.
+  void check_cluster(Value barrier, const Op& use) const {
+    std::set<uint32_t> read, written;
+    for (const Op& op : k_.ops) {
+      if (const Value to = stored_ref(op)) written.insert(to.index);
+      if (reads_ref(op.code) || is_thread_copy(op.code)) read.insert(op.operands[0].index);
+    }
+    for (size_t i = 0; i < k_.blocks.size(); ++i)
+      if (const Value ref = k_.region(k_.body).args[i]; read.contains(ref.index) && written.contains(ref.index))
+        fail("programs of a cluster wait for each other at " + name_of(barrier) + ", and may read in " + name_of(ref) +
+                 " what others stored",
+             use.loc, interpreter());
+  }
+  /// Programs that share a copy bring the same elements.
+  void check_shared_copy(const Op& copy) {
+    std::map<uint32_t, const Op*> owners;  // by region
+    for (const Op& op : k_.ops)
+      for (const RegionId r : op.regions) owners[r.index] = &op;
+    const std::vector<int64_t>& axes = copy.ints(Attr::axes);
+    std::set<uint32_t> seen;
+    const CopyPlace source = thread_places(k_, copy)[0];
+    for (size_t d = 0; d < source.rank; ++d) {
+      const ir::Index& x = copy.index[source.first + d];
+      if (x.is_static()) continue;
+      const bool same =
+          walk_back(k_, copy.operands[static_cast<size_t>(x.start_operand)], seen, [&](Value v, auto& next) {
+            const ir::ValueInfo& info = k_.value(v);
+            const Op* def = k_.def(v);
+            if (!def) {
+              const Op* owner = owners.at(info.region.index);
+              if (is_loop(owner->code) && info.number >= ir::first_carried(*owner))
+                for (const Value w : flows_into(k_, *owner, info.number - ir::first_carried(*owner))) next.push_back(w);
+              else next.insert(next.end(), owner->operands.begin(), owner->operands.begin() + 3);
+              return true;
+            }
+            if (def->code == Opcode::program_id)
+              return std::find(axes.begin(), axes.end(), def->attr(Attr::axis)) == axes.end();
+            if (!def->regions.empty())
+              for (const Value w : flows_into(k_, *def, info.number)) next.push_back(w);
+            next.insert(next.end(), def->operands.begin(), def->operands.end());
+            return true;
+          });
+      if (!same)
+        fail("the programs of a cluster bring different parts of " + name_of(source.ref) + " to each other", copy.loc,
+             std::string("without collective_axes each brings its own; ") + interpreter());
+    }
+  }
+
+  // -- regions
+  Type vmem(const Type& t) const { return Type::ref(t.dtype, t.shape, MemorySpace::vmem); }
+  /// Refs of a region: accumulators begin as zeros.
+  void enter(RegionId r, std::vector<OpId>& begin) {
+    std::vector<OpId> zeros;
+    for (const Value v : std::vector<Value>(k_.region(r).args)) {
+      Type& t = k_.values[v.index].type;
+      if (!t.is_ref) continue;
+      const bool sum = t.space == MemorySpace::accumulator;
+      if (sum || t.space == MemorySpace::smem) t = vmem(t);
+      if (!sum) continue;
+      const std::vector<OpId> made = make({}, [&] {
+        const Value zero = b_.constant(k_.type(v).dtype, 0, k_.type(v).shape);
+        Op store{.code = Opcode::store, .operands = {v, zero}};
+        for (const int64_t n : k_.type(v).shape) store.index.push_back(ir::Index::all(n));
+        b_.append(std::move(store));
+      });
+      zeros.insert(zeros.end(), made.begin(), made.end());
+    }
+    begin.insert(begin.begin(), zeros.begin(), zeros.end());
+  }
+  template <class F> std::vector<OpId> make(Loc loc, F f) {
+    const RegionId some = b_.new_region({});
+    b_.set_region(some);
+    b_.set_loc(loc ? loc : k_.loc);
+    f();
+    return std::move(k_.region(some).ops);
+  }
+  void region(RegionId r) {
+    std::vector<OpId> ops;
+    if (r != k_.body) ops.reserve(k_.region(r).ops.size());
+    const std::vector<OpId> before = k_.region(r).ops;
+    std::vector<OpId> begin;
+    enter(r, begin);
+    ops = std::move(begin);
+    for (const OpId id : before) {
+      for (const RegionId inner : std::vector<RegionId>(k_.op(id).regions)) region(inner);
+      Op& op = k_.op(id);
+      if (is_grid(op.code) && op.attr(Attr::axis) == thread_axis_ && *k_.grid.back().size.value() == 1) {
+        const int64_t n = op.code == Opcode::program_id ? 0 : 1;
+        op.code = Opcode::constant;
+        op.attrs = {{Attr::bits, {n}}};
+      }
+      if (op.code == Opcode::run_scoped) drop_barriers(op.regions[0]);
+      if (!is_thread_op(op.code)) {
+        ops.push_back(id);
+        continue;
+      }
+      const Op copy = op;
+      const std::vector<OpId> made = make(copy.loc, [&] { replace(copy); });
+      ops.insert(ops.end(), made.begin(), made.end());
+    }
+    k_.region(r).ops = std::move(ops);
+  }
+  void drop_barriers(RegionId r) {
+    std::vector<Value>& args = k_.region(r).args;
+    std::erase_if(args, [&](Value v) { return is_barrier(k_.type(v).space); });
+    for (size_t i = 0; i < args.size(); ++i) k_.values[args[i].index].number = static_cast<uint32_t>(i);
+  }
+
+  // -- ops
+  /// A window with steps moves as a whole; the positions of a load or store with steps move one by one.
+  Value fitted(Value start, const ir::Index& x, int64_t extent) {
+    const auto number = [&](int64_t n) { return b_.constant_int(DType::i32, n); };
+    const int64_t last = std::max<int64_t>(extent - (x.size == 0 ? 0 : (x.size - 1) * x.step + 1), 0);
+    const Value zero = number(0), size = number(extent), most = number(last);
+    const Value below = b_.elementwise(Opcode::lt, {start, zero});
+    const Value wrapped = b_.elementwise(Opcode::add, {start, size});
+    const Value at = b_.elementwise(Opcode::select, {below, wrapped, start});
+    return b_.elementwise(Opcode::clamp, {zero, at, most});
+  }
+  Op access(Opcode code, const Op& of, const CopyPlace& place, std::vector<Value> more) {
+    Op op{.code = code, .operands = {place.ref}};
+    op.operands.insert(op.operands.end(), more.begin(), more.end());
+    for (size_t d = 0; d < place.rank; ++d) {
+      ir::Index x = of.index[place.first + d];
+      if (!x.is_static()) {
+        Value start = of.operands[static_cast<size_t>(x.start_operand)];
+        if (x.step > 1 && k_.type(place.ref).space != MemorySpace::any)
+          start = fitted(start, x, k_.type(place.ref).shape[d]);
+        op.operands.push_back(start);
+        x.start_operand = static_cast<int32_t>(op.operands.size()) - 1;
+      }
+      op.index.push_back(x);
+    }
+    return op;
+  }
+  bool moves(const Op& of, const CopyPlace& place) const {
+    for (size_t d = 0; d < place.rank; ++d)
+      if (!of.index[place.first + d].is_static()) return true;
+    return false;
+  }
+  Value yes(const Shape& shape) { return b_.constant(DType::boolean, 1, shape); }
+  Value zero(DType t, const Shape& shape) { return b_.constant(t, 0, shape); }
+
+  void replace(const Op& op) {
+    const std::vector<CopyPlace> places = thread_places(k_, op);
+    switch (ir::Thread(op.code)) {
+      case ir::Thread::copy_gmem_to_smem: {
+        // Under a mask of true nothing shifts, and elements outside are left out.
+        const Shape shape = place_shape(k_, op, places[0]);
+        Op load = access(Opcode::load, op, places[0], {});
+        if (moves(op, places[0])) {
+          const Value mask = yes(shape), other = zero(k_.type(places[0].ref).dtype, shape);
+          load = access(Opcode::load, op, places[0], {mask, other});
+          load.set(Attr::mask, 1);
+          load.set(Attr::other, 1);
+        }
+        const Value v = b_.one(std::move(load));
+        b_.append(access(Opcode::store, op, places[1], {v}));
+        return;
+      }
+      case ir::Thread::copy_smem_to_gmem: {
+        const Value v = b_.one(access(Opcode::load, op, places[0], {}));
+        std::vector<Value> more{v};
+        if (moves(op, places[1])) more.push_back(yes(place_shape(k_, op, places[1])));
+        const bool combines = op.has(Attr::kind);
+        Op store = access(combines ? Opcode::atomic_rmw : Opcode::store, op, places[1], more);
+        if (more.size() > 1) store.set(Attr::mask, 1);
+        if (combines) store.set(Attr::kind, op.ints(Attr::kind));
+        // Copies of other programs may come before or behind.
+        if (combines && is_float(k_.type(v).dtype) && op.attr(Attr::kind) == static_cast<int64_t>(Opcode::add))
+          store.set(Attr::unordered, 1);
+        b_.append(std::move(store));
+        return;
+      }
+      case ir::Thread::wgmma: return product(op, places);
+      case ir::Thread::barrier_arrive:
+      case ir::Thread::barrier_wait:
+      case ir::Thread::commit_smem_to_gmem_group:
+      case ir::Thread::wait_smem_to_gmem:
+      case ir::Thread::commit_smem:
+      case ir::Thread::wgmma_wait:
+      case ir::Thread::set_max_registers: return;
+    }
+  }
+  void product(const Op& op, const std::vector<CopyPlace>& places) {
+    const std::vector<int64_t> turned =
+        op.has(Attr::transposed) ? op.ints(Attr::transposed) : std::vector<int64_t>{0, 0};
+    const Value lhs = k_.type(op.operands[0]).is_ref ? b_.one(access(Opcode::load, op, places[0], {})) : op.operands[0];
+    const Value rhs = b_.one(access(Opcode::load, op, places[1], {}));
+    const Value before = b_.one(access(Opcode::load, op, places[2], {}));
+    const DType held = k_.type(places[2].ref).dtype, in = is_int(held) ? held : DType::f32;
+    Op dot{.code = Opcode::dot, .operands = {lhs, rhs}};
+    dot.set(Attr::lhs_contract, turned[0] != 0 ? 0 : 1);
+    dot.set(Attr::rhs_contract, turned[1] != 0 ? 1 : 0);
+    dot.set(Attr::lhs_batch, std::vector<int64_t>{});
+    dot.set(Attr::rhs_batch, std::vector<int64_t>{});
+    const Value made = b_.one(std::move(dot), Type::array(in, place_shape(k_, op, places[2])));
+    const Value start = b_.convert(before, in);
+    const Value sum = b_.elementwise(Opcode::add, {start, made});
+    b_.append(access(Opcode::store, op, places[2], {b_.convert(sum, held)}));
+  }
+
+  // -- scratch: barriers go, memory is private to the program
+  void order_scratch() {
+    std::vector<Value>& args = k_.region(k_.body).args;
+    std::erase_if(args, [&](Value v) {
+      return k_.type(v).is_ref && k_.value(v).number >= k_.blocks.size() &&
+             (is_barrier(k_.type(v).space) || is_semaphore(k_.type(v).space) || k_.type(v).space == MemorySpace::any);
+    });
+    k_.scratch.clear();
+    for (size_t i = 0; i < args.size(); ++i) {
+      k_.values[args[i].index].number = static_cast<uint32_t>(i);
+      if (i >= k_.blocks.size()) k_.scratch.push_back(k_.type(args[i]));
+    }
+    k_.num_private_scratch = static_cast<int>(k_.scratch.size());
+  }
+};
+}  // namespace
+
+bool lower_threads(ir::Kernel& k) {
+  if (!k.has_threads()) return false;
+  k = Lowering(k).run();
+  return true;
+}
+
+}  // namespace tessera::lowering

@@ -1,0 +1,169 @@
+// Kernels of threads on their way to programs: those whose programs have one thread compute what the interpreter
+// computes, for every kind of target; the others are refused with the barrier's name and line.
+#include "codegen/tile/lower_threads.h"
+
+#include <doctest/doctest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <map>
+
+#include "codegen/compile.h"
+#include "codegen/lane/interpreter.h"
+#include "engine/front.h"
+#include "engine/interpreter/interpreter.h"
+#include "engine/ir/reference.h"
+#include "engine/ir/text.h"
+#include "engine/ir/verify.h"
+#include "tests/support/messages.h"
+
+namespace lower_threads_test {
+using namespace tessera;
+using tessera::test::message;
+
+namespace {
+ir::Kernel parse(const std::string& text) {
+  ir::Kernel k = ir::parse("tir 1\n" + text, "k.tir");
+  ir::verify(k, "parsing");
+  return k;
+}
+std::string refused(const std::string& text) {
+  return message([&] { compile(parse(text), lavapipe_target(), {}); });
+}
+}  // namespace
+
+TEST_CASE("threads: kernels of one thread are compiled as the interpreter runs them") {
+  const std::map<std::string, std::string> refusals = {
+      {"matmul_ring", "matmul_ring: its 2 threads wait for each other at scratch_types[3], a barrier"},
+      {"pipeline_specialized", "pipeline_specialized: its 3 threads wait for each other at run_scoped[2], a barrier"},
+      {"scoped_and_semaphores",
+       "scoped_and_semaphores: its 2 threads wait for each other at run_scoped[1], a barrier"}};
+  int compiled = 0;
+  for (const auto& entry : std::filesystem::directory_iterator("tests/tir/threads")) {
+    if (entry.path().extension() != ".tir") continue;
+    std::ifstream in(entry.path());
+    const std::string name = entry.path().stem().string(),
+                      text{std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
+    CAPTURE(name);
+    const ir::Kernel k = ir::parse(text, entry.path().string());
+    if (const auto it = refusals.find(name); it != refusals.end()) {
+      CHECK(message([&] { compile(k, lavapipe_target(), {}); }).starts_with(it->second));
+      continue;
+    }
+    std::vector<Array> arrays;
+    for (int i = 0; i < static_cast<int>(k.blocks.size()); ++i) {
+      const ir::BlockMapping& b = k.blocks[static_cast<size_t>(i)];
+      Array a(bind_shape(k, i, {}), b.dtype);
+      for (int64_t j = 0; j < a.size() && i < k.num_inputs; ++j)
+        a.set_element_bits(j, reference::from_double(b.dtype, static_cast<double>((j * 7 + i) % 11 - 5)));
+      arrays.push_back(std::move(a));
+    }
+    const std::vector<Array> inputs(arrays.begin(), arrays.begin() + k.num_inputs);
+    const std::vector<Array> wanted = interpret(k, inputs);
+    for (const Target& target : {lavapipe_target(), gpu_target(), Target::nvidia("sm_90a")}) {
+      std::optional<ir::Kernel> lanes;
+      CompileOptions options;
+      options.dump = [&](std::string_view, const ir::Kernel& now, bool) {
+        if (now.level == ir::Level::lane) lanes = now;
+      };
+      compile(k, target, options);
+      REQUIRE(lanes);
+      const lane::RunResult got = lane::run(*lanes, arrays, k.num_inputs, {});
+      CHECK(got.reports == std::vector<std::string>{});
+      for (size_t o = 0; o < wanted.size(); ++o)
+        CHECK(std::equal(wanted[o].bytes(), wanted[o].bytes() + wanted[o].nbytes(), got.outputs[o].bytes()));
+    }
+    ++compiled;
+  }
+  CHECK(compiled >= 5);
+}
+
+TEST_CASE("threads: barriers go, smem is private scratch, copies are loads and stores, wgmma is a dot") {
+  ir::Kernel k = parse(R"(kernel @k
+grid (m: 2 parallel, wg: 1 thread)
+in f16[100, 32] whole
+in f16[32, 16] whole
+out f32[128, 16] whole
+scratch ref<barrier, i32[1], arrivals 2>
+scratch ref<smem, f16[64, 32], tiling [8, 32], swizzle 64>
+scratch ref<smem, f16[32, 16]>
+scratch ref<accumulator, f32[64, 16]>
+body (%a, %b, %o, %full, %as, %bs, %acc) {
+  %m = program_id axis 0
+  %64 = constant 64 : i32[]
+  %row = mul %m, %64
+  copy_gmem_to_smem %a[ds(%row, 64), 0:32] to %as[0:64, 0:32] with %full[0]
+  copy_gmem_to_smem %b[0:32, 0:16] to %bs[0:32, 0:16] with %full[0]
+  barrier_wait %full[0]
+  wgmma %as[0:64, 0:32] with %bs[0:32, 0:16] to %acc[0:64, 0:16]
+  wgmma_wait count 0
+  %sum = load %acc[0:64, 0:16]
+  store %o[ds(%row, 64), 0:16], %sum
+}
+)");
+  CHECK(lowering::lower_threads(k));
+  CHECK(ir::print(k) == R"(tir 1
+kernel @k
+grid (m: 2 parallel)
+in "operands[0]" f16[100, 32] whole
+in "operands[1]" f16[32, 16] whole
+out "out_type[0]" f32[128, 16] whole
+scratch ref<vmem, f16[64, 32]> private
+scratch ref<vmem, f16[32, 16]> private
+scratch ref<vmem, f32[64, 16]> private
+body (%0: ref<any, f16[100, 32]>, %1: ref<any, f16[32, 16]>, %2: ref<any, f32[128, 16]>, %3: ref<vmem, f16[64, 32]>, %4: ref<vmem, f16[32, 16]>, %5: ref<vmem, f32[64, 16]>) {
+  %6 = constant 0.0 : f32[64, 16]
+  store %5[0:64, 0:16], %6
+  %7 = program_id axis 0 : i32[]
+  %8 = constant 64 : i32[]
+  %9 = mul %7, %8 : i32[]
+  %10 = constant true : bool[64, 32]
+  %11 = constant 0.0 : f16[64, 32]
+  %12 = load %0[ds(%9, 64), 0:32] mask %10 other %11 : f16[64, 32]
+  store %3[0:64, 0:32], %12
+  %13 = load %1[0:32, 0:16] : f16[32, 16]
+  store %4[0:32, 0:16], %13
+  %14 = load %3[0:64, 0:32] : f16[64, 32]
+  %15 = load %4[0:32, 0:16] : f16[32, 16]
+  %16 = load %5[0:64, 0:16] : f32[64, 16]
+  %17 = dot %14, %15 lhs_contract [1] rhs_contract [0] lhs_batch [] rhs_batch [] : f32[64, 16]
+  %18 = add %16, %17 : f32[64, 16]
+  store %5[0:64, 0:16], %18
+  %19 = load %5[0:64, 0:16] : f32[64, 16]
+  store %2[ds(%9, 64), 0:16], %19
+}
+)");
+}
+
+TEST_CASE("threads: what is refused names the barrier or the memory, and the line") {
+  const std::string one = "one thread are compiled so far; ",
+                    interpreter = "the interpreter runs the kernel: ts::interpret, or --device interpreter";
+  CHECK(refused("kernel @k\ngrid (wg: 2 thread)\nscratch ref<barrier, i32[1]>\nbody (%b) {\n  barrier_arrive %b[0]\n  "
+                "barrier_wait %b[0]\n}\n") ==
+        "k: its 2 threads wait for each other at scratch_types[0], a barrier that is no barrier of a workgroup\n  at "
+        "k.tir:7\n  note: kernels of " +
+            one + interpreter);
+  CHECK(refused("kernel @k\ngrid (wg: 2 thread)\nscratch ref<smem, i32[2]>\nbody (%s) {\n  %i = program_id axis 0\n  "
+                "store %s[%i], %i\n}\n") ==
+        "k: its 2 threads share scratch_types[0]\n  at k.tir:7\n  note: kernels of " + one + interpreter);
+  CHECK(
+      refused("kernel @k\ngrid (2 parallel, 1 thread)\nscratch ref<semaphore, i32[]>\nbody (%s) {\n  %i = constant 1 : "
+              "i32[]\n  semaphore_signal %s[], %i\n  semaphore_wait %s[], %i\n}\n") ==
+      "k: programs wait for each other by scratch_types[0], a semaphore\n  at k.tir:7\n  note: " + interpreter);
+  CHECK(
+      refused("kernel @k\ngrid (c: 2 cluster, 1 thread)\nin i32[4] whole\nscratch ref<smem, i32[2]>\nscratch "
+              "ref<barrier, i32[]>\nbody (%x, %s, %b) {\n  %c = program_id axis 0\n  copy_gmem_to_smem %x[ds(%c, 2)] "
+              "to %s[0:2] with %b[] axes [0]\n  barrier_wait %b[]\n}\n") ==
+      "k: the programs of a cluster bring different parts of operands[0] to each other\n  at k.tir:9\n  note: without "
+      "collective_axes each brings its own; " +
+          interpreter);
+  CHECK(refused("kernel @k\ngrid (c: 2 cluster, 1 thread)\nout i32[2] whole\nout i32[2] whole\nscratch "
+                "ref<cluster_barrier, i32[], axes [0]>\nbody (%x, %o, %b) {\n  %c = program_id axis 0\n  store %x[%c], "
+                "%c\n  barrier_arrive %b[]\n  barrier_wait %b[]\n  %v = load %x[0:2]\n  store %o[0:2], %v\n}\n") ==
+        "k: programs of a cluster wait for each other at scratch_types[0], and may read in out_type[0] what others "
+        "stored\n  at k.tir:10\n  note: " +
+            interpreter);
+}
+
+}  // namespace lower_threads_test
