@@ -69,7 +69,7 @@ std::optional<uint64_t> Programs::compute(Value v) const {
   if (op->code == Opcode::size) {
     const auto i = static_cast<size_t>(op->attr(ir::Attr::index));
     const auto n = i < k_.sizes.size() ? k_.sizes[i].value() : std::nullopt;
-    return n ? std::optional(bits_of(t.dtype, *n)) : std::nullopt;
+    return n ? std::optional(bits_of(*n)) : std::nullopt;
   }
   if (ir::is_grid(op->code)) {
     int64_t axis = op->attr(ir::Attr::axis);
