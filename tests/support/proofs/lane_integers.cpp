@@ -66,9 +66,9 @@ class Writer {
     };
     b_.if_else(random_.chance(0.6) ? bools_.back() : random_.pick(bools_), side, side);
   }
-  // Of a few rounds, or none.
+  // Of a few rounds, or none; an end that wraps is before the beginning.
   void loop(int depth) {
-    const Value low = of(DType::i32), span = number(DType::i32, random_.in(-1, 4));
+    const Value low = of(DType::i32), span = number(DType::i32, random_.in(0, 4));
     Value end = b_.elementwise(Opcode::add, {low, span});
     if (random_.chance(0.4)) end = b_.elementwise(Opcode::min, {end, of(DType::i32)});
     const Value step = number(DType::i32, random_.in(1, 3));
