@@ -66,9 +66,9 @@ class Writer {
     };
     b_.if_else(random_.chance(0.6) ? bools_.back() : random_.pick(bools_), side, side);
   }
-  // Of a few rounds, or none.
+  // Of a few rounds, or none; an end that wraps is before the beginning.
   void loop(int depth) {
-    const Value low = of(DType::i32), span = number(DType::i32, random_.in(-1, 4));
+    const Value low = of(DType::i32), span = number(DType::i32, random_.in(0, 4));
     Value end = b_.elementwise(Opcode::add, {low, span});
     if (random_.chance(0.4)) end = b_.elementwise(Opcode::min, {end, of(DType::i32)});
     const Value step = number(DType::i32, random_.in(1, 3));
@@ -89,7 +89,9 @@ class Writer {
   Value number(DType t) {
     const int n = bits(t);
     if (random_.chance(0.6)) return number(t, random_.in(is_signed_int(t) ? -9 : 0, 9));
-    const auto power = static_cast<int64_t>(uint64_t{1} << random_.below(static_cast<size_t>(n)));
+    if (random_.chance(0.3) && !is_signed_int(t)) return number(t, random_.in(-3, -1));  // the last ones
+    const size_t place = random_.chance(0.2) ? static_cast<size_t>(n) - 1 : random_.below(static_cast<size_t>(n));
+    const auto power = static_cast<int64_t>(uint64_t{1} << place);
     return number(t, power + random_.in(-2, 2));  // wraps
   }
   // Rather one of the last ones.

@@ -77,7 +77,7 @@ TEST_CASE("bounds: claims about random code hold for all that the interpreter co
     const std::vector<Array> arrays{numbers(DType::i32, n, seed), numbers(DType::i64, n, seed),
                                     numbers(DType::u8, n, seed), Array({n}, DType::i32)};
     lane::RunOptions run;
-    run.seed = seed, run.watched = proofs.watched();
+    run.seed = seed, run.watched = proofs.watched(), run.max_steps = int64_t{1} << 20;
     const auto m = seed % 4 == 0 ? INT32_MAX - static_cast<int64_t>(seed % 7) : static_cast<int64_t>(seed % 29);
     const lane::RunResult r = lane::run(k, arrays, 3, {{"n", n}, {"m", m}}, run);
     CHECK_MESSAGE(r.reports.empty(), "seed ", seed, ": ", r.reports.empty() ? "" : r.reports[0]);
