@@ -105,6 +105,9 @@ struct ImportedDevice {
   /// Only shareable_array() allocates for itself, memory that can be exported. DeviceOptions::memory_limit then has no
   /// meaning.
   MemoryPool memory;
+  /// Where the driver's code of all pipelines is kept, if it is given; then Tessera writes none to its own folder. Used
+  /// on every thread that compiles, so made without EXTERNALLY_SYNCHRONIZED. The host keeps it as long as the device.
+  VkPipelineCache pipeline_cache = VK_NULL_HANDLE;
 };
 
 /// Takes extensions and features from what the host has made its device with.

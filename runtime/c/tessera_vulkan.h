@@ -87,6 +87,9 @@ typedef struct tessera_imported_device {
   VkResult (*allocate_memory)(void* user, const tessera_memory_request* request, tessera_memory_piece* piece);
   void (*free_memory)(void* user, const tessera_memory_piece* piece);
   void* memory_user;
+  /// Where the driver's code of all pipelines is kept, or VK_NULL_HANDLE: then in Tessera's own folder. Used on every
+  /// thread that compiles, so made without EXTERNALLY_SYNCHRONIZED; it lives as long as the device.
+  VkPipelineCache pipeline_cache;
 } tessera_imported_device;
 
 /// The program's device as a tessera_device. Of `options` (or NULL) those count that say how to use a device, not

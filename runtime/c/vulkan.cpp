@@ -123,6 +123,7 @@ tessera_result tessera_device_import(const tessera_imported_device* imported, co
     d.enabled_features = i.enabled_features;
     d.device_extensions = names("device_extensions", i.device_extensions, i.num_device_extensions);
     d.instance_extensions = names("instance_extensions", i.instance_extensions, i.num_instance_extensions);
+    d.pipeline_cache = i.pipeline_cache;
     if (i.lock_queue) {
       d.lock_queue = [lock = i.lock_queue, user = i.queue_user] { lock(user); };
       d.unlock_queue = [unlock = i.unlock_queue, user = i.queue_user] { unlock(user); };

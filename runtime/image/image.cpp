@@ -191,7 +191,8 @@ ImageKit::Kernel ImageKit::kernel(Way way, const ImageFormat& format, bool any_f
                 "main",
                 nullptr};
   VkPipeline pipeline = VK_NULL_HANDLE;
-  const VkResult r = vk.vkCreateComputePipelines(context_.handle(), VK_NULL_HANDLE, 1, &info, vk.host, &pipeline);
+  const VkResult r =
+      vk.vkCreateComputePipelines(context_.handle(), context_.hosts_pipeline_cache(), 1, &info, vk.host, &pipeline);
   vk.vkDestroyShaderModule(context_.handle(), module, vk.host);
   check(r, "DeviceImage: vkCreateComputePipelines", context_.name());
   name_object(vk, context_.handle(), pipeline, what);

@@ -63,6 +63,7 @@ std::shared_ptr<Context> Context::again() {
 Context::Context(const DeviceOptions& options, const ImportedDevice* imported)
     : DeviceHeap(checked(options), imported) {
   print_bytes_ = options.print_bytes / 4 * 4;
+  if (imported) hosts_pipeline_cache_ = imported->pipeline_cache;
   recorder_ = std::make_unique<Recorder>(vk_, device_, queue_, name(), options_.log_commands, imported_);
   pace_ = std::make_unique<Pace>(vk_, device_, probe_);
   if (!imported_) {

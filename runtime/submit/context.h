@@ -46,6 +46,7 @@ class Context final : public DeviceHeap {
   void wait_all() override;
   /// The pipeline for a program, made if need be. Throws CompileError if the program exceeds the device's limits.
   const Pipeline& pipeline(const Program& program);
+  VkPipelineCache hosts_pipeline_cache() const { return hosts_pipeline_cache_; }  // or null
 
   // Reports (outcome.cpp):
   /// Memory for one. The caller clears it, has a submission write it, and hands it on with the call's outcome.
@@ -97,6 +98,7 @@ class Context final : public DeviceHeap {
   std::vector<std::string> lines_;    // printed, and not handed on
   std::recursive_mutex print_mutex_;  // of say(); taken before mutex_
   int64_t print_bytes_ = 0;
+  VkPipelineCache hosts_pipeline_cache_ = VK_NULL_HANDLE;
   std::vector<std::unique_ptr<Buffer>> reports_;  // idle
   std::mutex pipelines_mutex_;
   std::unordered_multimap<uint64_t, std::unique_ptr<Pipeline>> pipelines_;

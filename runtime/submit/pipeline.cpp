@@ -114,7 +114,7 @@ Pipeline::Pipeline(Context& context, const Program& p)
     info.flags = VK_PIPELINE_CREATE_DISPATCH_BASE_BIT;
     name_object(vk, device, module, name);
     call = "vkCreateComputePipelines";
-    PipelineFile file(vk, device, context.probe().driver, of_code(p));
+    PipelineFile file(vk, device, context.probe().driver, of_code(p), context.hosts_pipeline_cache());
     r = vk.vkCreateComputePipelines(device, file.handle(), 1, &info, vk.host, &pipeline_);
     vk.vkDestroyShaderModule(device, module, vk.host);
     if (r >= 0) name_object(vk, device, pipeline_, name);

@@ -38,8 +38,10 @@ bool PipelineFile::fits(const std::string& data, const DriverId& d) {
          std::memcmp(data.data() + sizeof head, d.cache_uuid, VK_UUID_SIZE) == 0;
 }
 
-PipelineFile::PipelineFile(const DeviceTable& vk, VkDevice device, const DriverId& driver, const std::string& code)
-    : vk_(vk), device_(device), folder_(cache_file::folder()) {
+PipelineFile::PipelineFile(const DeviceTable& vk, VkDevice device, const DriverId& driver, const std::string& code,
+                           VkPipelineCache hosts)
+    : vk_(vk), device_(device), hosts_(hosts) {
+  if (!hosts_) folder_ = cache_file::folder();
   if (!folder_) return;
   key_ = key(driver, code);
   std::optional<std::string> data = cache_file::read(*folder_, kKind, key_);

@@ -11,18 +11,19 @@
 
 namespace tessera::vulkan {
 
-/// A VkPipelineCache for one pipeline, filled from disk if there is something, and written there if it has grown.
-/// Without a folder, or if the driver will not make one, handle() is null, which vkCreateComputePipelines takes for
-/// none.
+/// A VkPipelineCache for one pipeline, filled from disk if there is something, and written there if it has grown; or a
+/// host's own, which has nothing to do with files. Without a folder, or if the driver will not make one, handle() is
+/// null, which vkCreateComputePipelines takes for none.
 class PipelineFile {
  public:
-  /// `code`: all that the pipeline is made of.
-  PipelineFile(const DeviceTable& vk, VkDevice device, const DriverId& driver, const std::string& code);
+  /// `code`: all that the pipeline is made of. `hosts` may be null.
+  PipelineFile(const DeviceTable& vk, VkDevice device, const DriverId& driver, const std::string& code,
+               VkPipelineCache hosts);
   ~PipelineFile();
   PipelineFile(const PipelineFile&) = delete;
   PipelineFile& operator=(const PipelineFile&) = delete;
 
-  VkPipelineCache handle() const { return cache_; }
+  VkPipelineCache handle() const { return hosts_ ? hosts_ : cache_; }
   bool from_disk() const { return found_ > 0; }
   void store();  ///< after the pipeline has been made
 
@@ -36,7 +37,7 @@ class PipelineFile {
   std::optional<std::string> folder_;
   std::string key_;
   size_t found_ = 0;  // bytes from disk
-  VkPipelineCache cache_ = VK_NULL_HANDLE;
+  VkPipelineCache cache_ = VK_NULL_HANDLE, hosts_;
 };
 
 }  // namespace tessera::vulkan

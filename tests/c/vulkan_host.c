@@ -76,9 +76,12 @@ void make_host(Host* h) {
                                                 .level = VK_COMMAND_BUFFER_LEVEL_PRIMARY,
                                                 .commandBufferCount = 1};
   CHECK(vkAllocateCommandBuffers(h->device, &commands, &h->commands) == VK_SUCCESS);
+  const VkPipelineCacheCreateInfo cache = {.sType = VK_STRUCTURE_TYPE_PIPELINE_CACHE_CREATE_INFO};
+  CHECK(vkCreatePipelineCache(h->device, &cache, NULL, &h->cache) == VK_SUCCESS);
 }
 
 void end_host(Host* h) {
+  vkDestroyPipelineCache(h->device, h->cache, NULL);
   vkDestroyCommandPool(h->device, h->pool, NULL);
   vkDestroyBuffer(h->device, h->buffer, NULL);
   vkFreeMemory(h->device, h->memory, NULL);
@@ -94,7 +97,8 @@ tessera_imported_device imported_host(const Host* h) {
                                      .device = h->device,
                                      .queue = h->queue,
                                      .api_version = VK_API_VERSION_1_3,
-                                     .features = &h->features};
+                                     .features = &h->features,
+                                     .pipeline_cache = h->cache};
   return d;
 }
 

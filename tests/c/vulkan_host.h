@@ -20,6 +20,7 @@ typedef struct Host {
   float* mapped;
   VkCommandPool pool;
   VkCommandBuffer commands;
+  VkPipelineCache cache;
   int locked, unlocked, given, taken_back;
 } Host;
 

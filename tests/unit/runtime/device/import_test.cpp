@@ -9,6 +9,7 @@
 #include "runtime/call/call.h"
 #include "runtime/device/faults.h"
 #include "runtime/interop.h"
+#include "tests/unit/runtime/cache_folder.h"
 #include "tests/unit/runtime/support.h"
 #include "tests/unit/runtime/vulkan_host.h"
 
@@ -46,6 +47,66 @@ TEST_CASE("an imported device is what is enabled on it") {
     CHECK(Device::import(full->imported()).target() == want);
   }
   check_silent(std::move(full));
+}
+
+namespace {
+PFN_vkGetInstanceProcAddr instance_lookup;
+PFN_vkGetDeviceProcAddr device_lookup;
+PFN_vkCreateComputePipelines create_pipelines;
+std::vector<VkPipelineCache> caches_used;
+bool made_a_cache;
+
+VKAPI_ATTR VkResult VKAPI_CALL create_and_note(VkDevice d, VkPipelineCache cache, uint32_t n,
+                                               const VkComputePipelineCreateInfo* infos,
+                                               const VkAllocationCallbacks* host, VkPipeline* made) {
+  caches_used.push_back(cache);
+  return create_pipelines(d, cache, n, infos, host, made);
+}
+VKAPI_ATTR VkResult VKAPI_CALL make_no_cache(VkDevice, const VkPipelineCacheCreateInfo*, const VkAllocationCallbacks*,
+                                             VkPipelineCache*) {
+  made_a_cache = true;
+  return VK_ERROR_OUT_OF_HOST_MEMORY;
+}
+PFN_vkVoidFunction VKAPI_CALL noting_device(VkDevice device, const char* name) {
+  const PFN_vkVoidFunction f = device_lookup(device, name);
+  if (std::string_view(name) == "vkCreatePipelineCache") return reinterpret_cast<PFN_vkVoidFunction>(&make_no_cache);
+  if (std::string_view(name) != "vkCreateComputePipelines") return f;
+  create_pipelines = reinterpret_cast<PFN_vkCreateComputePipelines>(f);
+  return reinterpret_cast<PFN_vkVoidFunction>(&create_and_note);
+}
+PFN_vkVoidFunction VKAPI_CALL noting(VkInstance instance, const char* name) {
+  if (std::string_view(name) != "vkGetDeviceProcAddr") return instance_lookup(instance, name);
+  device_lookup = reinterpret_cast<PFN_vkGetDeviceProcAddr>(instance_lookup(instance, name));
+  return reinterpret_cast<PFN_vkVoidFunction>(&noting_device);
+}
+}  // namespace
+
+TEST_CASE("a host's own pipeline cache has all pipelines, and Tessera makes and destroys none") {
+  const Cache folder;
+  auto host = std::make_unique<VulkanHost>();
+  ImportedDevice i = host->imported();
+  instance_lookup = i.get_instance_proc_addr;
+  const auto of_device = [&](const char* name) { return instance_lookup(host->instance, name); };
+  const auto create = reinterpret_cast<PFN_vkCreatePipelineCache>(of_device("vkCreatePipelineCache"));
+  const auto destroy = reinterpret_cast<PFN_vkDestroyPipelineCache>(of_device("vkDestroyPipelineCache"));
+  const VkPipelineCacheCreateInfo info{VK_STRUCTURE_TYPE_PIPELINE_CACHE_CREATE_INFO, nullptr, 0, 0, nullptr};
+  REQUIRE(create(host->device, &info, nullptr, &i.pipeline_cache) == VK_SUCCESS);
+  i.get_instance_proc_addr = noting;
+  caches_used.clear();
+  made_a_cache = false;
+  {
+    const Device d = Device::import(i);
+    const DeviceArray x(d, ramp(300));
+    CHECK(floats(launch(d, scale(), {x})[0]) == scaled_ramp(300));
+    constexpr VkImageUsageFlags kUsage = VK_IMAGE_USAGE_SAMPLED_BIT;
+    const VulkanHost::Image image = host->image(VK_FORMAT_R8G8B8A8_UNORM, {8, 4}, kUsage);
+    const DeviceImage ours(d, {image.handle, image.format, image.extent, kUsage});
+    d.wait();
+  }
+  CHECK(caches_used == std::vector<VkPipelineCache>(2, i.pipeline_cache));
+  CHECK_FALSE(made_a_cache);
+  destroy(host->device, i.pipeline_cache, nullptr);  // valid until here, by the validation layer
+  check_silent(std::move(host));
 }
 
 TEST_CASE("features are read from the structures of a version and from their own") {
