@@ -7,6 +7,7 @@
 #include <cstring>
 #include <map>
 
+#include "engine/base/bind.h"
 #include "engine/interpreter/async_copies.h"
 #include "engine/interpreter/machine.h"
 #include "engine/interpreter/plans.h"

@@ -107,6 +107,14 @@ Loc Lexer::location(uint32_t line) const {
   return it != locations_.end() ? it->second : Loc{interned_, line};
 }
 
+std::string Lexer::shown(const Token& t) const {
+  if (t.kind == Token::Kind::end) return "the end of the file";
+  if (t.kind == Token::Kind::other && (t.text[0] < ' ' || t.text[0] > '~'))
+    return "the byte " + std::to_string(static_cast<unsigned char>(t.text[0]));
+  const size_t around = t.kind == Token::Kind::value ? 1 : t.kind == Token::Kind::string ? 2 : 0;
+  return "'" + std::string(rest(t.offset).substr(0, std::min<size_t>(t.text.size() + around, 40))) + "'";
+}
+
 void Lexer::fail(size_t offset, const std::string& what, const std::string& more) const {
   offset = std::min(offset, text_.size());
   const std::string_view before = text_.substr(0, offset);

@@ -29,6 +29,8 @@ class Lexer {
     first_ = false;
   }
   std::string_view rest(size_t offset) const { return text_.substr(offset); }
+  /// A token for messages: its text between quotes, at most 40 characters of it; a byte by its number; or the end.
+  std::string shown(const Token& t) const;
   /// What a trailing `// file:line` comment on that line said, else the line itself. Lines up to the last token's are
   /// known.
   Loc location(uint32_t line) const;

@@ -42,19 +42,7 @@ class Parser {
   void advance() { token_ = lexer_.next(); }
   [[noreturn]] void fail(const std::string& what) const { lexer_.fail(token_.offset, what); }
   [[noreturn]] void expected(const std::string& what) const {
-    std::string found = token_.kind == Token::Kind::end
-                            ? "the end of the file"
-                            : "'" + std::string(lexer_.rest(token_.offset).substr(0, length())) + "'";
-    if (token_.kind == Token::Kind::other && (token_.text[0] < ' ' || token_.text[0] > '~'))
-      found = "the byte " + std::to_string(static_cast<unsigned char>(token_.text[0]));
-    fail("expected " + what + " but found " + found);
-  }
-  size_t length() const {
-    constexpr size_t kShown = 40;
-    const size_t n = token_.text.size() + (token_.kind == Token::Kind::value    ? 1
-                                           : token_.kind == Token::Kind::string ? 2
-                                                                                : 0);
-    return n < kShown ? n : kShown;
+    fail("expected " + what + " but found " + lexer_.shown(token_));
   }
   bool take(std::string_view s) {
     if (!token_.is(s)) return false;
