@@ -15,6 +15,7 @@ void UnitEmitter::run() {
   emit_units();
   b_.raw().yield({});
   b_.finish();
+  keep_sizes();
   out_.lane.shared_bytes = s_.scratch_arena ? 0 : arena_.peak();
   out_.lane.scratch_bytes = s_.scratch_arena ? arena_.peak() : 0;
   // Enough workgroups to keep the device busy, and as many as a modest arena allows: each then loops over fewer units.
@@ -88,6 +89,21 @@ void UnitEmitter::place_unit(Value unit) {
     b_.between(mine, b_.i32(0), components[i].size);
     components[i].set(mine);
     if (more) unit = b_.div(unit, components[i].size);
+  }
+}
+
+// Sizes that only ops read, which passes may have folded: calls still give them, on every device.
+void UnitEmitter::keep_sizes() {
+  std::vector<std::string> shown, read;
+  for (const ir::BlockMapping& b : k_.blocks)
+    for (const Extent& e : b.array_shape) e.collect_names(shown);
+  for (const ir::GridAxis& g : k_.grid) g.size.collect_names(shown);
+  for (const Extent& e : out_.lane.extents) e.collect_names(shown);
+  for (const Extent& e : k_.sizes) e.collect_names(read);
+  for (const std::string& name : read) {
+    if (std::find(shown.begin(), shown.end(), name) != shown.end()) continue;
+    out_.lane.extents.push_back(dim(name));
+    out_.lane.extent_is_64.push_back(false);
   }
 }
 

@@ -14,6 +14,7 @@ class UnitEmitter : public Part {
   Extent count_units() const;
   void place_unit(Value unit);
   void emit_units();
+  void keep_sizes();
   void emit_sequential(size_t depth);
   void emit_steps(size_t axis, size_t depth, Value n);
 };

@@ -5,6 +5,7 @@
 
 #include "codegen/tpu/emitter.h"
 #include "codegen/tpu/mosaic.h"
+#include "engine/base/bind.h"
 #include "engine/base/error.h"
 #include "engine/ir/compact.h"
 #include "engine/ir/verify.h"
@@ -28,7 +29,7 @@ ir::Kernel prepare(const ir::Kernel& source, const DimValues& sizes) {
   for (ir::GridAxis& a : k.grid) fix(a.size);
   for (ir::BlockMapping& b : k.blocks)
     for (Extent& e : b.array_shape) fix(e);
-  for (Extent& e : k.sizes) fix(e);
+  for (Extent& e : k.sizes) e = bind_size(k.name, k.loc, e, sizes);
   if (k.call.cost_estimate)
     for (Extent* e : {&k.call.cost_estimate->flops, &k.call.cost_estimate->transcendentals,
                       &k.call.cost_estimate->bytes_accessed, &k.call.cost_estimate->remote_bytes_transferred})

@@ -30,6 +30,9 @@ class Extent {
   template <std::integral T>
     requires(!std::same_as<T, bool>)
   Extent(T value) : Extent(static_cast<int64_t>(value)) {}  // NOLINT: size_t and int alike
+  template <class T>
+    requires(std::floating_point<T> || std::same_as<T, bool>)
+  Extent(T) = delete;  // sizes are integers
   /// The extent that argument arrays (or the caller) give under `name`; equal names are equal sizes.
   static Extent named(std::string name);
   /// op over two extents, constants folded (x + 0, x * 1, x - x, x // 1 and cdiv(x, 1) too).

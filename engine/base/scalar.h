@@ -19,8 +19,8 @@ class Scalar {
   template <class T>
     requires std::is_arithmetic_v<T>
   Scalar(T x) : number_(widen(x)) {}  // NOLINT: implicit on purpose
-  /// Of exactly this dtype; the bits as memory holds them, zero-extended.
-  Scalar(DType dtype, uint64_t bits) : number_(Element{dtype, bits}) {}
+  /// Of exactly this dtype; the lowest bits, as memory holds them.
+  Scalar(DType dtype, uint64_t bits) : number_(Element{dtype, bits & (~uint64_t{0} >> (64 - tessera::bits(dtype)))}) {}
   /// The element of an array of rank 0; SpecError for other ranks.
   static Scalar of(const Array& array);
 

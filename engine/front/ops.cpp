@@ -310,7 +310,7 @@ Value read_size(const Extent& size, Loc loc) {
 }
 }  // namespace
 
-Value::Value(const Extent& size, Loc l) : Value(read_size(size, l)) {}
+Value Value::of_size(const Extent& size, Loc l) { return read_size(size, l); }
 
 Value program_id(int64_t axis, Loc loc) { return grid_index(Opcode::program_id, axis, loc); }
 Value num_programs(int64_t axis, Loc loc) { return grid_index(Opcode::num_programs, axis, loc); }

@@ -34,7 +34,8 @@ class Value {
   int rank() const { return static_cast<int>(type_.shape.size()); }
 
   /// Inside of a kernel, the value of a run-time size, i32: Value h = ts::dim("h"); ts::cdiv(ts::dim("h"), 2) too.
-  Value(const Extent& size, Loc l = Loc::here());  // NOLINT: implicit on purpose
+  template <std::same_as<Extent> T>
+  Value(const T& size, Loc l = Loc::here()) : Value(of_size(size, l)) {}  // NOLINT: implicit on purpose
 
   /// `if (v < 3)` would ask for an element's value while tracing, which there is none of: use where(), when() or
   /// cond().
@@ -53,6 +54,7 @@ class Value {
 
  private:
   friend class Trace;
+  static Value of_size(const Extent& size, Loc l);
   Value(uint64_t trace, ir::RegionId region, ir::Value id, ir::Type type)
       : trace_(trace), region_(region), id_(id), type_(std::move(type)) {}
   uint64_t trace_;       // serial number of the Trace it belongs to
@@ -128,6 +130,13 @@ class Results {
 Value operator+(Operand a, Operand b);
 Value operator-(Operand a, Operand b);
 Value operator*(Operand a, Operand b);
+/// A run-time size and a floating number, in a kernel: of two sizes these are sizes.
+template <std::same_as<Extent> E, std::floating_point T> Value operator+(const E& a, T b) { return Operand(a) + b; }
+template <std::same_as<Extent> E, std::floating_point T> Value operator+(T a, const E& b) { return a + Operand(b); }
+template <std::same_as<Extent> E, std::floating_point T> Value operator-(const E& a, T b) { return Operand(a) - b; }
+template <std::same_as<Extent> E, std::floating_point T> Value operator-(T a, const E& b) { return a - Operand(b); }
+template <std::same_as<Extent> E, std::floating_point T> Value operator*(const E& a, T b) { return Operand(a) * b; }
+template <std::same_as<Extent> E, std::floating_point T> Value operator*(T a, const E& b) { return a * Operand(b); }
 Value operator/(Operand a, Operand b);  ///< integers truncate, as in C++ and lax.div; x / 0 is -1
 Value operator%(Operand a, Operand b);  ///< the sign of a, as in C++ and lax.rem; x % 0 is x for integers
 Value operator-(Operand a);

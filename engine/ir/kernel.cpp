@@ -301,8 +301,8 @@ void Kernel::put_values_in_memory() {
   for (size_t i = 0; i < blocks.size(); ++i) {
     if (!blocks[i].by_value) continue;
     blocks[i].by_value = false;
-    blocks[i].space = MemorySpace::any;
     const int at = static_cast<int>(i);
+    blocks[i].space = at < num_prefetch ? MemorySpace::smem : MemorySpace::any;
     values[region(body).args[i].index].type = block_ref_type(at);
     for (const BlockMapping& b : blocks)
       if (b.index_map && at < num_prefetch && region(b.index_map).args.size() > grid.size() + i)

@@ -249,6 +249,9 @@ class Verifier {
   }
   void sizes(const Extent& e, const std::string& place, Loc loc) {
     if (e.is_static() && *e.value() < 0) add(place, "size " + to_string(e) + " is negative", loc);
+    names_of(e, place, loc);
+  }
+  void names_of(const Extent& e, const std::string& place, Loc loc) {
     std::vector<std::string> names;
     e.collect_names(names);
     for (const std::string& n : names)
@@ -261,7 +264,12 @@ class Verifier {
     return &k_.blocks[x.number];
   }
   void grid() {
-    for (size_t i = 0; i < k_.sizes.size(); ++i) sizes(k_.sizes[i], "size " + std::to_string(i), k_.loc);
+    for (size_t i = 0; i < k_.sizes.size(); ++i) {  // a Value, which may be negative
+      const auto n = k_.sizes[i].value();
+      if (n && *n != static_cast<int32_t>(*n))
+        add("size " + std::to_string(i), std::to_string(*n) + " is beyond 32 bits", k_.loc);
+      names_of(k_.sizes[i], "size " + std::to_string(i), k_.loc);
+    }
     for (size_t i = 0; i < k_.grid.size(); ++i) sizes(k_.grid[i].size, "grid axis " + std::to_string(i), k_.loc);
   }
   void block(int i) {

@@ -533,6 +533,11 @@ tessera_result tessera_launch(const tessera_kernel* kernel, tessera_array* const
         throw SpecError(p.name + ": argument " + std::to_string(i) + " (" +
                             kernel->arguments[static_cast<size_t>(i)].name + ") is NULL",
                         p.loc);
+      if (inputs[i]->array.number() && !p.args[static_cast<size_t>(i)].by_value)
+        throw SpecError(p.name + ": argument " + std::to_string(i) + " (" +
+                            kernel->arguments[static_cast<size_t>(i)].name +
+                            ") is a number, but the kernel takes an array",
+                        p.loc, "make an array of rank 0 with tessera_array_create");
       if (p.args[static_cast<size_t>(i)].by_value) types.emplace_back(p.args[static_cast<size_t>(i)].dtype, Shape{});
       else types.emplace_back(inputs[i]->array.dtype(), inputs[i]->array.shape());
       arguments.push_back(inputs[i]->donate ? donate(inputs[i]->array) : inputs[i]->array);

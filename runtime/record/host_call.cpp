@@ -60,6 +60,11 @@ void HostCall::bind_sizes() {
   };
   positive(frames_in_flight, "frames_in_flight");
   positive(calls_per_frame, "calls_per_frame");
+  for (const auto& [name, n] : dims)
+    if (n < 0)
+      throw SpecError(program->name + ": PrepareOptions::dims gives the size " + name + " = " + std::to_string(n) +
+                          ", which is negative",
+                      program->loc);
   const auto value = [&](const Extent& e, const std::string& of) {
     std::vector<std::string> names;
     e.collect_names(names);
@@ -141,7 +146,17 @@ void HostCall::use_sizes() {
     }
     const int64_t now = num_elements(shapes[i]) * size_bytes(a.dtype);
     if (now > bytes[i]) beyond(a.origin, now, bytes[i]);
+    if (like[i] && shapes[i].size() == 3) channels[i] = static_cast<int>(shapes[i][2]);
+    if (like[i] && (channels[i] < 1 || channels[i] > like[i]->format->channels))
+      throw SpecError(program->name + ": resize: " + a.origin + ": shape " + tessera::to_string(shapes[i]) + " has " +
+                          std::to_string(channels[i]) + " channels but " + like[i]->describe() + " has 1 to " +
+                          std::to_string(like[i]->format->channels),
+                      program->loc);
   }
+  for (size_t i = 0; i < program->grid.size(); ++i)
+    if (const int64_t n = program->grid[i].eval(dims); n < 0)
+      throw SpecError(program->name + ": resize: grid axis " + std::to_string(i) + " is " + std::to_string(n),
+                      program->loc, "grid sizes must not be negative");
   rebind(*program, dims, device, Cut::loops, bound);
   if (program->open_ended) tell_at_the_end(bound.slices);
   if (bound.count > 0 && prepared.count == 0)

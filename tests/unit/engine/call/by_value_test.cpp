@@ -156,6 +156,60 @@ TEST_CASE("numbers by value in pipelines") {
         }).find("by_value is for the in_specs of a pallas_call") != std::string::npos);
 }
 
+// A size is an integer: no floating number becomes one.
+static_assert(!std::is_constructible_v<ts::Extent, double> && !std::is_constructible_v<ts::Extent, bool>);
+static_assert(!std::is_constructible_v<Value, double> && !std::is_constructible_v<Value, int>);
+static_assert(std::is_convertible_v<ts::Extent, Value> && std::is_constructible_v<ts::Extent, size_t>);
+
+TEST_CASE("run-time sizes and floating numbers are values of floats") {
+  const auto call = ts::pallas_call(
+      [](Ref x, Ref o) {
+        const ts::Extent n = ts::dim("n");
+        o[0] = x[0] + n * 0.5f;
+        o[1] = 0.5f * n;
+        o[2] = n - 1.5f;
+        o[3] = 1.5 - n;
+        o[4] = n + 0.25f;
+        o[5] = 0.25 + n;
+        o[6] = n / 2;
+      },
+      {.out_shape = {{{7}, ts::f32}}, .name = "mixed", .in_shape = {{{ts::dim("n")}, ts::f32}}});
+  CHECK(list(ts::interpret(call, floats({10, 0, 0}))) == std::vector<float>{11.5f, 1.5f, 1.5f, -1.5f, 3.25f, 3.25f, 1});
+}
+
+TEST_CASE("the bits of a number are those of its dtype") {
+  CHECK(ts::Scalar(ts::u8, 300).bits(ts::u8) == 44);
+  CHECK(ts::Scalar(ts::boolean, 3).bits(ts::boolean) == 1);
+  CHECK(ts::Scalar(ts::i4, 0xff).bits(ts::i4) == 15);
+  CHECK(ts::Scalar(ts::u64, ~uint64_t{0}).bits(ts::u64) == ~uint64_t{0});
+}
+
+TEST_CASE("numbers that are put into memory: scalar-prefetch operands stay in smem") {
+  ts::ir::Kernel k = ts::ir::parse(R"(tir 1
+kernel @pre
+grid (2)
+prefetch i32[] value
+in f32[16] block (4) map (%i, %a) {
+  %s = load %a[]
+  %at = add %s, %i
+  yield %at
+}
+in f32[] value
+out f32[8] block (4) map (%i, %a) {
+  yield %i
+}
+body (%a, %x, %f, %o) {
+  %v = load %x[0:4]
+  store %o[0:4], %v
+}
+)",
+                                   "pre.tir");
+  k.put_values_in_memory();
+  ts::ir::verify(k, "the test");
+  CHECK(k.blocks[0].space == ts::ir::MemorySpace::smem);
+  CHECK(k.blocks[2].space == ts::ir::MemorySpace::any);
+}
+
 TEST_CASE("run-time sizes as values") {
   const auto mean = ts::pallas_call(
       [](Ref x, Ref o) {

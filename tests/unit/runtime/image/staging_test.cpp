@@ -1,6 +1,8 @@
 // The arrays that recorded calls read their images into and write them from: one set of them for all frames and calls.
 #include <deque>
 
+#include "engine/ir/text.h"
+#include "runtime/call/call.h"
 #include "runtime/record.h"
 #include "tests/unit/runtime/support.h"
 #include "tests/unit/runtime/vulkan_host.h"
@@ -140,6 +142,58 @@ TEST_CASE("frames in flight and calls that share the memory of their images do n
     }
     check_silent(std::move(host));
   }
+}
+
+TEST_CASE("a resize to fewer channels, and to a smaller picture") {
+  auto host = std::make_unique<VulkanHost>();
+  {
+    const Device d = Device::import(host->imported());
+    const Picture large(*host, d, 6, 5, true), small(*host, d, 4, 3, true);
+    for (const Picture* p : {&large, &small}) {
+      DeviceArray a(d, p->shape, f32);
+      Array values(p->shape, f32);
+      for (int64_t e = 0; e < values.size(); ++e) values.data<float>()[static_cast<size_t>(e)] = static_cast<float>(e);
+      a.write(values);
+      write_image(p->taken, a, kFresh);
+    }
+    const ir::Kernel k = ir::parse(R"(tir 1
+kernel @copied
+grid (h, w, c)
+in f32[h, w, c] block (squeezed, squeezed, squeezed) map (%i, %j, %k) {
+  yield %i, %j, %k
+}
+out f32[h, w, c] block (squeezed, squeezed, squeezed) map (%i, %j, %k) {
+  yield %i, %j, %k
+}
+body (%x, %o) {
+  %a = load %x[]
+  store %o[], %a
+}
+)",
+                                   "copied.tir");
+    PreparedKernel kernel = load(d, k).prepare({.dims = {{"h", 6}, {"w", 5}, {"c", 4}}, .images = {{0, large.taken}}});
+    CommandStream s(d);
+    uint64_t frame = 0;
+    for (const Picture* p : {&large, &small, &large})
+      for (const int64_t channels : {4, 3, 1}) {
+        const int64_t h = p->shape[0], w = p->shape[1];
+        kernel.resize({{"h", h}, {"w", w}, {"c", channels}});
+        const DeviceArray out(d, {h, w, channels}, f32);
+        const VkCommandBuffer c = host->commands();
+        host->begin(c);
+        s.begin(c, frame++);
+        s.record(kernel, {{p->taken, kGeneral}, out});
+        s.end();
+        host->run(c);
+        const Array got = out.download();
+        for (int64_t e = 0; e < got.size(); ++e)
+          CHECK(got.at(e) == static_cast<double>(e / channels * 4 + e % channels));
+      }
+    CHECK(error_of<SpecError>([&] { kernel.resize({{"c", 0}}); }) ==
+          "copied: resize: in_specs[0]: shape (6, 5, 0) has 0 channels but the image of 5 x 6 texels of "
+          "VK_FORMAT_R32G32B32A32_SFLOAT has 1 to 4");
+  }
+  check_silent(std::move(host));
 }
 
 TEST_CASE("an image that is aliased to another is computed where that was read into") {

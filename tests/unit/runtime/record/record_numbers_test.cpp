@@ -112,6 +112,8 @@ TEST_CASE("what is wrong with a resize is said, and nothing changes") {
     CHECK(said<E>([&] { kernel.resize({{"n", 7}, {"m", 1}}); }) ==
           "blend: resize: the size m is none that PrepareOptions::dims gives");
     CHECK(said<E>([&] { kernel.resize({{"n", -1}}); }) == "blend: resize: the size n is -1, which is negative");
+    CHECK(said<E>([&] { PreparedKernel(d, blend(d).program(), {.dims = {{"n", -16}}}); }) ==
+          "blend: PrepareOptions::dims gives the size n = -16, which is negative");
     CHECK(kernel.shape(0) == Shape{200});
     const VkCommandBuffer c = host->commands();
     host->begin(c);
