@@ -1,9 +1,8 @@
 #include "codegen/tile/lower_threads.h"
 
 #include <algorithm>
-#include <map>
-#include <set>
 
+#include "codegen/tile/thread_checks.h"
 #include "engine/ir/builder.h"
 #include "engine/ir/compact.h"
 #include "engine/ir/verify.h"
@@ -19,11 +18,11 @@ class Lowering {
   explicit Lowering(const ir::Kernel& k) : k_(k), b_(k_), thread_axis_(static_cast<int64_t>(k.grid.size()) - 1) {}
 
   ir::Kernel run() {
-    check();
+    check_threads(k_);
     const RegionId body = k_.body;
     region(body);
     order_scratch();
-    k_.grid.pop_back();
+    if (*k_.grid.back().size.value() == 1) k_.grid.pop_back();  // else its threads are programs
     for (ir::GridAxis& g : k_.grid) {
       g.role = Role::grid;
       g.parallel = true;
@@ -37,105 +36,6 @@ class Lowering {
   ir::Kernel k_;
   ir::Builder b_;
   const int64_t thread_axis_;
-
-  [[noreturn]] void fail(const std::string& what, Loc loc, const std::string& note) const {
-    throw CompileError(k_.name + ": " + what, loc ? loc : k_.loc, note);
-  }
-  static const char* interpreter() { return "the interpreter runs the kernel: ts::interpret, or --device interpreter"; }
-  std::string name_of(Value ref) const {
-    const ir::ValueInfo& v = k_.value(ref);
-    if (v.region != k_.body) return "run_scoped[" + std::to_string(v.number) + "]";
-    if (v.number < k_.blocks.size()) return k_.blocks[v.number].origin;
-    return "scratch_types[" + std::to_string(v.number - k_.blocks.size()) + "]";
-  }
-
-  // -- what is refused
-  void check() {
-    const int64_t threads = *k_.grid.back().size.value();
-    std::vector<Value> refs = k_.region(k_.body).args;
-    const std::vector<Value> scoped = scoped_refs(k_);
-    refs.insert(refs.end(), scoped.begin(), scoped.end());
-    const auto used = [&](Value ref, auto wanted) {
-      const Op* found = nullptr;
-      for (const Op& op : k_.ops)
-        if (!found && wanted(op) && std::find(op.operands.begin(), op.operands.end(), ref) != op.operands.end())
-          found = &op;
-      return found;
-    };
-    const auto any = [](const Op&) { return true; };
-    for (const Value ref : refs) {
-      const Type& t = k_.type(ref);
-      const Op* wait = used(ref, [](const Op& op) { return op.code == Opcode::barrier_wait; });
-      if (threads > 1 && is_barrier(t.space) && wait)
-        fail("its " + std::to_string(threads) + " threads wait for each other at " + name_of(ref) +
-                 ", a barrier that is no barrier of a workgroup",
-             wait->loc, std::string("kernels of one thread are compiled so far; ") + interpreter());
-    }
-    for (const Value ref : refs) {
-      const Type& t = k_.type(ref);
-      const Op* use = used(ref, any);
-      if (threads > 1 && t.space == MemorySpace::smem && use)
-        fail("its " + std::to_string(threads) + " threads share " + name_of(ref), use->loc,
-             std::string("kernels of one thread are compiled so far; ") + interpreter());
-      if (is_semaphore(t.space) && use)
-        fail("programs wait for each other by " + name_of(ref) + ", a semaphore", use->loc, interpreter());
-      const bool scratch = k_.value(ref).region != k_.body || k_.value(ref).number >= k_.blocks.size();
-      if (scratch && t.space == MemorySpace::any && use)
-        fail("programs share " + name_of(ref) + ", scratch in gmem", use->loc,
-             "give it as an input or an output of the kernel");
-      if (t.space == MemorySpace::cluster_barrier && use) check_cluster(ref, *use);
-    }
-    for (const Op& op : k_.ops)
-      if (op.code == Opcode::copy_gmem_to_smem && op.has(Attr::axes)) check_shared_copy(op);
-  }
-  /// A cluster_barrier that orders what programs do to gmem is needed; one that orders their smem is not, where each
-  /// program brings its own elements.
-  void check_cluster(Value barrier, const Op& use) const {
-    std::set<uint32_t> read, written;
-    for (const Op& op : k_.ops) {
-      if (const Value to = stored_ref(op)) written.insert(to.index);
-      if (reads_ref(op.code) || is_thread_copy(op.code)) read.insert(op.operands[0].index);
-    }
-    for (size_t i = 0; i < k_.blocks.size(); ++i)
-      if (const Value ref = k_.region(k_.body).args[i]; read.contains(ref.index) && written.contains(ref.index))
-        fail("programs of a cluster wait for each other at " + name_of(barrier) + ", and may read in " + name_of(ref) +
-                 " what others stored",
-             use.loc, interpreter());
-  }
-  /// Programs that share a copy bring the same elements.
-  void check_shared_copy(const Op& copy) {
-    std::map<uint32_t, const Op*> owners;  // by region
-    for (const Op& op : k_.ops)
-      for (const RegionId r : op.regions) owners[r.index] = &op;
-    const std::vector<int64_t>& axes = copy.ints(Attr::axes);
-    std::set<uint32_t> seen;
-    const CopyPlace source = thread_places(k_, copy)[0];
-    for (size_t d = 0; d < source.rank; ++d) {
-      const ir::Index& x = copy.index[source.first + d];
-      if (x.is_static()) continue;
-      const bool same =
-          walk_back(k_, copy.operands[static_cast<size_t>(x.start_operand)], seen, [&](Value v, auto& next) {
-            const ir::ValueInfo& info = k_.value(v);
-            const Op* def = k_.def(v);
-            if (!def) {
-              const Op* owner = owners.at(info.region.index);
-              if (is_loop(owner->code) && info.number >= ir::first_carried(*owner))
-                for (const Value w : flows_into(k_, *owner, info.number - ir::first_carried(*owner))) next.push_back(w);
-              else next.insert(next.end(), owner->operands.begin(), owner->operands.begin() + 3);
-              return true;
-            }
-            if (def->code == Opcode::program_id)
-              return std::find(axes.begin(), axes.end(), def->attr(Attr::axis)) == axes.end();
-            if (!def->regions.empty())
-              for (const Value w : flows_into(k_, *def, info.number)) next.push_back(w);
-            next.insert(next.end(), def->operands.begin(), def->operands.end());
-            return true;
-          });
-      if (!same)
-        fail("the programs of a cluster bring different parts of " + name_of(source.ref) + " to each other", copy.loc,
-             std::string("without collective_axes each brings its own; ") + interpreter());
-    }
-  }
 
   // -- regions
   Type vmem(const Type& t) const { return Type::ref(t.dtype, t.shape, MemorySpace::vmem); }
@@ -211,11 +111,13 @@ class Lowering {
   Op access(Opcode code, const Op& of, const CopyPlace& place, std::vector<Value> more) {
     Op op{.code = code, .operands = {place.ref}};
     op.operands.insert(op.operands.end(), more.begin(), more.end());
+    bool steps = false;  // along any dim: then the access moves none of its windows
+    for (size_t d = 0; d < place.rank; ++d) steps |= of.index[place.first + d].step > 1;
     for (size_t d = 0; d < place.rank; ++d) {
       ir::Index x = of.index[place.first + d];
       if (!x.is_static()) {
         Value start = of.operands[static_cast<size_t>(x.start_operand)];
-        if (x.step > 1 && k_.type(place.ref).space != MemorySpace::any)
+        if (steps && k_.type(place.ref).space != MemorySpace::any)
           start = fitted(start, x, k_.type(place.ref).shape[d]);
         op.operands.push_back(start);
         x.start_operand = static_cast<int32_t>(op.operands.size()) - 1;

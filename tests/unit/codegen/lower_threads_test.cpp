@@ -137,7 +137,7 @@ body (%0: ref<any, f16[100, 32]>, %1: ref<any, f16[32, 16]>, %2: ref<any, f32[12
 }
 
 TEST_CASE("threads: what is refused names the barrier or the memory, and the line") {
-  const std::string one = "one thread are compiled so far; ",
+  const std::string one = "one thread, or of threads that share nothing, are compiled so far; ",
                     interpreter = "the interpreter runs the kernel: ts::interpret, or --device interpreter";
   CHECK(refused("kernel @k\ngrid (wg: 2 thread)\nscratch ref<barrier, i32[1]>\nbody (%b) {\n  barrier_arrive %b[0]\n  "
                 "barrier_wait %b[0]\n}\n") ==
@@ -151,19 +151,68 @@ TEST_CASE("threads: what is refused names the barrier or the memory, and the lin
       refused("kernel @k\ngrid (2 parallel, 1 thread)\nscratch ref<semaphore, i32[]>\nbody (%s) {\n  %i = constant 1 : "
               "i32[]\n  semaphore_signal %s[], %i\n  semaphore_wait %s[], %i\n}\n") ==
       "k: programs wait for each other by scratch_types[0], a semaphore\n  at k.tir:7\n  note: " + interpreter);
-  CHECK(
-      refused("kernel @k\ngrid (c: 2 cluster, 1 thread)\nin i32[4] whole\nscratch ref<smem, i32[2]>\nscratch "
-              "ref<barrier, i32[]>\nbody (%x, %s, %b) {\n  %c = program_id axis 0\n  copy_gmem_to_smem %x[ds(%c, 2)] "
-              "to %s[0:2] with %b[] axes [0]\n  barrier_wait %b[]\n}\n") ==
-      "k: the programs of a cluster bring different parts of operands[0] to each other\n  at k.tir:9\n  note: without "
-      "collective_axes each brings its own; " +
-          interpreter);
+  CHECK(refused("kernel @k\ngrid (c: 2 cluster, 1 thread)\nin i32[4] whole\nscratch ref<smem, i32[2]>\nscratch "
+                "ref<barrier, i32[]>\nbody (%x, %s, %b) {\n  %c = program_id axis 0\n  copy_gmem_to_smem %x[ds(%c, 2)] "
+                "to %s[0:2] with %b[] axes [0]\n  barrier_wait %b[]\n}\n") ==
+        "k: the programs of a cluster may bring different parts of operands[0] to each other\n  at k.tir:9\n  note: "
+        "without "
+        "collective_axes each brings its own; " +
+            interpreter);
   CHECK(refused("kernel @k\ngrid (c: 2 cluster, 1 thread)\nout i32[2] whole\nout i32[2] whole\nscratch "
                 "ref<cluster_barrier, i32[], axes [0]>\nbody (%x, %o, %b) {\n  %c = program_id axis 0\n  store %x[%c], "
                 "%c\n  barrier_arrive %b[]\n  barrier_wait %b[]\n  %v = load %x[0:2]\n  store %o[0:2], %v\n}\n") ==
-        "k: programs of a cluster wait for each other at scratch_types[0], and may read in out_type[0] what others "
-        "stored\n  at k.tir:10\n  note: " +
+        "k: programs of a cluster wait for each other at scratch_types[0], which may order what they do to "
+        "out_type[0]: store (k.tir:9), and in another load (k.tir:12)\n  at k.tir:10\n  note: " +
             interpreter);
+}
+
+TEST_CASE("threads: threads that meet, and clusters whose order or whose copies matter, are refused") {
+  const std::string interpreter = "the interpreter runs the kernel: ts::interpret, or --device interpreter",
+                    one = "\n  note: kernels of one thread, or of threads that share nothing, are compiled so far; " +
+                          interpreter,
+                    each = "\n  note: without collective_axes each brings its own; " + interpreter;
+  CHECK(refused("kernel @k\ngrid (wg: 2 thread)\nbody () {\n  run_scoped (%s: ref<smem, i32[2]>) {\n  }\n}\n") ==
+        "k: its 2 threads meet at the run_scoped of run_scoped[0], ref<smem, i32[2]>\n  at k.tir:5" + one);
+  const std::string two = "kernel @k\ngrid (c: 2 cluster, 1 thread)\n";
+  const auto ordered = [&](const std::string& before, const std::string& behind) {
+    return refused(two +
+                   "in i32[2] whole\nout i32[2] whole\nscratch ref<smem, i32[2]>\nscratch ref<cluster_barrier, "
+                   "i32[], axes [0]>\nbody (%x, %o, %s, %cb) {\n  %c = program_id axis 0\n  %v = load %x[0:2]\n" +
+                   before + "  barrier_arrive %cb[]\n  barrier_wait %cb[]\n" + behind + "}\n");
+  };
+  const std::string order =
+      "k: programs of a cluster wait for each other at scratch_types[1], which may order what they do to out_type[0]: ";
+  CHECK(ordered("  store %o[0:2], %v\n", "  copy_smem_to_gmem %s[0:2] to %o[0:2] kind add\n") ==
+        order + "store (k.tir:11), and in another copy_smem_to_gmem (k.tir:14)\n  at k.tir:12\n  note: " + interpreter);
+  CHECK(ordered("  store %o[0:2], %v\n", "  store %o[0:2], %v\n") ==
+        order + "store (k.tir:11), and in another store (k.tir:14)\n  at k.tir:12\n  note: " + interpreter);
+  CHECK(ordered("  %i = atomic_rmw %o[0:2], %v kind add\n", "  %j = atomic_rmw %o[0:2], %v kind max\n") ==
+        order + "atomic_rmw (k.tir:11), and in another atomic_rmw (k.tir:14)\n  at k.tir:12\n  note: " + interpreter);
+  // Additions have no order; elements of their own, and what stands before or behind all barriers, need none.
+  CHECK(ordered("  %i = atomic_rmw %o[0:2], %v kind add\n", "  %j = atomic_rmw %o[0:2], %v kind add\n") == "");
+  CHECK(ordered("  store %o[%c], %c\n", "  store %o[%c], %c\n") == "");
+  CHECK(ordered("", "  store %o[0:2], %v\n  store %o[0:2], %v\n") == "");
+  const auto copied = [&](const std::string& copy) {
+    return refused(two +
+                   "in i32[4, 2] whole\nscratch ref<smem, i32[2, 2]>\nscratch ref<smem, i32[1]>\nscratch ref<barrier, "
+                   "i32[2]>\nbody (%x, %s, %t, %full) {\n  %c = program_id axis 0\n" +
+                   copy + "  barrier_wait %full[0]\n}\n");
+  };
+  CHECK(copied("  copy_gmem_to_smem %x[0, 0:2] to %s[%c, 0:2] with %full[0] axes [0]\n") ==
+        "k: the programs of a cluster may bring elements to different parts of scratch_types[0]\n  at k.tir:9" + each);
+  CHECK(copied("  copy_gmem_to_smem %x[0, 0:2] to %s[0, 0:2] with %full[%c] axes [0]\n") ==
+        "k: the programs of a cluster may share a copy that arrives at different barriers of scratch_types[2]\n  at "
+        "k.tir:9" +
+            each);
+  CHECK(copied("  store %t[0], %c\n  %row = load %t[0]\n  copy_gmem_to_smem %x[%row, 0:2] to %s[0, 0:2] with %full[0] "
+               "axes [0]\n") ==
+        "k: the programs of a cluster may bring different parts of operands[0] to each other\n  at k.tir:11" + each);
+  CHECK(copied("  %0 = constant 0 : i32[]\n  %1 = constant 1 : i32[]\n  %2 = constant 2 : i32[]\n  for %i = %0 to %2 "
+               "step %1 {\n    %mine = eq %i, %c\n    if %mine {\n      copy_gmem_to_smem %x[%i, 0:2] to %s[0, 0:2] "
+               "with %full[0] axes [0]\n    }\n  }\n") ==
+        "k: the programs of a cluster may do a copy that they share in different steps of their control flow: if "
+        "(k.tir:14)\n  at k.tir:15" +
+            each);
 }
 
 }  // namespace lower_threads_test
