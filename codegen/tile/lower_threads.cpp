@@ -45,7 +45,9 @@ class Lowering {
     for (const Value v : std::vector<Value>(k_.region(r).args)) {
       Type& t = k_.values[v.index].type;
       if (!t.is_ref) continue;
+      const bool block = r == k_.body && k_.value(v).number < k_.blocks.size();
       const bool sum = t.space == MemorySpace::accumulator;
+      if (block) continue;  // in gmem, or a number
       if (sum || t.space == MemorySpace::smem) t = vmem(t);
       if (!sum) continue;
       const std::vector<OpId> made = make({}, [&] {
@@ -75,7 +77,8 @@ class Lowering {
     for (const OpId id : before) {
       for (const RegionId inner : std::vector<RegionId>(k_.op(id).regions)) region(inner);
       Op& op = k_.op(id);
-      if (is_grid(op.code) && op.attr(Attr::axis) == thread_axis_ && *k_.grid.back().size.value() == 1) {
+      if (is_grid(op.code) && op.code != Opcode::size && op.attr(Attr::axis) == thread_axis_ &&
+          *k_.grid.back().size.value() == 1) {
         const int64_t n = op.code == Opcode::program_id ? 0 : 1;
         op.code = Opcode::constant;
         op.attrs = {{Attr::bits, {n}}};

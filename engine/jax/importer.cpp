@@ -385,7 +385,8 @@ struct Call {
       position[static_cast<size_t>(import.grid_axes[i])] = static_cast<int64_t>(i);
     if (import.grid_axes.size() == rank) return k;
     for (ir::Op& op : k.ops)
-      if (ir::is_grid(op.code)) op.set(ir::Attr::axis, position.at(static_cast<size_t>(op.attr(ir::Attr::axis))));
+      if (ir::is_grid(op.code) && op.code != ir::Opcode::size)
+        op.set(ir::Attr::axis, position.at(static_cast<size_t>(op.attr(ir::Attr::axis))));
     for (size_t i = 0; i < rank; ++i) k.grid[i].vmapped = position[i] < 0;
     ir::verify(k, "importing");
     return k;

@@ -52,15 +52,17 @@ TEST_CASE("threads: kernels of one thread are compiled as the interpreter runs t
       continue;
     }
     std::vector<Array> arrays;
+    DimValues dims;
+    for (const std::string& size : k.dim_names()) dims[size] = 7;
     for (int i = 0; i < static_cast<int>(k.blocks.size()); ++i) {
       const ir::BlockMapping& b = k.blocks[static_cast<size_t>(i)];
-      Array a(bind_shape(k, i, {}), b.dtype);
+      Array a(bind_shape(k, i, dims), b.dtype);
       for (int64_t j = 0; j < a.size() && i < k.num_inputs; ++j)
         a.set_element_bits(j, reference::from_double(b.dtype, static_cast<double>((j * 7 + i) % 11 - 5)));
       arrays.push_back(std::move(a));
     }
     const std::vector<Array> inputs(arrays.begin(), arrays.begin() + k.num_inputs);
-    const std::vector<Array> wanted = interpret(k, inputs);
+    const std::vector<Array> wanted = interpret(k, inputs, {.dims = dims});
     for (const Target& target : {lavapipe_target(), gpu_target(), Target::nvidia("sm_90a")}) {
       std::optional<ir::Kernel> lanes;
       CompileOptions options;
@@ -69,7 +71,7 @@ TEST_CASE("threads: kernels of one thread are compiled as the interpreter runs t
       };
       compile(k, target, options);
       REQUIRE(lanes);
-      const lane::RunResult got = lane::run(*lanes, arrays, k.num_inputs, {});
+      const lane::RunResult got = lane::run(*lanes, arrays, k.num_inputs, dims);
       CHECK(got.reports == std::vector<std::string>{});
       for (size_t o = 0; o < wanted.size(); ++o)
         CHECK(std::equal(wanted[o].bytes(), wanted[o].bytes() + wanted[o].nbytes(), got.outputs[o].bytes()));

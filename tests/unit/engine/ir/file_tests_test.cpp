@@ -36,20 +36,23 @@ TEST_CASE("tests/tir/threads: the same results in every order of the threads, no
   for (const ir::Kernel& k : kernels_of_threads()) {
     CAPTURE(k.name);
     std::vector<Array> inputs;
+    DimValues dims;
+    for (const std::string& size : k.dim_names()) dims[size] = 7;
     for (int i = 0; i < k.num_inputs; ++i) {
       const ir::BlockMapping& b = k.blocks[static_cast<size_t>(i)];
-      Array a(bind_shape(k, i, {}), b.dtype);
+      Array a(bind_shape(k, i, dims), b.dtype);
       for (int64_t j = 0; j < a.size(); ++j)
         a.set_element_bits(j, reference::from_double(b.dtype, static_cast<double>((j * 7 + i) % 11 - 5)));
       inputs.push_back(std::move(a));
     }
-    const std::vector<Array> first = interpret(k, inputs, {.races = true});
+    const std::vector<Array> first = interpret(k, inputs, {.dims = dims, .races = true});
     ir::Kernel passed = k;
     passes::optimize(passed);
     for (uint64_t seed = 0; seed < 10; ++seed) {
       CAPTURE(seed);
-      const std::vector<Array> again = interpret(
-          seed % 2 ? passed : k, inputs, {.uninitialised = Uninitialised::pattern, .seed = seed, .races = true});
+      const std::vector<Array> again =
+          interpret(seed % 2 ? passed : k, inputs,
+                    {.dims = dims, .uninitialised = Uninitialised::pattern, .seed = seed, .races = true});
       for (size_t o = 0; o < first.size(); ++o)
         CHECK(std::equal(first[o].bytes(), first[o].bytes() + first[o].nbytes(), again[o].bytes()));
     }
