@@ -60,11 +60,6 @@ void HostCall::bind_sizes() {
   };
   positive(frames_in_flight, "frames_in_flight");
   positive(calls_per_frame, "calls_per_frame");
-  for (const auto& [name, n] : dims)
-    if (n < 0)
-      throw SpecError(program->name + ": PrepareOptions::dims gives the size " + name + " = " + std::to_string(n) +
-                          ", which is negative",
-                      program->loc);
   const auto value = [&](const Extent& e, const std::string& of) {
     std::vector<std::string> names;
     e.collect_names(names);
@@ -85,6 +80,11 @@ void HostCall::bind_sizes() {
     shapes.push_back(std::move(s));
     num_inputs += !a.is_output;
   }
+  for (const auto& [name, n] : dims)
+    if (n < 0)
+      throw SpecError(program->name + ": PrepareOptions::dims gives the size " + name + " = " + std::to_string(n) +
+                          ", which is negative",
+                      program->loc);
   for (const Extent& e : program->grid) value(e, "the grid");
   for (const Extent& e : program->extents) value(e, "the code");
   value(program->num_units, "the grid");

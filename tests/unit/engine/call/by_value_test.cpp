@@ -171,9 +171,14 @@ TEST_CASE("run-time sizes and floating numbers are values of floats") {
         o[3] = 1.5 - n;
         o[4] = n + 0.25f;
         o[5] = 0.25 + n;
-        o[6] = n / 2;
+        o[6] = ts::cast(n / 2, ts::f32);
       },
-      {.out_shape = {{{7}, ts::f32}}, .name = "mixed", .in_shape = {{{ts::dim("n")}, ts::f32}}});
+      {.out_shape = {{{7}, ts::f32}},
+       .grid = {1},
+       .in_specs = {{{8}, [](Value i) { return i; }}},
+       .out_specs = {{{7}, [](Value i) { return i; }}},
+       .name = "mixed",
+       .in_shape = {{{ts::dim("n")}, ts::f32}}});
   CHECK(list(ts::interpret(call, floats({10, 0, 0}))) == std::vector<float>{11.5f, 1.5f, 1.5f, -1.5f, 3.25f, 3.25f, 1});
 }
 

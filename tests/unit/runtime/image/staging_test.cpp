@@ -191,7 +191,7 @@ body (%x, %o) {
       }
     CHECK(error_of<SpecError>([&] { kernel.resize({{"c", 0}}); }) ==
           "copied: resize: in_specs[0]: shape (6, 5, 0) has 0 channels but the image of 5 x 6 texels of "
-          "VK_FORMAT_R32G32B32A32_SFLOAT has 1 to 4");
+          "VK_FORMAT_R32G32B32A32_SFLOAT has 1 to 4\n  at copied.tir:2");
   }
   check_silent(std::move(host));
 }
