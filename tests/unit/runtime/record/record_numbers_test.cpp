@@ -3,6 +3,7 @@
 #include <memory>
 
 #include "engine/front.h"
+#include "engine/ir/text.h"
 #include "runtime/call/call.h"
 #include "runtime/call/jit.h"
 #include "runtime/call/record_graph.h"
@@ -112,8 +113,22 @@ TEST_CASE("what is wrong with a resize is said, and nothing changes") {
     CHECK(said<E>([&] { kernel.resize({{"n", 7}, {"m", 1}}); }) ==
           "blend: resize: the size m is none that PrepareOptions::dims gives");
     CHECK(said<E>([&] { kernel.resize({{"n", -1}}); }) == "blend: resize: the size n is -1, which is negative");
-    CHECK(said<E>([&] { PreparedKernel(d, blend(d).program(), {.dims = {{"n", -16}}}); }) ==
-          "blend: PrepareOptions::dims gives the size n = -16, which is negative");
+    const CompiledKernel reads = load(d, ir::parse(R"(tir 1
+kernel @reads
+in f32[16] whole
+out f32[] whole
+sizes (q)
+body (%x, %o) {
+  %q = size index 0
+  %most = constant 3 : i32[]
+  %at = min %q, %most
+  %a = load %x[%at]
+  store %o[], %a
+}
+)",
+                                                   "reads.tir"));
+    CHECK(said<E>([&] { reads.prepare({.dims = {{"q", -16}}}); }) ==
+          "reads: PrepareOptions::dims gives the size q = -16, which is negative\n  at reads.tir:2");
     CHECK(kernel.shape(0) == Shape{200});
     const VkCommandBuffer c = host->commands();
     host->begin(c);
