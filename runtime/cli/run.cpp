@@ -61,8 +61,12 @@ Lint lint_named(const std::string& name, Lint otherwise) {
 
 namespace {
 /// A file, or for an argument by value the number itself.
-Array argument(const ir::BlockMapping& b, const std::string& text) {
+Array argument(const ir::Kernel& k, size_t i, const std::string& text) {
+  const ir::BlockMapping& b = k.blocks[i];
   const auto bits = b.by_value ? ir::parse_literal(b.dtype, text) : std::nullopt;
+  if (b.by_value && !bits && !std::filesystem::exists(text))
+    throw UsageError(k.name + ": " + b.origin + " is a number by value, but --in names " + text +
+                     ", which is neither one of " + std::string(name(b.dtype)) + " nor a file");
   return bits ? Scalar(b.dtype, *bits).array(b.dtype) : read_npy(text, b.dtype);
 }
 }  // namespace
@@ -80,7 +84,7 @@ void run(const RunArguments& a) {
     throw UsageError(k.name + " has " + count(outputs, "output") + " but --out names " + std::to_string(a.out.size()));
 
   std::vector<Array> arrays;
-  for (size_t i = 0; i < inputs; ++i) arrays.push_back(argument(k.blocks[i], a.in[i]));
+  for (size_t i = 0; i < inputs; ++i) arrays.push_back(argument(k, i, a.in[i]));
   std::vector<std::pair<DType, Shape>> types;
   for (const Array& x : arrays) types.emplace_back(x.dtype(), x.shape());
   check_lints(k, bind_dims(k, types, dims), lint_named(a.lint, Lint::warn));

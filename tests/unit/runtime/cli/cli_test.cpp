@@ -78,6 +78,22 @@ TEST_CASE("tessera run adds two files, on the device and in the interpreter") {
   check_sum(read_npy(s.at("o.npy")));
 }
 
+TEST_CASE("tessera run: numbers by value" * without_device) {
+  const Scratch s;
+  s.write("put.tir",
+          "tir 1\nkernel @put\nin i8[] value\nout i8[] whole\nbody (%v, %o) {\n  %a = load %v[]\n  store %o[], "
+          "%a\n}\n");
+  const auto with = [&](const std::string& number) {
+    return tessera_cli(s, "run put.tir --device interpreter --in " + number);
+  };
+  CHECK(with("12").out == "out_specs[0] = i8[] 12\n");
+  for (const char* bad : {"300", "1.5", "twelve"}) {
+    CHECK(with(bad).code == 2);
+    CHECK(with(bad).err == "error: put: in_specs[0] is a number by value, but --in names " + std::string(bad) +
+                               ", which is neither one of i8 nor a file\n");
+  }
+}
+
 TEST_CASE("tessera run: the interpreter judges" * without_device) {
   const Scratch s;
   s.write("sum.tir",
