@@ -201,9 +201,7 @@ std::vector<std::string> Coverage::never() const {
   for (int i = 0; i < ir::kNumOpcodes; ++i) {
     const ir::OpInfo& op = ir::info(static_cast<Opcode>(i));
     const auto code = static_cast<Opcode>(i);
-    // Kernels of threads are not made: tests/tir/threads and front/mosaic_gpu_test have them.
-    if (op.tile && code != Opcode::yield && code != Opcode::report && !ir::is_thread_op(code) &&
-        !ops_.count(std::string(op.name)))
+    if (op.tile && code != Opcode::yield && code != Opcode::report && !ops_.count(std::string(op.name)))
       missing.emplace_back(op.name);
   }
   return missing;

@@ -19,6 +19,7 @@
 #include "engine/ir/walk.h"
 #include "tests/fuzz/integers.h"
 #include "tests/fuzz/patterns.h"
+#include "tests/fuzz/threads.h"
 
 namespace tessera::fuzz {
 namespace {
@@ -732,6 +733,7 @@ void pass_constants(Case& c, Random random) {
 }
 
 Case generate(uint64_t seed, Pattern pattern) {
+  if (pattern == Pattern::threads) return threads(seed);
   Case c = Generator(seed, pattern).run();
   pass_constants(c, Random(~seed * 3));
   say_something(c.kernel.call, Random(~seed));

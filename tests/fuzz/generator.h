@@ -18,8 +18,9 @@ struct Case {
 };
 
 /// Kernels of the forms that single passes and lowerings wait for (patterns.h).
-enum class Pattern { none, revisits, sums, reshapes, bytes, columns, residues };
-inline constexpr const char* kPatternNames[] = {"none", "revisits", "sums", "reshapes", "bytes", "columns", "residues"};
+enum class Pattern { none, revisits, sums, reshapes, bytes, columns, residues, threads };
+inline constexpr const char* kPatternNames[] = {"none",  "revisits", "sums",     "reshapes",
+                                                "bytes", "columns",  "residues", "threads"};
 /// Of three seeds in ten; by numbers of its own, so that the kernels of the other seeds stay.
 Pattern pattern_of(uint64_t seed);
 

@@ -14,13 +14,15 @@ Pattern pattern_of(uint64_t seed) {
   using enum Pattern;
   static const std::vector<Pattern> kShares{revisits, revisits, revisits, sums,     reshapes, reshapes,
                                             bytes,    bytes,    columns,  residues, residues};
-  return random.chance(0.3) ? random.pick(kShares) : none;
+  if (random.chance(0.3)) return random.pick(kShares);
+  return random.chance(0.04) ? threads : none;
 }
 
 void Patterns::make(Pattern p) {
   size_ = p == Pattern::revisits || p == Pattern::columns ? Size::huge : Size::big;
   switch (p) {
-    case Pattern::none: break;
+    case Pattern::none:
+    case Pattern::threads: break;  // threads.h makes them
     case Pattern::revisits: revisits(); break;
     case Pattern::sums: sums(); break;
     case Pattern::reshapes: reshapes(); break;

@@ -91,8 +91,8 @@ class Writer {
     if (random_.chance(0.6)) return number(t, random_.in(is_signed_int(t) ? -9 : 0, 9));
     if (random_.chance(0.3) && !is_signed_int(t)) return number(t, random_.in(-3, -1));  // the last ones
     const size_t place = random_.chance(0.2) ? static_cast<size_t>(n) - 1 : random_.below(static_cast<size_t>(n));
-    const auto power = static_cast<int64_t>(uint64_t{1} << place);
-    return number(t, power + random_.in(-2, 2));  // wraps
+    const uint64_t near = (uint64_t{1} << place) + static_cast<uint64_t>(random_.in(-2, 2));
+    return number(t, static_cast<int64_t>(near));  // wraps
   }
   // Rather one of the last ones.
   Value any() {
