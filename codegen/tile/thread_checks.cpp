@@ -65,7 +65,6 @@ class Checks {
   const Op* user(Value ref) const {
     return user(ref, [](const Op&) { return true; });
   }
-  static bool of_program(MemorySpace s) { return s == MemorySpace::smem || ir::is_barrier(s); }
 
   void threads() const {
     const std::string n = "its " + std::to_string(threads_) + " threads ";
@@ -78,11 +77,7 @@ class Checks {
       if (k_.type(ref).space == MemorySpace::smem)
         if (const Op* use = user(ref)) fail(n + "share " + name_of(ref), use->loc, one_thread());
     for (const Op& op : k_.ops)
-      if (op.code == Opcode::run_scoped)
-        for (const Value v : k_.region(op.regions[0]).args)
-          if (of_program(k_.type(v).space))
-            fail(n + "meet at the run_scoped of " + name_of(v) + ", " + ir::to_string(k_.type(v)), op.loc,
-                 one_thread());
+      if (ir::threads_meet(k_, op)) fail(n + "meet at a run_scoped of memory that they share", op.loc, one_thread());
   }
   void programs(Value ref) const {
     const Type& t = k_.type(ref);

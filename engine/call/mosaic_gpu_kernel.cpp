@@ -83,6 +83,8 @@ class Checks {
       fail("the cluster has " + plural(p_.cluster.size(), "axis", "axes") + " but cluster_names has " +
                std::to_string(p_.cluster_names.size()),
            "a name per axis: axis_index() takes it");
+    if (p_.cluster.size() > 3)
+      fail("the cluster has " + std::to_string(p_.cluster.size()) + " axes", "a cluster has at most 3");
     int64_t programs = 1;
     for (size_t i = 0; i < p_.cluster.size(); ++i) {
       if (p_.cluster[i] < 1)

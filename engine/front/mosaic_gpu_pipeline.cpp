@@ -1,10 +1,12 @@
 #include "engine/front/mosaic_gpu_pipeline.h"
 
 #include <algorithm>
+#include <set>
 
 #include "engine/base/plural.h"
 #include "engine/front/ops.h"
 #include "engine/front/trace.h"
+#include "engine/ir/walk.h"
 
 namespace tessera::mosaic_gpu {
 namespace {
@@ -56,7 +58,7 @@ struct Part {
   Ref gmem;
   std::string place;          // "in_specs[0]"
   std::vector<int64_t> dims;  // of a block; -1: squeezed
-  bool invariant = false;     // the index map gives numbers
+  bool invariant = false;     // the index map does not use the point of the grid
   size_t buffer = SIZE_MAX;   // among the Refs to smem
   bool in_smem() const { return spec->memory_space == MemorySpace::smem; }
 };
@@ -65,7 +67,13 @@ class Maker {
  public:
   Maker(std::string_view name, const pipelines::Body& body, const std::vector<Operand>& grid, int64_t most_steps,
         Loc loc)
-      : name_(name), loc_(loc), body_(body), e_(name, loc), steps_(e_, grid, loc), stages_(most_steps) {
+      : name_(name),
+        loc_(loc),
+        body_(body),
+        e_(name, loc),
+        steps_(e_, grid, loc),
+        most_steps_(most_steps),
+        stages_(most_steps) {
     if (most_steps < 1) e_.fail("max_concurrent_steps is " + std::to_string(most_steps) + ", not at least 1");
     if (steps_.static_count()) stages_ = std::min(stages_, *steps_.static_count());
   }
@@ -99,9 +107,9 @@ class Maker {
   std::vector<Value> plain(const PipelineParams& params) {
     std::vector<int64_t> delays;
     for (const Part& p : inputs_) {
-      if (p.spec->delay_release >= stages_)
+      if (p.spec->delay_release >= most_steps_)
         fail(p, "delay_release is " + std::to_string(p.spec->delay_release) + ", not below max_concurrent_steps, " +
-                    std::to_string(stages_));
+                    std::to_string(most_steps_));
       if (std::find(delays.begin(), delays.end(), p.spec->delay_release) == delays.end())
         delays.push_back(p.spec->delay_release);
     }
@@ -170,9 +178,9 @@ class Maker {
              "all inputs have one");
       delay = p.spec->delay_release;
     }
-    if (delay >= stages_)
+    if (delay >= most_steps_)
       e_.fail("delay_release is " + std::to_string(delay) + ", not below max_concurrent_steps, " +
-              std::to_string(stages_));
+              std::to_string(most_steps_));
     if ((step_outputs_ || last_outputs_) && n > 1)
       e_.fail("there are outputs in smem and " + std::to_string(n) + " computing threads",
               "one thread can write a block back; with several, store to gmem or copy in the compute_context");
@@ -230,8 +238,31 @@ class Maker {
     if (s.index_map.given() && (s.index_map.arity() != static_cast<int>(steps_.rank()) || s.index_map.num_refs() > 0))
       fail(p, "the index map takes " + std::to_string(s.index_map.arity() + s.index_map.num_refs()) +
                   " values but the grid has " + plural(steps_.rank(), "axis", "axes"));
-    const std::vector<Operand> index = indices(p, steps_.index(e_.wrap(e_.constant(int64_t{0}, DType::i32))));
-    p.invariant = std::all_of(index.begin(), index.end(), [](const Operand& o) { return o.number().has_value(); });
+    p.invariant = !uses_point(p);
+  }
+  /// Whether the index map uses what it is called with: asked in a region that is thrown away.
+  bool uses_point(const Part& p) {
+    Trace& t = e_.trace();
+    const ir::Kernel& k = t.kernel();
+    const ir::RegionId r = t.builder().new_region(std::vector<ir::Type>(steps_.rank(), ir::Type::array(DType::i32)));
+    const Trace::Region inside(t, r);
+    std::vector<Value> at;
+    for (size_t i = 0; i < steps_.rank(); ++i) at.push_back(t.argument(r, i));
+    std::set<uint32_t> seen;
+    const std::vector<Operand> index = indices(p, at);
+    return std::any_of(index.begin(), index.end(), [&](const Operand& o) {
+      if (o.number()) return false;
+      return !ir::walk_back(k, e_.index_scalar(o, "a block index"), seen, [&](ir::Value v, auto& next) {
+        const ir::Op* def = k.def(v);
+        if (!def) return k.value(v).region != r;
+        next.insert(next.end(), def->operands.begin(), def->operands.end());
+        for (const ir::RegionId inner : def->regions)
+          ir::each_op(k, inner, [&](ir::OpId id) {
+            next.insert(next.end(), k.op(id).operands.begin(), k.op(id).operands.end());
+          });
+        return true;
+      });
+    });
   }
 
   std::vector<Operand> indices(const Part& p, const std::vector<Value>& at) {
@@ -293,10 +324,8 @@ class Maker {
     if (arrivals_ > 0) barrier_wait(Place(*full_, RefIndex(step % stages_, loc_)), loc_);
     if (step_outputs_) wait_smem_to_gmem(stages_ - 1, true, loc_);
     std::vector<Ref> refs;
-    for (const Part& p : inputs_)
-      refs.push_back(p.in_smem() ? buffer(p).at(slot(p, step, false)) : p.gmem.at(window(p, at)));
-    for (const Part& p : outputs_)
-      refs.push_back(p.in_smem() ? buffer(p).at(slot(p, step, true)) : p.gmem.at(window(p, at)));
+    for (const Part& p : inputs_) refs.push_back(p.in_smem() ? buffer(p).at(slot(p, step, false)) : p.gmem);
+    for (const Part& p : outputs_) refs.push_back(p.in_smem() ? buffer(p).at(slot(p, step, true)) : p.gmem);
     refs.insert(refs.end(), more.begin(), more.end());
     control::Operands next = body_.call(at, refs, carries);
     if (!step_outputs_) return next;
@@ -389,7 +418,7 @@ class Maker {
           0, steps_.count(), init,
           [&](const Value& step, const control::Values& carries) {
             std::vector<Ref> more;
-            const RefIndex released((step - delay + stages_) % stages_, loc_);
+            const RefIndex released((step - delay + stages_ * (delay / stages_ + 1)) % stages_, loc_);
             if (params.manual_consumed_barriers)
               for (const Ref& b : free) more.push_back(b.at(released));
             control::Operands next = compute(step, carries, more);
@@ -412,7 +441,7 @@ class Maker {
   const pipelines::Body& body_;
   Emit e_;
   Steps steps_;
-  int64_t stages_;
+  int64_t most_steps_, stages_;  // max_concurrent_steps, and no more than there are steps
   std::vector<Part> inputs_, outputs_;
   std::vector<ScratchType> types_;
   int64_t arrivals_ = 0;

@@ -59,7 +59,7 @@ using PipelineIndices = std::vector<Value>;
 struct BlockSpec {
   BlockShape block_shape = {};                   ///< absent: the whole Ref
   IndexMap index_map = {};                       ///< absent: zeros
-  MemorySpace memory_space = MemorySpace::smem;  ///< any: the body gets the part of the Ref itself
+  MemorySpace memory_space = MemorySpace::smem;  ///< any: the body gets the whole Ref
   std::vector<Transform> transforms = {};        ///< of a block
   /// Steps after which the block is copied over, for products that the body leaves under way.
   int64_t delay_release = 0;

@@ -476,9 +476,8 @@ class Planner {
                        next = moves(k_.terminator(body).operands, 0, op.results),
                        go_on = k_.terminator(condition).operands[0].index](Machine& m) {
                perform(m, enter);
-               for (;;) {
-                 m.run(condition);
-                 if (m.place[go_on][0] == std::byte{0}) break;
+               for (uint32_t steps = 1; m.run(condition), m.place[go_on][0] != std::byte{0}; ++steps) {
+                 if (m.threads && steps % 256 == 0) m.threads->let_others_go(m);  // it may wait for what they store
                  m.run(body);
                  perform(m, next);
                }

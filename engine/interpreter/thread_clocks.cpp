@@ -4,15 +4,22 @@
 
 namespace tessera::interpreter {
 
-void ThreadRaces::forget(const std::byte* first, size_t bytes) {
+void ThreadRaces::forget(const std::byte* first, size_t elements, size_t bytes_of_one) {
+  if (elements <= elements_.size()) {
+    for (size_t i = 0; i < elements; ++i) elements_.erase(first + i * bytes_of_one);
+    return;
+  }
+  const std::byte* end = first + elements * bytes_of_one;
   for (auto it = elements_.begin(); it != elements_.end();)
-    it = it->first >= first && it->first < first + bytes ? elements_.erase(it) : std::next(it);
+    it = it->first >= first && it->first < end ? elements_.erase(it) : std::next(it);
 }
 
 bool ThreadRaces::ordered(const Touch& t, const Access& a) const {
   if (t.cluster == 0) return true;
-  if (t.cluster != cluster_) return known_clusters_.contains(t.cluster);
-  return t.agent < a.knows->all.size() && a.knows->all[t.agent] >= t.clock;
+  const auto other = a.knows->others.find(t.cluster);
+  if (t.cluster != cluster_ && other == a.knows->others.end()) return false;
+  const Clock& known = t.cluster == cluster_ ? a.knows->all : other->second;
+  return t.agent < known.size() && known[t.agent] >= t.clock;
 }
 
 void ThreadRaces::keep(std::vector<Touch>& list, const Access& a) const {
@@ -30,8 +37,7 @@ void ThreadRaces::access(const Access& a, const std::byte* element, const int64_
   Element& e = elements_[element];
   if (!ordered(e.writer, a)) report(a, e.writer, Touching::store, position, rank);
   // Copies and products see what a thread has stored to smem only once it is committed.
-  const bool in_smem = a.ref >= k_.blocks.size();
-  if (a.beside && a.how == Touching::load && in_smem && e.writer.cluster == cluster_ && !e.writer.beside &&
+  if (a.beside && a.how == Touching::load && a.in_smem && e.writer.cluster == cluster_ && !e.writer.beside &&
       !(e.writer.agent < a.knows->committed.size() && a.knows->committed[e.writer.agent] >= e.writer.clock))
     throw KernelError(k_.name + ": " + std::string(ir::name(a.op->code)) + " by thread " + program_text(k_, a.program) +
                           " reads " + ref_text(k_, a.ref) + ", element " + to_string(Shape(position, position + rank)) +

@@ -5,9 +5,9 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <string>
 #include <unordered_map>
-#include <unordered_set>
 #include <vector>
 
 #include "engine/interpreter/races.h"
@@ -23,12 +23,18 @@ inline void join(Clock& to, const Clock& from) {
     if (to[i] < from[i]) to[i] = from[i];
 }
 
-/// What a thread knows: of all accesses, and of those stores to smem that copies and products see (commit_smem).
+/// What a thread knows: of all accesses, and of those stores to smem that copies and products see (commit_smem); and
+/// by cluster of the accesses of others, which semaphores tell.
 struct Knowledge {
   Clock all, committed;
+  std::map<uint64_t, Clock> others;
   void join_with(const Knowledge& from) {
     join(all, from.all);
     join(committed, from.committed);
+    join_others(from);
+  }
+  void join_others(const Knowledge& from) {
+    for (const auto& [cluster, clock] : from.others) join(others[cluster], clock);
   }
 };
 
@@ -40,19 +46,15 @@ class ThreadRaces {
     const ir::Op* op = nullptr;
     size_t ref = 0;
     Touching how = Touching::load;
-    uint32_t agent = 0, clock = 0;     // who does it, in which of its steps
-    bool beside = false;               // a copy or product that runs beside the threads
+    uint32_t agent = 0, clock = 0;  // who does it, in which of its steps
+    bool beside = false;            // a copy or product that runs beside the threads
+    bool in_smem = false;
     const Knowledge* knows = nullptr;  // of the thread that does or begins it
     const int64_t* program = nullptr;  // of that thread, the thread axis with it
   };
   /// A new cluster begins; memory of its own is forgotten by forget().
-  void begin(uint64_t cluster) {
-    cluster_ = cluster;
-    known_clusters_.clear();
-  }
-  void forget(const std::byte* first, size_t bytes);
-  /// A semaphore orders this cluster behind another one.
-  void behind(uint64_t cluster) { known_clusters_.insert(cluster); }
+  void begin(uint64_t cluster) { cluster_ = cluster; }
+  void forget(const std::byte* first, size_t elements, size_t bytes_of_one);
   uint64_t cluster() const { return cluster_; }
   /// Throws KernelError if that is a race.
   void access(const Access& a, const std::byte* element, const int64_t* position, size_t rank);
@@ -76,7 +78,6 @@ class ThreadRaces {
 
   const ir::Kernel& k_;
   uint64_t cluster_ = 0;
-  std::unordered_set<uint64_t> known_clusters_;
   std::unordered_map<const std::byte*, Element> elements_;
 };
 

@@ -125,7 +125,9 @@ void Threads::touch_window(size_t thread, const Op& op, const Window& w, Touchin
                            int64_t first, int64_t count) {
   if (!races_on_) return;
   const Machine& m = machines_[thread];
-  const ThreadRaces::Access access{&op, w.ref, how, agent, clock, true, &runners_[thread].knows, m.grid_point.data()};
+  const bool in_smem = type(w.ref).space == ir::MemorySpace::smem;
+  const ThreadRaces::Access access{
+      &op, w.ref, how, agent, clock, true, in_smem, &runners_[thread].knows, m.grid_point.data()};
   each(w, [&](const std::byte* element, const std::vector<int64_t>& position, int64_t i) {
     if (element && i >= first && i < first + count) races_.access(access, element, position.data(), position.size());
   });
@@ -341,9 +343,10 @@ void Threads::semaphore_op(Machine& m, const Op& op) {
   Semaphore& s = semaphores_[counter];
   const auto known = [&] {
     if (s.gathered_in == races_.cluster()) r.knows.join_with(s.gathered);
-    for (const uint64_t c : s.clusters) races_.behind(c);
+    else r.knows.join_others(s.gathered);
   };
   if (op.code == Opcode::semaphore_read) {
+    if (!random_ || random(2) == 0) let_others_go(m);
     std::memcpy(m.place[op.results[0].index], counter, sizeof(int32_t));
     return known();
   }
@@ -352,10 +355,10 @@ void Threads::semaphore_op(Machine& m, const Op& op) {
     *counter = static_cast<int32_t>(static_cast<uint32_t>(*counter) + static_cast<uint32_t>(n));
   };
   if (op.code == Opcode::semaphore_signal) {
-    if (s.gathered_in != races_.cluster()) s.gathered = {};
+    if (s.gathered_in != races_.cluster()) s.gathered.all = s.gathered.committed = {};
     s.gathered_in = races_.cluster();
-    s.clusters.insert(races_.cluster());
     s.gathered.join_with(r.knows);
+    join(s.gathered.others[races_.cluster()], r.knows.all);
     ++r.knows.all[m.thread];
     return add(by);
   }

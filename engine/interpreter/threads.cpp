@@ -43,6 +43,26 @@ Threads::Threads(const ir::Kernel& k, std::vector<Machine>& machines, Options op
   for (size_t ref = 0; ref < views_; ++ref) strides_.push_back(dense_strides(type(ref).shape));
   for (size_t ref = k.blocks.size(); ref < views_; ++ref)
     for (size_t p = 0; p < programs_; ++p) make_memory(p, ref);
+  find_scope_axes();
+}
+
+/// A copy with axes writes to its peers' memory, and an arrival at a cluster_barrier counts at theirs: a run_scoped of
+/// such memory begins in all these programs before one of them goes on.
+void Threads::find_scope_axes() {
+  std::map<uint32_t, const ir::Op*> scopes;  // by region
+  for (const ir::Op& op : k_.ops)
+    if (op.code == ir::Opcode::run_scoped) scopes[op.regions[0].index] = &op;
+  const auto add = [&](ir::Value ref, const std::vector<int64_t>& axes) {
+    const auto scope = scopes.find(k_.value(ref).region.index);
+    if (scope == scopes.end()) return;
+    std::vector<int64_t>& all = scope_axes_[scope->second];
+    all.insert(all.end(), axes.begin(), axes.end());
+  };
+  for (const ir::Op& op : k_.ops)
+    if (op.code == ir::Opcode::copy_gmem_to_smem && op.has(ir::Attr::axes))
+      for (const size_t i : {1, 2}) add(op.operands[i], op.ints(ir::Attr::axes));
+  for (const ir::Value ref : scoped_refs(k_)) add(ref, k_.type(ref).thread_traits().axes);
+  std::erase_if(scope_axes_, [](const auto& item) { return item.second.empty(); });
 }
 
 Threads::~Threads() {
@@ -75,7 +95,8 @@ void Threads::make_memory(size_t program, size_t ref) {
 void Threads::reset(size_t program, size_t ref) {
   const ir::Type& t = type(ref);
   std::vector<std::byte>& memory = memory_[program * views_ + ref];
-  if (races_on_) races_.forget(memory.data(), memory.size());
+  if (races_on_)
+    races_.forget(memory.data(), static_cast<size_t>(num_elements(t.shape)), static_cast<size_t>(size_bytes(t.dtype)));
   if (!ir::is_barrier(t.space))
     return fill_unspecified(memory.data(), num_elements(t.shape), t.dtype, machines_[0].fill, ++owners_);
   const ir::ThreadTraits& more = t.thread_traits();
@@ -176,6 +197,17 @@ void Threads::wait(const Machine& m, const ir::Op& op, std::function<bool()> can
   self.state = State::ready;
 }
 
+void Threads::let_others_go(const Machine& m) {
+  const size_t n = runners_.size();
+  std::vector<size_t> able;
+  for (size_t i = 1; i < n; ++i)
+    if (const size_t t = (m.thread + i) % n; can_go(runners_[t])) able.push_back(t);
+  if (!able.empty()) hand_over(m.thread, able[random_ ? random(able.size()) : 0]);
+  else land_for_waiting();
+}
+
+bool Threads::can_go(const Runner& r) { return r.state == State::ready || (r.state == State::waiting && r.can_go()); }
+
 /// Who goes on. What nobody waits for stays under way as long as someone can go on.
 size_t Threads::next(size_t self) {
   for (;;) {
@@ -183,8 +215,7 @@ size_t Threads::next(size_t self) {
     const size_t n = runners_.size();
     for (size_t i = 0; i < n; ++i) {
       const size_t t = (self + i) % n;
-      const Runner& r = runners_[t];
-      if (r.state == State::ready || (r.state == State::waiting && r.can_go())) able.push_back(t);
+      if (can_go(runners_[t])) able.push_back(t);
     }
     if (!able.empty()) return able[random_ ? random(able.size()) : 0];
     if (!land_for_waiting()) deadlock();
@@ -257,6 +288,25 @@ void Threads::thread_main(size_t self) {
   if (--left_ == 0) finished_.notify_one();
 }
 
+/// They wait for their turns. If the host has not so many threads, those that are there end.
+void Threads::start_threads() {
+  const size_t all = runners_.size();
+  size_t begun = 0;
+  left_ = all;
+  try {
+    for (; begun < all; ++begun) runners_[begun].host = std::thread([this, t = begun] { thread_main(t); });
+  } catch (const std::exception& e) {
+    const std::lock_guard lock(mutex_);
+    failure_ = std::make_exception_ptr(KernelError(
+        k_.name + ": the host starts " + std::to_string(begun) + " of the " + std::to_string(all) +
+            " threads of a cluster: " + e.what(),
+        k_.loc, "each thread of a cluster is a thread of the host: raise its limits of threads and memory"));
+    stop_ = true;
+    left_ -= all - begun;
+    for (Runner& r : runners_) r.turn.notify_one();
+  }
+}
+
 void Threads::run(const int64_t* program, uint64_t cluster) {
   const size_t all = runners_.size(), rank = k_.grid.size();
   races_.begin(cluster + 1);
@@ -289,21 +339,24 @@ void Threads::run(const int64_t* program, uint64_t cluster) {
   }
   flights_.clear();
   meetings_.clear();
+  left_scope_.clear();
   failure_ = nullptr;
   stop_ = false;
   if (all == 1) {
     machines_[0].run(k_.body);
     end_of_thread(0);
   } else {
-    left_ = all;
-    for (size_t t = 0; t < all; ++t) runners_[t].host = std::thread([this, t] { thread_main(t); });
+    start_threads();
     {
       std::unique_lock lock(mutex_);
-      current_ = random_ ? random(all) : 0;
-      runners_[current_].turn.notify_one();
+      if (!stop_) {
+        current_ = random_ ? random(all) : 0;
+        runners_[current_].turn.notify_one();
+      }
       finished_.wait(lock, [&] { return left_ == 0; });
     }
-    for (Runner& r : runners_) r.host.join();
+    for (Runner& r : runners_)
+      if (r.host.joinable()) r.host.join();
     current_ = SIZE_MAX;
     if (failure_) std::rethrow_exception(failure_);
   }
@@ -328,8 +381,8 @@ void Threads::touch(const Machine& m, const ir::Op& op, size_t ref, const std::b
                     size_t rank, Touching how) {
   const Runner& r = runners_[m.thread];
   const auto agent = static_cast<uint32_t>(m.thread);
-  races_.access({&op, ref, how, agent, r.knows.all[agent], false, &r.knows, m.grid_point.data()}, element, position,
-                rank);
+  races_.access({&op, ref, how, agent, r.knows.all[agent], false, false, &r.knows, m.grid_point.data()}, element,
+                position, rank);
 }
 
 void Threads::enter(Machine& m, const ir::Op& scope) {
@@ -341,39 +394,67 @@ void Threads::enter(Machine& m, const ir::Op& scope) {
     if (k_.type(v).space == ir::MemorySpace::accumulator) reset_accumulator(m.thread, m.refs[v.index]);
   }
   if (!shared) return;
-  Meeting& meeting = meetings_[{program, &scope}];
-  meeting.gathered.join_with(runners_[m.thread].knows);
+  const auto shares = scope_axes_.find(&scope);
+  const std::vector<size_t> members =
+      shares == scope_axes_.end() ? std::vector<size_t>{program} : peers(program, shares->second);
+  const size_t wanted = members.size() * threads_;
+  Meeting& meeting = meetings_[{members[0], &scope}];
+  meeting.gathered.resize(programs_);
+  meeting.done.resize(programs_);
+  meeting.gathered[program].join_with(runners_[m.thread].knows);
   ++runners_[m.thread].knows.all[m.thread];
   const int64_t mine = meeting.generation;
-  if (++meeting.there == threads_) {
-    for (const ir::Value v : args)
-      if (of_program(k_.type(v).space)) reset(program, m.refs[v.index]);
+  if (++meeting.there == wanted) {
+    for (const size_t p : members)
+      for (const ir::Value v : args)
+        if (of_program(k_.type(v).space)) {
+          nothing_under_way(p, m.refs[v.index]);
+          reset(p, m.refs[v.index]);
+        }
     meeting.there = 0;
     meeting.done = meeting.gathered;
     ++meeting.generation;
   } else {
     wait(
         m, scope, [&meeting, mine] { return meeting.generation != mine; },
-        [this, &meeting] {
+        [&meeting, wanted] {
           return "at a run_scoped of memory that all threads share, where " + std::to_string(meeting.there) + " of " +
-                 std::to_string(threads_) + " threads are";
+                 std::to_string(wanted) + " threads are";
         });
   }
-  runners_[m.thread].knows.join_with(meeting.done);
+  runners_[m.thread].knows.join_with(meeting.done[program]);
 }
 
+/// Memory of a program ends when the last of its threads leaves; what the thread's own copies read, with the thread.
 void Threads::leave(Machine& m, const ir::Op& scope) {
   wait_products(m.thread, 0);
-  for (const ir::Value v : k_.region(scope.regions[0]).args) {
-    const size_t ref = m.refs[v.index];
-    for (const Flight& f : flights_) {
-      const bool uses = (f.from.ref == ref && !f.read) || f.to.ref == ref || (f.barrier && f.barrier->ref == ref);
-      if (f.thread == m.thread && uses)
-        throw KernelError(k_.name + ": " + std::string(ir::name(f.op->code)) + " by " + thread_text(f.thread) +
-                              " is still under way at the end of its run_scoped",
-                          f.op->loc, "wait for it before the memory that it uses is gone");
-    }
+  const auto& args = k_.region(scope.regions[0]).args;
+  const size_t program = program_of(m);
+  const bool shared = std::any_of(args.begin(), args.end(), [&](ir::Value v) { return of_program(k_.type(v).space); });
+  bool last = false;
+  if (shared) {
+    size_t& left = left_scope_[{program, &scope}];
+    last = ++left == threads_;
+    if (last) left = 0;
   }
+  for (const ir::Value v : args) {
+    const size_t ref = m.refs[v.index];
+    for (const Flight& f : flights_)
+      if (f.kind == Flight::Kind::out && f.thread == m.thread && f.from.ref == ref && !f.read) still_under_way(f);
+    if (last) nothing_under_way(program, ref);
+  }
+}
+
+void Threads::nothing_under_way(size_t program, size_t ref) const {
+  for (const Flight& f : flights_)
+    if (f.kind == Flight::Kind::in && f.barrier->program == program && (f.to.ref == ref || f.barrier->ref == ref))
+      still_under_way(f);
+}
+
+void Threads::still_under_way(const Flight& f) const {
+  throw KernelError(k_.name + ": " + std::string(ir::name(f.op->code)) + " by " + thread_text(f.thread) +
+                        " is still under way at the end of its run_scoped",
+                    f.op->loc, "wait for it before the memory that it uses is gone");
 }
 
 // -- barriers

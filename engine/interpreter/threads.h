@@ -53,6 +53,8 @@ class Threads {
              size_t rank, Touching how);
   void enter(Machine& m, const ir::Op& scope);
   void leave(Machine& m, const ir::Op& scope);
+  /// The thread may spin: others go on first, or a copy lands if none of them can.
+  void let_others_go(const Machine& m);
   /// The step of an op of family thread, or of one on a semaphore.
   static Step step(const ir::Op& op);
 
@@ -105,7 +107,7 @@ class Threads {
   struct Meeting {
     size_t there = 0;
     int64_t generation = 0;
-    Knowledge gathered, done;
+    std::vector<Knowledge> gathered, done;  // by program
   };
   struct Stopped {};  // unwinds a thread when another one has failed
 
@@ -120,6 +122,7 @@ class Threads {
   uint64_t random(uint64_t below);
   void point(const Machine& m);
   void wait(const Machine& m, const ir::Op& op, std::function<bool()> can_go, std::function<std::string()> what);
+  static bool can_go(const Runner& r);
   size_t next(size_t self);
   void hand_over(size_t self, size_t to);
   void thread_main(size_t self);
@@ -131,6 +134,10 @@ class Threads {
   void make_memory(size_t program, size_t ref);
   void reset(size_t program, size_t ref);
   void reset_accumulator(size_t thread, size_t ref);
+  void find_scope_axes();
+  void nothing_under_way(size_t program, size_t ref) const;
+  [[noreturn]] void still_under_way(const Flight& f) const;
+  void start_threads();
 
   // -- barriers
   Barrier& barrier(const Machine& m, const ir::Op& op, const ir::CopyPlace& place, size_t program);
@@ -174,11 +181,12 @@ class Threads {
   std::vector<Strides> strides_;                // by Ref
   std::vector<std::vector<Barrier>> barriers_;  // by program and Ref
   std::list<Flight> flights_;                   // that are not over, in the order of their beginnings
-  std::map<std::pair<size_t, const ir::Op*>, Meeting> meetings_;
+  std::map<std::pair<size_t, const ir::Op*>, Meeting> meetings_;   // by first program and run_scoped
+  std::map<std::pair<size_t, const ir::Op*>, size_t> left_scope_;  // by program: threads that have left it
+  std::map<const ir::Op*, std::vector<int64_t>> scope_axes_;       // of a run_scoped that programs share: along which
   struct Semaphore {
-    Knowledge gathered;  // from signals of one cluster
+    Knowledge gathered;  // from signals: of one cluster's threads, and of what they know of others
     uint64_t gathered_in = 0;
-    std::unordered_set<uint64_t> clusters;
   };
   std::unordered_map<const int32_t*, Semaphore> semaphores_;
   uint32_t agents_ = 0;

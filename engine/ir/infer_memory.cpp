@@ -445,6 +445,13 @@ void Inference::wgmma() const {
     fail("the left operand is " + std::string(name(type(0).dtype)) + " but the right one " +
              std::string(name(type(1).dtype)),
          "both have one dtype");
+  const DType in = type(0).dtype, sum = type(2).dtype;
+  const bool floats = is_float(in) && in != DType::f64,
+             good = floats ? sum == DType::f32 || (sum == DType::f16 && (in == DType::f16 || is_float8(in)))
+                           : is_int(in) && bits(in) <= 32 && in != DType::u32 && sum == DType::i32;
+  if (!good)
+    fail("operands of " + std::string(name(in)) + " cannot be summed in an accumulator of " + std::string(name(sum)),
+         "floats up to f32 are summed in f32, f16 and floats of 8 bits also in f16; integers up to i32 in i32");
 }
 
 void Inference::thread_op() const {

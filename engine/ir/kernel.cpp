@@ -343,6 +343,15 @@ DotDims dot_dims(const Kernel& k, const Op& dot) {
   return dot_dims(dot, k.type(dot.operands[0]).shape.size(), k.type(dot.operands[1]).shape.size());
 }
 
+bool threads_meet(const Kernel& k, const Op& op) {
+  if (op.code != Opcode::run_scoped || !k.has_threads() || k.grid.back().size.value() == 1) return false;
+  const std::vector<Value>& args = k.region(op.regions[0]).args;
+  return std::any_of(args.begin(), args.end(), [&](Value v) {
+    const MemorySpace s = k.type(v).space;
+    return s == MemorySpace::smem || is_barrier(s);
+  });
+}
+
 std::vector<Value> flows_into(const Kernel& k, const Op& op, size_t i) {
   std::vector<Value> values;
   if (is_loop(op.code)) {

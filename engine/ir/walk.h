@@ -38,6 +38,9 @@ template <class F> bool walk_back(const Kernel& k, Value root, std::set<uint32_t
   return true;
 }
 
+/// Whether the threads of a program meet where the op begins: a run_scoped of memory that they share.
+bool threads_meet(const Kernel& k, const Op& op);
+
 /// Where a loop's initial values begin among its operands,
 inline size_t first_init(const Op& loop) { return loop.code == Opcode::for_ ? 3 : 0; }
 /// and what it carries among the arguments of its regions.

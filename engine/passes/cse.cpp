@@ -88,7 +88,8 @@ class Cse {
   void control_flow(const Op& o) {
     const std::vector<RegionId> regions = o.regions;
     const bool loop = ir::is_loop(o.code);
-    if (loop)  // what an earlier step stored
+    for (const uint32_t c : memory_.stores(o)) touch(c);  // where threads meet at its begin
+    if (loop)                                             // what an earlier step stored
       for (RegionId r : regions) touch(memory_.effects(r));
     const std::vector<uint64_t> before = versions_;
     for (RegionId r : regions) {

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "engine/ir/walk.h"
+
 namespace tessera::passes {
 using ir::Op, ir::Opcode;
 
@@ -37,6 +39,9 @@ uint32_t MemoryClasses::of(ir::Value ref) const {
 
 std::vector<uint32_t> MemoryClasses::stores(const Op& op) const {
   if (op.code == Opcode::copy_wait || op.code == Opcode::semaphore_wait || ir::is_thread_op(op.code)) return copied_to_;
+  if (k_.level == ir::Level::tile && (op.code == Opcode::semaphore_read || ir::threads_meet(k_, op)) &&
+      k_.has_threads())
+    return copied_to_;
   if (const ir::Value ref = ir::stored_ref(op)) return {of(ref)};
   return {};
 }

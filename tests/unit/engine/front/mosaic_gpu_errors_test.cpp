@@ -198,6 +198,8 @@ TEST_CASE("mosaic_gpu errors: parameters") {
              note("a thread is a warpgroup of 128 invocations, of which a program has at most 1024"));
   expect(params({.cluster = {4, 8}, .cluster_names = {"a", "b"}}, here),
          "k: the cluster (4, 8) has more than 16 programs" + line + note("a cluster has at most so many on sm_90a"));
+  expect(params({.cluster = {1, 1, 1, 2}, .cluster_names = {"a", "b", "c", "d"}}, here),
+         "k: the cluster has 4 axes" + line + note("a cluster has at most 3"));
   expect(params({.grid = {1}, .grid_names = {"a"}, .cluster = {4}, .cluster_names = {"a"}}, here),
          "k: two axes are called \"a\"" + line +
              note("grid_names, cluster_names and thread_name differ, so that axis_index() finds one axis"));
@@ -232,6 +234,35 @@ TEST_CASE("mosaic_gpu errors: the verifier") {
          "k.tir:4:3: commit_smem: stands in a kernel without threads\n    commit_smem\n    ^\n  note: "
          "mosaic_gpu::kernel makes "
          "one: the last axis of its grid is `thread`");
+}
+
+TEST_CASE("mosaic_gpu errors: dtypes that wgmma does not sum") {
+  const auto sums = [](const std::string& in, const std::string& sum) {
+    return message([&] {
+      ts::ir::check(ts::ir::parse("tir 1\nkernel @k\ngrid (1 thread)\nscratch ref<smem, " + in +
+                                      "[8, 8]>\nscratch ref<accumulator, " + sum +
+                                      "[8, 8]>\nbody (%a, %c) {\n  wgmma %a[0:8, 0:8] with %a[0:8, 0:8] to %c[0:8, "
+                                      "0:8]\n}\n",
+                                  "k.tir"));
+    });
+  };
+  for (const auto& [in, sum] : std::vector<std::pair<std::string, std::string>>{{"i8", "f32"},
+                                                                                {"f16", "i32"},
+                                                                                {"f64", "f64"},
+                                                                                {"f32", "f64"},
+                                                                                {"f32", "f16"},
+                                                                                {"bool", "bool"},
+                                                                                {"i32", "i8"},
+                                                                                {"i32", "i64"},
+                                                                                {"u8", "u32"},
+                                                                                {"i64", "i64"}})
+    expect(sums(in, sum),
+           "k.tir:7:3: wgmma: operands of " + in + " cannot be summed in an accumulator of " + sum +
+               "\n    wgmma %a[0:8, 0:8] with %a[0:8, 0:8] to %c[0:8, 0:8]\n    ^\n  note: floats up to f32 are summed "
+               "in f32, f16 and floats of 8 bits also in f16; integers up to i32 in i32");
+  for (const auto& [in, sum] : std::vector<std::pair<std::string, std::string>>{
+           {"f16", "f16"}, {"bf16", "f32"}, {"f8e5m2", "f16"}, {"f32", "f32"}, {"i8", "i32"}, {"u8", "i32"}})
+    CHECK(sums(in, sum) == "no error");
 }
 
 }  // namespace mosaic_gpu_errors_test

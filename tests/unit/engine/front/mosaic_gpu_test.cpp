@@ -236,6 +236,115 @@ TEST_CASE("mosaic_gpu: emit_pipeline, with carries, outputs per step and one for
   CHECK(same(ts::interpret(call, x)[1], Array({1, 8}, sums)));
 }
 
+TEST_CASE("mosaic_gpu: an output's index map that uses no point of the grid has one buffer, whatever else it uses") {
+  mg::WarpSpecializedParams p{.grid = {4}, .max_concurrent_steps = 2, .wg_axis = "wg", .num_compute_wgs = 1};
+  p.in_specs = {{{1, 8}, [](Value k) { return Indices{k, 0}; }}};
+  const auto call = mg::kernel(
+      [p](Ref x, Ref o) {
+        const Value m = mg::axis_index("m");
+        mg::WarpSpecializedParams all_steps = p;
+        all_steps.out_specs = {{{1, 8}, [=](Value) { return Indices{m, 0}; }}};
+        mg::emit_pipeline_warp_specialized(
+            [&](const mg::PipelineIndices& at, Ref a, Ref s) {
+              ts::when(at[0] == 0, [&] { s[all] = ts::zeros({1, 8}, ts::f32); });
+              s[all] = s[all] + a[all];
+            },
+            all_steps)(x, o);
+      },
+      {.out_type = {{{2, 8}, ts::f32}}, .grid = {2}, .grid_names = {"m"}, .num_threads = 2, .thread_name = "wg"});
+  const Array x = numbers({4, 8}, ts::f32, 3);
+  std::vector<float> sums(16);
+  for (int64_t i = 0; i < 64; ++i) sums[static_cast<size_t>(i / 32 * 8 + i % 8)] += static_cast<float>(x.at(i % 32));
+  check(call, {x}, Array({2, 8}, sums));
+}
+
+TEST_CASE("mosaic_gpu: delay_release in pipelines with fewer steps, and Refs of a pipeline that stay in gmem") {
+  const auto rows = [](Value k) { return Indices{k, 0}; };
+  for (const bool known : {true, false})
+    for (const bool specialized : {true, false}) {
+      CAPTURE(known);
+      CAPTURE(specialized);
+      const auto call = mg::kernel(
+          [=](Ref x, Ref whole, Ref o) {
+            const ts::Operand steps = known ? ts::Operand(1) : ts::Operand(ts::cast(Value(whole[{1, 0}]), ts::i32));
+            const auto body = [&](const mg::PipelineIndices&, Ref a, Ref b) {
+              b[all] = a[all] + whole[{ds(2, 1), all}];
+            };
+            const mg::BlockSpec in{.block_shape = {1, 8}, .index_map = rows, .delay_release = 1}, out{{1, 8}, rows};
+            if (specialized)
+              mg::emit_pipeline_warp_specialized(
+                  body,
+                  {.grid = {steps}, .in_specs = {in}, .out_specs = {out}, .max_concurrent_steps = 4, .wg_axis = "wg"})(
+                  x, o);
+            else
+              mg::emit_pipeline(
+                  body, {.grid = {steps}, .in_specs = {in}, .out_specs = {out}, .max_concurrent_steps = 4})(x, o);
+          },
+          {.out_type = {{{1, 8}, ts::f32}}, .num_threads = specialized ? 2 : 1, .thread_name = "wg"});
+      const Array x = numbers({1, 8}, ts::f32, 3), whole({3, 8}, std::vector<float>(24, 1.0f));
+      std::vector<float> wanted;
+      for (int64_t i = 0; i < 8; ++i) wanted.push_back(static_cast<float>(x.at(i)) + 1);
+      check(call, {x, whole}, Array({1, 8}, wanted));
+    }
+  const auto gmem = mg::kernel(
+      [=](Ref x, Ref o) {
+        mg::emit_pipeline(
+            [&](const mg::PipelineIndices& at, Ref a, Ref b) { b[all] = a[{ds(1 - at[0], 1), all}]; },
+            {.grid = {2},
+             .in_specs = {{.block_shape = {1, 8}, .index_map = rows, .memory_space = ts::MemorySpace::gmem}},
+             .out_specs = {{{1, 8}, rows}},
+             .max_concurrent_steps = 2})(x, o);
+      },
+      {.out_type = {{{2, 8}, ts::f32}}});
+  const Array x = numbers({2, 8}, ts::f32, 5);
+  std::vector<float> turned;
+  for (int64_t i = 0; i < 16; ++i) turned.push_back(static_cast<float>(x.at((i + 8) % 16)));
+  check(gmem, {x}, Array({2, 8}, turned));
+}
+
+TEST_CASE("mosaic_gpu: what a semaphore's signal tells goes on to later clusters, and steps behind it do not") {
+  const auto text = [](const std::string& behind) {
+    return std::string(R"(tir 1
+kernel @chain
+grid (m: 3 parallel, wg: 1 thread)
+in i32[8] whole
+out i32[8] whole
+out i32[8] whole
+scratch ref<semaphore, i32[3]>
+body (%x, %o, %p, %sem) {
+  %m = program_id axis 0
+  %zero = constant 0 : i32[]
+  %one = constant 1 : i32[]
+  %two = constant 2 : i32[]
+  %is0 = eq %m, %zero
+  %is1 = eq %m, %one
+  %is2 = eq %m, %two
+  if %is0 {
+    %v = load %x[0:8]
+    store %o[0:8], %v
+    semaphore_signal %sem[0], %one
+)") + behind +
+           R"(  }
+  if %is1 {
+    semaphore_wait %sem[0], %one
+    semaphore_signal %sem[1], %one
+  }
+  if %is2 {
+    semaphore_wait %sem[1], %one
+    %w = load %o[0:8]
+    store %p[0:8], %w
+  }
+}
+)";
+  };
+  const Array x({8}, std::vector<int32_t>{1, 2, 3, 4, 5, 6, 7, 8});
+  CHECK(same(ts::interpret(ts::ir::parse(text("")), {x}, {.races = true})[1], x));
+  expect(message([&] { ts::interpret(ts::ir::parse(text("    store %o[0:8], %v\n"), "k.tir"), {x}, {.races = true}); }),
+         "chain: race on out_type[0], element (0,): thread (m = 2, wg = 0) loads what thread (m = 0, wg = 0) stored\n  "
+         "at k.tir:28" +
+             note("that was at k.tir:20 (store); nothing orders threads of different clusters"));
+}
+
 TEST_CASE("mosaic_gpu: emit_pipeline with wgmma under way across steps") {
   for (const int64_t delay : {0, 1}) {
     const auto matmul = mg::kernel(
