@@ -209,8 +209,9 @@ class Writer {
     const DType t = k_.type(x).dtype;
     const int n = bits(t), low = static_cast<int>(random_.in(1, std::min(6, n - 1)));
     if (random_.chance(0.4)) return b_.elementwise(Opcode::shift_right_logical, {x, number(t, n - low)});
-    const auto power = static_cast<int64_t>(uint64_t{1} << (n - low));
-    const Value by = number(t, random_.chance(0.5) ? power : power + random_.in(-2, 2));
+    const uint64_t power = uint64_t{1} << (n - low);
+    const uint64_t near = random_.chance(0.5) ? power : power + static_cast<uint64_t>(random_.in(-2, 2));
+    const Value by = number(t, static_cast<int64_t>(near));
     if (random_.chance(0.2)) x = b_.elementwise(random_.chance(0.5) ? Opcode::min : Opcode::sub, {x, by});
     return b_.elementwise(Opcode::div, {x, by});
   }
