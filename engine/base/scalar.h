@@ -12,13 +12,23 @@ namespace tessera {
 
 class Array;
 
+/// A number as the widest of its kind: bool, int64_t, uint64_t or double.
+template <class T>
+  requires std::is_arithmetic_v<T>
+constexpr auto widened(T x) {
+  if constexpr (std::is_same_v<T, bool>) return x;
+  else if constexpr (std::is_floating_point_v<T>) return static_cast<double>(x);
+  else if constexpr (std::is_signed_v<T>) return static_cast<int64_t>(x);
+  else return static_cast<uint64_t>(x);
+}
+
 /// A bool for bool arguments, an integer for integers (in their range) and floats, a floating number for floats, which
 /// rounds to nearest even. Or one element of a dtype, for arguments of that dtype.
 class Scalar {
  public:
   template <class T>
     requires std::is_arithmetic_v<T>
-  Scalar(T x) : number_(widen(x)) {}  // NOLINT: implicit on purpose
+  Scalar(T x) : number_(widened(x)) {}  // NOLINT: implicit on purpose
   /// Of exactly this dtype; the lowest bits, as memory holds them.
   Scalar(DType dtype, uint64_t bits) : number_(Element{dtype, bits & (~uint64_t{0} >> (64 - tessera::bits(dtype)))}) {}
   /// The element of an array of rank 0; SpecError for other ranks.
@@ -41,13 +51,6 @@ class Scalar {
     uint64_t bits;
   };
   using Number = std::variant<bool, int64_t, uint64_t, double, Element>;
-  template <class T>
-  static Number widen(T x) {
-    if constexpr (std::is_same_v<T, bool>) return x;
-    else if constexpr (std::is_floating_point_v<T>) return static_cast<double>(x);
-    else if constexpr (std::is_signed_v<T>) return static_cast<int64_t>(x);
-    else return static_cast<uint64_t>(x);
-  }
   Number number_;
 };
 

@@ -13,6 +13,7 @@
 
 #include "engine/base/error.h"
 #include "engine/base/extent.h"
+#include "engine/base/scalar.h"
 #include "engine/ir/kernel.h"
 
 namespace tessera {
@@ -81,7 +82,7 @@ class Operand {
   template <class T>
   // NOLINT
     requires std::is_arithmetic_v<T>
-  Operand(T number, Loc l = Loc::here()) : number_(widen(number)), loc_(l) {}
+  Operand(T number, Loc l = Loc::here()) : number_(widened(number)), loc_(l) {}
 
   bool absent() const { return !value_ && !number_; }
   const std::optional<Value>& value() const { return value_; }
@@ -95,13 +96,6 @@ class Operand {
   }
 
  private:
-  template <class T>
-  static Number widen(T x) {
-    if constexpr (std::is_same_v<T, bool>) return x;
-    else if constexpr (std::is_floating_point_v<T>) return static_cast<double>(x);
-    else if constexpr (std::is_signed_v<T>) return static_cast<int64_t>(x);
-    else return static_cast<uint64_t>(x);
-  }
   std::optional<Value> value_;
   std::optional<Number> number_;
   Loc loc_;
