@@ -177,6 +177,16 @@ std::vector<Type> Inference::semaphore() const {
   return {};
 }
 
+// From operand 0 to operand 1.
+void Inference::copies_elements(const Shape& source, const Shape& target) const {
+  if (source != target)
+    fail("the source is " + to_string(source) + " but the target is " + to_string(target),
+         "a copy does not change shapes");
+  if (type(0).dtype != type(1).dtype)
+    fail("the source holds " + std::string(name(type(0).dtype)) + " but the target " + std::string(name(type(1).dtype)),
+         "a copy does not convert");
+}
+
 void Inference::copy() const {
   constexpr const char* kRoles[] = {"source", "target", "semaphore"};
   if (op_.operands.size() < 3)
@@ -216,12 +226,7 @@ void Inference::copy() const {
     }
   for (size_t i = 0; i < used.size(); ++i)
     if (!used[i]) fail("operand " + std::to_string(3 + i) + " is not used by the index");
-  if (shapes[0] != shapes[1])
-    fail("the source is " + to_string(shapes[0]) + " but the target is " + to_string(shapes[1]),
-         "a copy does not change shapes");
-  if (type(0).dtype != type(1).dtype)
-    fail("the source holds " + std::string(name(type(0).dtype)) + " but the target " + std::string(name(type(1).dtype)),
-         "a copy does not convert");
+  copies_elements(shapes[0], shapes[1]);
   if (!shapes[2].empty())
     fail("the index selects " + to_string(shapes[2]) + " of the semaphores " + to_string(type(2)),
          "one semaphore at a time: index every dim with an integer");
@@ -389,12 +394,7 @@ void Inference::thread_copy() const {
   const std::vector<Shape> shapes = in ? places({"source", "target", "barrier"}) : places({"source", "target"});
   in_space(0, "source", in ? MemorySpace::any : MemorySpace::smem);
   in_space(1, "target", in ? MemorySpace::smem : MemorySpace::any);
-  if (shapes[0] != shapes[1])
-    fail("the source is " + to_string(shapes[0]) + " but the target is " + to_string(shapes[1]),
-         "a copy does not change shapes");
-  if (type(0).dtype != type(1).dtype)
-    fail("the source holds " + std::string(name(type(0).dtype)) + " but the target " + std::string(name(type(1).dtype)),
-         "a copy does not convert");
+  copies_elements(shapes[0], shapes[1]);
   if (in) {
     one_barrier(2, shapes[2]);
     in_space(2, "barrier", MemorySpace::barrier);

@@ -97,6 +97,7 @@ class Inference {
   void in_space(size_t operand, const char* role, MemorySpace wanted) const;
   void one_barrier(size_t operand, const Shape& shape) const;
   void cluster_axes(const std::vector<int64_t>& axes) const;
+  void copies_elements(const Shape& source, const Shape& target) const;
   void thread_copy() const;
   void wgmma() const;
   void thread_op() const;
