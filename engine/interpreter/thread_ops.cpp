@@ -150,9 +150,7 @@ void Threads::copy_in(Machine& m, const Op& op) {
   const std::vector<size_t> receivers =
       op.has(Attr::axes) ? peers(program, op.ints(Attr::axes)) : std::vector<size_t>{program};
   const auto parts = static_cast<int64_t>(receivers.size());
-  Flight f;
-  f.op = &op;
-  f.thread = m.thread;
+  Flight f{.op = &op, .thread = m.thread};
   f.from = window(m, op, places[0]);
   const Window target = window(m, op, places[1]);
   // Each program brings its share of the elements to all.
@@ -178,10 +176,7 @@ void Threads::copy_in(Machine& m, const Op& op) {
 void Threads::copy_out(Machine& m, const Op& op) {
   const std::vector<ir::CopyPlace> places = ir::thread_places(k_, op);
   Runner& r = runners_[m.thread];
-  Flight f;
-  f.kind = Flight::Kind::out;
-  f.op = &op;
-  f.thread = m.thread;
+  Flight f{.kind = Flight::Kind::out, .op = &op, .thread = m.thread};
   f.from = window(m, op, places[0]);
   f.to = window(m, op, places[1]);
   f.count = num_elements(f.to.shape);
@@ -244,10 +239,7 @@ void Threads::wait_groups(Machine& m, const Op& op) {
 void Threads::product(Machine& m, const Op& op) {
   const std::vector<ir::CopyPlace> places = ir::thread_places(k_, op);
   Runner& r = runners_[m.thread];
-  Flight f;
-  f.kind = Flight::Kind::product;
-  f.op = &op;
-  f.thread = m.thread;
+  Flight f{.kind = Flight::Kind::product, .op = &op, .thread = m.thread};
   const ir::Type& lhs = k_.type(op.operands[0]);
   if (lhs.is_ref) f.from = window(m, op, places[0]);
   else {

@@ -83,13 +83,13 @@ class Threads {
     Kind kind = Kind::in;
     const ir::Op* op = nullptr;
     size_t thread = 0;  // that began it
-    Window from, to, rhs;
+    Window from = {}, to = {}, rhs = {};
     Barrier* barrier = nullptr;
     uint32_t epoch = 0;  // of its agent
     int64_t group = 0;   // of copies to gmem: which one
     int64_t moments = -1;
     bool read = false;  // a copy to gmem has read its source
-    std::vector<std::byte> between;
+    std::vector<std::byte> between = {};
     int64_t first = 0, count = 0;  // elements of the window that it brings
   };
   enum class State : uint8_t { ready, waiting, ended };
