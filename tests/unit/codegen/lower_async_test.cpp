@@ -13,17 +13,13 @@
 #include "engine/ir/text.h"
 #include "engine/ir/verify.h"
 #include "tests/support/messages.h"
+#include "tests/support/parsed.h"
 
 namespace lower_async_test {
 using namespace tessera;
-using tessera::test::message;
+using tessera::test::message, tessera::test::parse;
 
 namespace {
-ir::Kernel parse(const std::string& text) {
-  ir::Kernel k = ir::parse("tir 1\n" + text, "k.tir");
-  ir::verify(k, "parsing");
-  return k;
-}
 std::string expanded(const std::string& text) {
   ir::Kernel k = parse(text);
   std::vector<WaitSite> sites;

@@ -15,19 +15,14 @@
 #include "engine/interpreter/interpreter.h"
 #include "engine/ir/reference.h"
 #include "engine/ir/text.h"
-#include "engine/ir/verify.h"
 #include "tests/support/messages.h"
+#include "tests/support/parsed.h"
 
 namespace lower_threads_test {
 using namespace tessera;
-using tessera::test::message;
+using tessera::test::message, tessera::test::parse;
 
 namespace {
-ir::Kernel parse(const std::string& text) {
-  ir::Kernel k = ir::parse("tir 1\n" + text, "k.tir");
-  ir::verify(k, "parsing");
-  return k;
-}
 std::string refused(const std::string& text) {
   return message([&] { compile(parse(text), lavapipe_target(), {}); });
 }

@@ -52,6 +52,13 @@ void check_clean(const Device& d) {
 
 Program add() { return program("add", kADD, 2); }
 Program scale() { return program("scale", kSCALE, 1); }
+Program scale_shaped(const Shape& shape) {
+  Program p = scale();
+  for (ProgramArg& a : p.args) a.shape.assign(shape.begin(), shape.end());
+  p.extents = {num_elements(shape)};
+  p.num_units = (num_elements(shape) + 63) / 64;
+  return p;
+}
 Program busy() { return program("busy", kBUSY, 1); }
 Program subgroup() { return program("subgroup", kSUBGROUP, 0); }
 Program table() {

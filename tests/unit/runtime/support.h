@@ -37,6 +37,7 @@ void check_clean(const Device& d);
 /// The programs of programs.comp.
 Program add();
 Program scale();
+Program scale_shaped(const Shape& shape);  ///< o = 2 a + 1 over all elements of arrays of that shape
 Program scratch();
 Program table();
 /// x * gain + bias + n, of two numbers by value, f32 and i32, and the size n; by blocks of 64.

@@ -5,13 +5,13 @@
 
 #include "engine/front.h"
 #include "engine/ir/text.h"
-#include "engine/ir/verify.h"
 #include "tests/support/messages.h"
+#include "tests/support/parsed.h"
 
 namespace async_copies_test {
 
 namespace ts = tessera;
-using tessera::test::at, tessera::test::expect, tessera::test::message, tessera::test::note;
+using tessera::test::at, tessera::test::expect, tessera::test::message, tessera::test::note, tessera::test::parse;
 using ts::all, ts::ds, ts::Ref, ts::Value;
 
 namespace {
@@ -24,11 +24,6 @@ ts::Array counting(ts::Shape shape) {
 Floats values(const ts::Array& a) {
   const auto s = a.data<float>();
   return {s.begin(), s.end()};
-}
-ts::ir::Kernel parse(const std::string& text) {
-  ts::ir::Kernel k = ts::ir::parse("tir 1\n" + text, "k.tir");
-  ts::ir::verify(k, "parsing");
-  return k;
 }
 template <class F> ts::PallasCall on_whole(F kernel, std::vector<ts::ScratchShape> scratch = {}) {
   return ts::pallas_call(kernel, {.out_shape = {{{8}, ts::f32}}, .scratch_shapes = std::move(scratch), .name = "k"});

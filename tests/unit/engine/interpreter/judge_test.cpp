@@ -4,11 +4,11 @@
 #include <string>
 
 #include "engine/front.h"
-#include "engine/ir/text.h"
-#include "engine/ir/verify.h"
+#include "tests/support/parsed.h"
 
 namespace judge_test {
 using namespace tessera;
+using tessera::test::parse;
 namespace {
 template <class F> std::string message(F&& f) {
   try {
@@ -17,11 +17,6 @@ template <class F> std::string message(F&& f) {
     return e.what();
   }
   return "";
-}
-ir::Kernel parse(const std::string& text) {
-  ir::Kernel k = ir::parse("tir 1\n" + text, "k.tir");
-  ir::verify(k, "parsing");
-  return k;
 }
 InterpretOptions raise() { return {.out_of_bounds = OutOfBounds::raise}; }
 InterpretOptions races() { return {.races = true}; }

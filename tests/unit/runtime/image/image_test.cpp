@@ -135,15 +135,6 @@ DeviceImage taken(const Device& d, const VulkanHost::Image& i) {
   return DeviceImage(d, {i.handle, i.format, i.extent, i.usage});
 }
 
-/// o = 2 a + 1 over all elements of arrays of that shape.
-Program scale_shaped(const Shape& shape) {
-  Program p = scale();
-  for (ProgramArg& a : p.args) a.shape.assign(shape.begin(), shape.end());
-  p.extents = {num_elements(shape)};
-  p.num_units = (num_elements(shape) + 63) / 64;
-  return p;
-}
-
 }  // namespace
 
 TEST_CASE("texels are numbers and numbers are texels, in every format and both ways") {

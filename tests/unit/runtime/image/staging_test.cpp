@@ -38,15 +38,6 @@ struct Picture {
   DeviceImage taken;
 };
 
-/// o = 2 a + 1 over all elements of arrays of that shape.
-Program scale_shaped(const Shape& shape) {
-  Program p = scale();
-  for (ProgramArg& a : p.args) a.shape.assign(shape.begin(), shape.end());
-  p.extents = {num_elements(shape)};
-  p.num_units = (num_elements(shape) + 63) / 64;
-  return p;
-}
-
 void check_all(const DeviceImage& image, float x) {
   const Array got = read_image(image, f32, kGeneral).download();
   int64_t wrong = 0;
