@@ -29,6 +29,7 @@ void Coverage::see_op(const ir::Kernel& k, const Op& op, int depth) {
     ++ops_[op_name][type(op.operands[0]).dtype];
   else if (!op.operands.empty()) ++ops_[op_name][type(op.operands[op.code == Opcode::select ? 1 : 0]).dtype];
   else if (!op.results.empty()) ++ops_[op_name][type(op.results[0]).dtype];
+  else ops_[op_name];  // without values: commit_smem, say
   if (op.code == Opcode::convert) ++ops_["convert to"][type(op.results[0]).dtype];
   for (const ir::Value v : op.results) {
     const ir::Type& t = type(v);
