@@ -443,6 +443,7 @@ class Flattener {
     }
     if (k_.lane.subgroup_size <= 0) malformed(o, "needs a required subgroup_size");
     out_.subgroup_ops = true;
+    if (o.code == Opcode::warpgroup_multiply_add) return warpgroup(o, source);
     const Value of = o.code == Opcode::matrix_store ? o.operands.at(1) : o.results.at(0);
     const ir::Type& t = k_.type(of);
     if (t.shape.size() != 2) malformed(o, "makes no matrix");
@@ -457,7 +458,7 @@ class Flattener {
       i.code = Code::multiply_add;
       const ir::Type &a = k_.type(o.operands.at(0)), &b = k_.type(o.operands.at(1));
       if (a.shape.size() != 2 || b.shape.size() != 2) malformed(o, "multiplies no matrices");
-      m.depth = a.shape[1], m.a = a.dtype, m.b = b.dtype;
+      m.depth = m.left_cols = a.shape[1], m.right_cols = b.shape[1], m.a = a.dtype, m.b = b.dtype;
       i.a = use(o, 0), i.b = use(o, 1), i.c = use(o, 2);
     } else {
       const bool store = o.code == Opcode::matrix_store;
@@ -469,12 +470,39 @@ class Flattener {
       if (m.place == kNone || out_.places[m.place].kind != Place::Kind::shared) malformed(o, "takes no shared memory");
       m.stride = o.attr(ir::Attr::stride);
       m.by_columns = o.attr_or(ir::Attr::reverse, 0) != 0;
+      m.pieces = o.attr_or(ir::Attr::pieces, 0) != 0;
     }
     if (!o.results.empty()) i.dst = def(o.results[0]);
     i.d = static_cast<uint32_t>(out_.matrices.size());
     out_.matrices.push_back(m);
     i.aux = sync();
     emit(i);
+  }
+
+  // Product by product, each sum from its own left matrices along k.
+  void warpgroup(const Op& o, uint32_t source) {
+    const auto lefts = static_cast<size_t>(o.attr(ir::Attr::count));
+    const ir::Type &right = k_.type(o.operands.at(0)), &left = k_.type(o.operands.at(1));
+    const size_t along = static_cast<size_t>(right.shape[0] / left.shape[1]), rows = lefts / along,
+                 across = o.results.size() / rows;
+    for (size_t r = 0; r < o.results.size(); ++r) {
+      const ir::Type& sum = k_.type(o.results[r]);
+      MatrixOp m{.rows = sum.shape[0], .cols = sum.shape[1], .registers = count(o.results[r]), .dtype = sum.dtype};
+      m.depth = m.left_cols = left.shape[1], m.right_cols = right.shape[1], m.a = left.dtype, m.b = right.dtype;
+      m.right_col = static_cast<int64_t>(r % across) * m.cols;
+      m.of_four = left.shape[0] != sum.shape[0];
+      uint32_t from = use(o, 1 + lefts + r);
+      for (size_t k = 0; k < along; ++k) {
+        m.right_row = static_cast<int64_t>(k) * m.depth;
+        Instr i{.code = Code::multiply_add, .source = source};
+        i.a = use(o, 1 + r / across * along + k), i.b = use(o, 0), i.c = from;
+        from = i.dst = def(o.results[r]);
+        i.d = static_cast<uint32_t>(out_.matrices.size());
+        out_.matrices.push_back(m);
+        i.aux = sync();
+        emit(i);
+      }
+    }
   }
 
   void for_loop(const Op& o, uint32_t source) {

@@ -71,8 +71,12 @@ struct MatrixOp {
   uint32_t registers = 1;
   DType a = DType::f32, b = DType::f32, dtype = DType::f32;  // factors; elements, or the accumulator's
   int64_t stride = 0;                                        // words
-  bool by_columns = false;
+  bool by_columns = false, pieces = false;
   uint32_t place = 0;
+  // Of a product of parts of the factors: the left one's first row (of 64: the subgroup's among four) and columns, the
+  // right one's first row and column, and its columns.
+  int64_t left_cols = 0, right_row = 0, right_col = 0, right_cols = 0;
+  bool of_four = false;
   uint64_t add_product(uint64_t sum, uint64_t x, uint64_t y) const;  ///< x of dtype a, y of b
 };
 

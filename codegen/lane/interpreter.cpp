@@ -275,7 +275,9 @@ class Machine {
     const int64_t word = index_of(access, at, static_cast<uint32_t>(first), invocations_[first].regs);
     for (int64_t e = 0; e < m.rows * m.cols; ++e) {
       const int64_t row = e / m.cols, col = e % m.cols, byte = (m.by_columns ? row : col) * size;
-      const int64_t index = word + (m.by_columns ? col : row) * m.stride + byte / 4;
+      const int64_t across = m.by_columns ? col : row;
+      const int64_t index =
+          word + (m.pieces ? byte / 16 * m.stride + across * 4 + byte % 16 / 4 : across * m.stride + byte / 4);
       const auto who = static_cast<uint32_t>(first + static_cast<size_t>(e) % n);
       uint8_t* poison = nullptr;
       if (op.code == Code::matrix_load) {
@@ -294,13 +296,15 @@ class Machine {
   // Sums as the device may make them: beginning anywhere.
   void multiply_add(size_t first, size_t n, const Instr& op, const MatrixOp& m) {
     const auto start = static_cast<int64_t>(random_.below(static_cast<uint32_t>(m.depth)));
+    const int64_t first_row = m.of_four ? static_cast<int64_t>(first / n % 4) * m.rows : 0;
     std::vector<Register> out;
     for (int64_t e = 0; e < m.rows * m.cols; ++e) {
       const int64_t row = e / m.cols, col = e % m.cols;
       Register sum = element(first, n, op.c, e);
       for (int64_t i = 0; i < m.depth; ++i) {
         const int64_t k = (start + i) % m.depth;
-        const Register &a = element(first, n, op.a, row * m.depth + k), &b = element(first, n, op.b, k * m.cols + col);
+        const Register &a = element(first, n, op.a, (first_row + row) * m.left_cols + k),
+                       &b = element(first, n, op.b, (m.right_row + k) * m.right_cols + m.right_col + col);
         sum.bits = m.add_product(sum.bits, a.bits, b.bits);
         if (!sum.poison) sum.poison = a.poison ? a.poison : b.poison;
       }

@@ -288,7 +288,11 @@ class Verifier {
         problem(o, "%" + std::to_string(v.index) + " is not one matrix for the subgroup");
       const size_t at = static_cast<size_t>(std::find(o.operands.begin(), o.operands.end(), v) - o.operands.begin());
       const ir::MatrixUse wanted =
-          o.code == Opcode::matrix_multiply_add && at < 2 ? static_cast<ir::MatrixUse>(at) : ir::MatrixUse::accumulator;
+          o.code == Opcode::matrix_multiply_add && at < 2 ? static_cast<ir::MatrixUse>(at)
+          : o.code != Opcode::warpgroup_multiply_add || at > static_cast<size_t>(o.attr(ir::Attr::count))
+              ? ir::MatrixUse::accumulator
+          : at == 0 ? ir::MatrixUse::right
+                    : ir::MatrixUse::left;
       if (use(v) != wanted) problem(o, "operand " + std::to_string(at) + " was not made for this place");
       if (wanted == ir::MatrixUse::accumulator && !is_sum(k_.type(v).dtype))
         problem(o, "an accumulator is " + to_string(k_.type(v)) + ", but f32, i32 or u32 is wanted");
@@ -301,11 +305,41 @@ class Verifier {
       if (uniformity_.values[at.index] == U::varying || uniformity_.values[o.operands[0].index] == U::varying)
         problem(o, "the place is not the same for the subgroup");
     }
+    if (o.code == Opcode::warpgroup_multiply_add) warpgroup(o, r);
     if (o.code == Opcode::matrix_fill && uniformity_.values[o.operands.at(0).index] == U::varying)
       problem(o, "the element is not the same for the subgroup");
     if (o.code == Opcode::matrix_load && use(o.results.at(0)) == ir::MatrixUse::accumulator &&
         !is_sum(k_.type(o.results[0]).dtype))
       problem(o, "an accumulator of f32, i32 or u32 is wanted");
+  }
+
+  bool in_pieces(Value v) const {
+    const Op* o = k_.def(v);
+    return o && o->code == Opcode::matrix_load && o->attr_or(ir::Attr::pieces, 0) != 0;
+  }
+  // Its factors in pieces are read when it is done: nothing may be stored since they were loaded.
+  void warpgroup(const Op& o, RegionId r) {
+    if (uniformity_.control[r.index] != U::workgroup)
+      problem(o, "stands under control that is not workgroup-uniform, but four subgroups do it together");
+    if (k_.lane.subgroup_size != 32 || k_.lane.workgroup_size % 128 != 0)
+      problem(o, "needs subgroups of 32, and a workgroup of a multiple of 128");
+    const bool whole = k_.type(o.operands.at(1)).shape[0] != k_.type(o.results.at(0)).shape[0];
+    const auto& ops = k_.region(r).ops;
+    const auto here = std::find_if(ops.begin(), ops.end(), [&](ir::OpId id) { return &k_.op(id) == &o; });
+    for (size_t i = 0; i <= static_cast<size_t>(o.attr(ir::Attr::count)); ++i) {
+      if (in_pieces(o.operands[i]) != (i == 0 || whole))
+        problem(o, "operand " + std::to_string(i) + (i == 0 || whole ? " does not lie" : " lies") + " in pieces");
+      if (!in_pieces(o.operands[i])) continue;
+      bool loaded = false;
+      for (auto before = here; before != ops.begin() && !loaded;) {
+        const Op& p = k_.op(*--before);
+        loaded = std::find(p.results.begin(), p.results.end(), o.operands[i]) != p.results.end();
+        if (!loaded &&
+            (ir::is_barrier(p.code) || !p.regions.empty() || ir::writes_ref(p.code) || p.code == Opcode::matrix_store))
+          break;
+      }
+      if (!loaded) problem(o, "operand " + std::to_string(i) + " was loaded before a store, a barrier or a branch");
+    }
   }
 
   void arena(const Op& o, int64_t bytes, bool shared) {

@@ -47,6 +47,7 @@ class DotEmitter : public Part {
     int64_t width = 1, items = 0, words = 0;  // words: for each invocation
   };
   bool keeps_order(const MatrixForm& form) const;  ///< tiles may lie as memory has them
+  bool by_warpgroups(const MatrixForm& form) const;
   MatrixShare matrix_share(const DotShape& d, const MatrixForm& form, int operand) const;
   /// Elements along the contracted dim that pass through the tiles at once.
   int64_t matrix_depth(const DotShape& d, const MatrixForm& form) const;

@@ -20,6 +20,8 @@ namespace {
 // Words behind each row of a tile or of sums, against bank conflicts; rows stay aligned to 16 bytes.
 constexpr int64_t kRowPad = 4;
 constexpr int64_t kMostColumns = 64;  // of sums that pass through memory at once
+constexpr int64_t kPiece = 4;         // words of a row that warpgroups take at once
+constexpr int kSubgroups = 4;         // of a warpgroup
 
 // The element that v consists of.
 std::optional<uint64_t> one_element(const ir::Kernel& k, Value v) {
@@ -41,9 +43,11 @@ class MatrixDot : public ChunkedDot {
         m_(form.shape),
         start_(start),
         keep_(keep),
-        kept_left_(e.dots.kept_left(id)) {}
+        kept_left_(e.dots.kept_left(id)),
+        warpgroups_(e.dots.by_warpgroups(form)) {}
   // All left matrices: k by k, for each register of the rows.
   Values left_matrices() {
+    warpgroups_ = false;
     wave_ = b_.leaf(Opcode::subgroup_id);
     deal(lhs_, dots_.matrix_share(d_, form_, 0));
     const Values words = fetch(lhs_, b_.i32(0));
@@ -80,8 +84,26 @@ class MatrixDot : public ChunkedDot {
   bool in_order(const Operand& o) const { return !o.by_k && dots_.keeps_order(form_); }
   bool whole(const Operand& o) const { return o.by_k || in_order(o); }  // the words of an item lie behind each other
   int64_t words_of(const Operand& o) const { return whole(o) ? o.width / per_ : o.width; }
-  int64_t stride(const Operand& o) const { return (in_order(o) ? o.plan->cover() : tk_) / per_ + kRowPad; }
-  int64_t tile_words(const Operand& o) const { return (in_order(o) ? tk_ : o.plan->cover()) * stride(o); }
+  // Elements along what is contiguous in the tile, and rows of those.
+  int64_t along(const Operand& o) const { return in_order(o) ? o.plan->cover() : tk_; }
+  int64_t down(const Operand& o) const { return in_order(o) ? tk_ : o.plan->cover(); }
+  // Words from row to row; in pieces, from piece to piece: then neighbours in the group store to different banks, too.
+  int64_t stride(const Operand& o) const {
+    if (!warpgroups_) return along(o) / per_ + kRowPad;
+    return down(o) * kPiece + kPiece * std::max<int64_t>(8 / pieces(o), 1);
+  }
+  int64_t pieces(const Operand& o) const { return along(o) / (kPiece * per_); }
+  int64_t tile_words(const Operand& o) const { return (warpgroups_ ? pieces(o) : down(o)) * stride(o); }
+  // Where item `i` of a row lies, of so many words.
+  Value word_at(const Operand& o, Value i, int64_t words, Value row) {
+    const Value rows = b_.mul(row, b_.i32(warpgroups_ ? kPiece : stride(o)));
+    if (!warpgroups_) return b_.add(rows, b_.mul(i, b_.i32(words)));
+    const int64_t items = kPiece / words;  // in a piece
+    const Value piece = b_.mul(b_.div(i, items), b_.i32(stride(o))), word = b_.mul(b_.rem(i, items), b_.i32(words));
+    return b_.add(b_.add(rows, piece), word);
+  }
+  // From a word of an item to the next.
+  int64_t step(const Operand& o) const { return whole(o) ? 1 : warpgroups_ ? kPiece : stride(o); }
   // Of the tile that is this chunk's turn, the first word; nothing where there is one tile (dot_staged.cpp, in_tile).
   Value tile_start(const Operand& o, Value chunk) {
     if (!turns_) return {};
@@ -102,16 +124,13 @@ class MatrixDot : public ChunkedDot {
       if (in_order(o)) {
         x.k = across;
         x.free = b_.mul(piece, b_.i32(o.width));
-        const Value row = b_.mul(across, b_.i32(stride(o))), word = b_.mul(piece, b_.i32(o.width / per_));
-        x.index = b_.add(row, word);
+        x.index = word_at(o, piece, o.width / per_, across);
         o.share.push_back(x);
         continue;
       }
       x.k = b_.mul(piece, b_.i32(o.by_k ? o.width : per_));
       x.free = b_.mul(across, b_.i32(o.by_k ? 1 : o.width));
-      const Value row = b_.mul(x.free, b_.i32(stride(o)));
-      const Value word = b_.mul(piece, b_.i32(o.by_k ? o.width / per_ : 1));
-      x.index = b_.add(row, word);
+      x.index = word_at(o, piece, o.by_k ? o.width / per_ : 1, x.free);
       o.share.push_back(x);
     }
   }
@@ -167,7 +186,7 @@ class MatrixDot : public ChunkedDot {
         const Value index = tile ? b_.add(x.index, tile) : x.index;
         b_.when(x.valid, [&] {
           for (int64_t w = 0; w < n; ++w) {
-            const Value at = b_.add(index, b_.i32(whole(*o) ? w : w * stride(*o)));
+            const Value at = b_.add(index, b_.i32(w * step(*o)));
             b_.store(o->tile.ref, at, in[from + static_cast<size_t>(w)]);
           }
         });
@@ -215,6 +234,7 @@ class MatrixDot : public ChunkedDot {
     return load(d_.lhs_tile.ref, at, stride, MatrixUse::left, m_.a, {m_.m, m_.k}, false);
   }
   void multiply(Values& sums, Value chunk) override {
+    if (warpgroups_) return multiply_by_warpgroups(sums, chunk);
     const Value start = fetches_left() ? own_rows(tile_start(lhs_, chunk)) : Value{},
                 first_right = tile_start(rhs_, chunk);
     for (int64_t k = 0; k < tk_; k += m_.k) {
@@ -230,6 +250,41 @@ class MatrixDot : public ChunkedDot {
         }
       }
     }
+  }
+
+  // All columns at once, and the 64 rows of four subgroups: both factors as they lie in their tiles, or the left one's
+  // matrices from registers.
+  void multiply_by_warpgroups(Values& sums, Value chunk) {
+    ir::Op o{.code = Opcode::warpgroup_multiply_add};
+    o.operands = {in_pieces(rhs_, tile_start(rhs_, chunk), MatrixUse::right, {tk_, cols_.cover()})};
+    const Value first = fetches_left() ? tile_start(lhs_, chunk) : Value{}, group = b_.div(wave_, int64_t{kSubgroups});
+    for (int r = 0; r < rows_.reg; ++r) {
+      if (fetches_left()) {
+        const Value of_group = b_.mul(group, b_.i32(words_to_rows(kSubgroups * m_.m)));
+        const Value mine = b_.add(of_group, b_.i32(words_to_rows(r * rows_.invocations)));
+        o.operands.push_back(
+            in_pieces(lhs_, first ? b_.add(first, mine) : mine, MatrixUse::left, {kSubgroups * m_.m, tk_}));
+        continue;
+      }
+      for (int64_t k = 0; k < tk_; k += m_.k)
+        o.operands.push_back(kept_left_ ? (*kept_left_)[static_cast<size_t>(k / m_.k * rows_.reg + r)]
+                                        : left({}, chunk, r, k));
+    }
+    o.set(Attr::count, static_cast<int64_t>(o.operands.size()) - 1);
+    o.operands.insert(o.operands.end(), sums.begin(), sums.end());
+    sums = out_.op(b_.raw().append(std::move(o))).results;
+  }
+  int64_t words_to_rows(int64_t rows) const {
+    return in_order(lhs_) ? rows / (kPiece * per_) * stride(lhs_) : rows * kPiece;
+  }
+  Value in_pieces(const Operand& o, Value first, MatrixUse use, Shape shape) {
+    const bool left = use == MatrixUse::left;
+    ir::Op load{.code = Opcode::matrix_load, .operands = {o.tile.ref, first ? first : b_.i32(0)}};
+    load.set(Attr::stride, stride(o));
+    load.set(Attr::kind, static_cast<int64_t>(use));
+    if (left == in_order(o)) load.set(Attr::reverse, 1);
+    load.set(Attr::pieces, 1);
+    return b_.raw().one(std::move(load), ir::Type::array(left ? m_.a : m_.b, std::move(shape)));
   }
 
   void one_strip() {
@@ -265,6 +320,7 @@ class MatrixDot : public ChunkedDot {
   const Values* kept_left_;
   const int64_t per_ = 4 / size_bytes(m_.a);  // elements in a word
   bool turns_ = false;                        // chunks take turns with two tiles, with one barrier for each
+  bool warpgroups_;                           // tiles lie in pieces
   Value wave_;
 };
 }  // namespace
@@ -285,6 +341,14 @@ std::optional<MatrixForm> DotEmitter::matrix_form(const DotShape& d) const {
 
 bool DotEmitter::keeps_order(const MatrixForm& form) const {
   return target_.turns_matrices && size_bytes(form.shape.a) == 2;
+}
+
+// Four subgroups together, with factors as they lie in their tiles. Sums of products of 8-bit floats lose bits so.
+bool DotEmitter::by_warpgroups(const MatrixForm& form) const {
+  const MatrixShape& s = form.shape;
+  const int64_t columns = plan(form.cols).cover();
+  return target_.warpgroup_matrices && s_.subgroup == 32 && s_.group % (kSubgroups * 32) == 0 && s.m == 16 &&
+         s.k * size_bytes(s.a) == 32 && columns <= 256 && !(is_float(s.a) && size_bytes(s.a) == 1);
 }
 
 // All of them, where the tiles leave room for other workgroups: then a product needs no loop, and two barriers.

@@ -112,6 +112,9 @@ std::string Emitter::run() {
   arguments();
   if (k_.lane.shared_bytes > 0) arena_ = special("arena");
   place_lanes();
+  ir::each_op(k_, k_.body, [&](ir::OpId id) {
+    by_warpgroups_ = by_warpgroups_ || k_.op(id).code == Opcode::warpgroup_multiply_add;
+  });
   region(k_.body);
   return frame(f_.body());
 }

@@ -92,6 +92,8 @@ class Emitter final : private Code, public Walk {
   void emit_sums(const ir::Op& op, V sums, bool store);
   void emit_multiply(const ir::Op& op);
   void emit_multiply_add(const ir::Op& op);
+  V descriptor(const ir::Op& load);
+  void emit_warpgroup(const ir::Op& op);
   V factor_register(const ir::Op& op, const Access& access, int64_t row, int64_t k);
   std::string matrix_place(const ir::Op& op, const Access& access, int64_t more_bytes);
 
@@ -103,6 +105,7 @@ class Emitter final : private Code, public Walk {
   passes::Divisors divisors_{k_};
   std::map<Access, V> lane_places_;  // each lane's address in the arena, for a tile at its beginning
   bool multiplies_f8_ = false;
+  bool by_warpgroups_ = false;  // some products read shared memory past the threads' own view of it
   // Of two words, the bytes 2 * third and 2 * third + 1 in turn; by the block that holds them, too.
   std::map<std::tuple<uint32_t, uint32_t, uint32_t, uint32_t>, V> turned_;
 };

@@ -9,6 +9,8 @@ using ir::Opcode;
 
 void Emitter::emit_barrier(bool of_subgroup) {
   if (k_.lane.workgroup_size == 1) return;
+  // What the warps have stored, for wgmma to see behind the barrier.
+  if (by_warpgroups_ && !of_subgroup) f_.line("fence.proxy.async.shared::cta");
   f_.line(of_subgroup || k_.lane.subgroup_size == k_.lane.workgroup_size ? "bar.warp.sync -1" : "bar.sync 0");
 }
 

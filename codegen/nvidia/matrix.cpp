@@ -19,6 +19,8 @@ constexpr int64_t kMmaRows = 16, kMmaColumns = 8, kMmaWords = 8;  // of one mma
 MatrixUse use_of(const ir::Op& load) { return static_cast<MatrixUse>(load.attr(Attr::kind)); }
 bool is_factor(const ir::Op& op) { return op.code == Opcode::matrix_load && use_of(op) != MatrixUse::accumulator; }
 
+bool in_pieces(const ir::Op& op) { return op.attr_or(Attr::pieces, 0) != 0; }
+
 const char* type_name(DType t) {
   switch (t) {
     case DType::f16: return "f16";
@@ -73,7 +75,7 @@ Emitter::Access Emitter::access_of(const ir::Op& op) {
 void Emitter::place_lanes() {
   ir::each_op(k_, k_.body, [&](ir::OpId id) {
     const ir::Op& op = k_.op(id);
-    if (op.code != Opcode::matrix_load && op.code != Opcode::matrix_store) return;
+    if ((op.code != Opcode::matrix_load && op.code != Opcode::matrix_store) || in_pieces(op)) return;
     const Access a = access_of(op);
     V& place = lane_places_[a];
     if (place.id) return;
@@ -114,7 +116,10 @@ void Emitter::emit_matrix(const ir::Op& op) {
   switch (ir::Matrix(op.code)) {
     case ir::Matrix::pack: return;
     case ir::Matrix::matrix_fill: return emit_fill(op);
-    case ir::Matrix::matrix_load: return is_factor(op) ? emit_matrix_load(op) : emit_sums(op, {}, false);
+    case ir::Matrix::warpgroup_multiply_add: return emit_warpgroup(op);
+    case ir::Matrix::matrix_load:
+      if (in_pieces(op)) return;  // a product reads it where it is
+      return is_factor(op) ? emit_matrix_load(op) : emit_sums(op, {}, false);
     case ir::Matrix::matrix_store: return emit_sums(op, get(op.operands.at(1)), true);
     case ir::Matrix::matrix_multiply_add: return emit_multiply_add(op);
     case ir::Matrix::matrix_multiply: return emit_multiply(op);
@@ -264,6 +269,82 @@ void Emitter::emit_multiply_add(const ir::Op& op) {
                 list(right, 2 * (j * blocks + k), 2) + ", " + list(k ? results : sums, at, 4));
       }
   set(op.results.at(0), out);
+}
+
+// -- products of four warps
+
+// A factor as wgmma's descriptor has it, without swizzling: pieces of 16 bytes of eight rows lie behind each other (a
+// core matrix). `groups` bytes come between such eights of rows, and a row's pieces are `stride` words apart. Where the
+// elements that follow each other are not of k, the two change their names (PTX ISA, "Matrix descriptor format").
+V Emitter::descriptor(const ir::Op& load) {
+  const bool by_k = (use_of(load) == MatrixUse::left) != (load.attr_or(Attr::reverse, 0) != 0);
+  constexpr uint64_t kGroup = 128;  // bytes
+  const auto pieces = static_cast<uint64_t>(4 * load.attr(Attr::stride));
+  const uint64_t leading = by_k ? pieces : kGroup, strided = by_k ? kGroup : pieces;
+  const uint64_t constant = leading >> 4 << 16 | strided >> 4 << 32;
+  if (pieces % 16 != 0 || divisor_of_place(load) % 4 != 0)
+    throw InternalError(k_.name + ": nvidia: a factor of four warps does not lie at multiples of 16 bytes", load.loc);
+  const V index = get(load.operands.back()), base = ref(load.operands.at(0)).base;
+  const V words = to_uint(index, Reg::u32) + base;
+  const V address = (arena_ + (words << 2)) >> 4;
+  return f_.op("cvt.u64.u32", Reg::u64, {address}) | f_.make(Reg::u64, constant);
+}
+
+void Emitter::emit_warpgroup(const ir::Op& op) {
+  const auto lefts = static_cast<size_t>(op.attr(Attr::count));
+  const ir::Op &right = *k_.def(op.operands.at(0)), *left = k_.def(op.operands.at(1));
+  const ir::Type &b = k_.type(op.operands[0]), &a = k_.type(op.operands[1]), &sum = k_.type(op.results.at(0));
+  const int64_t size = size_bytes(a.dtype), step = 32 / size;  // elements of k in one wgmma
+  const bool whole = in_pieces(*left), halves = size == 2;
+  const size_t steps = static_cast<size_t>(b.shape[0] / step), rows = whole ? lefts : lefts / steps,
+               across = op.results.size() / rows;
+  if (b.shape[0] % step != 0 || (!whole && a.shape[1] != step) || size_bytes(b.dtype) != size || sum.shape[0] != 16 ||
+      sum.shape[1] % kMmaColumns != 0)
+    throw InternalError(k_.name + ": nvidia: no product of " + to_string(a) + " and " + to_string(b), op.loc);
+  std::vector<V> results;
+  for (size_t i = 0; i < op.results.size(); ++i) {
+    const std::vector<V>& sums = f_.parts(get(op.operands[1 + lefts + i]));
+    const V out = f_.fresh(get(op.operands[1 + lefts + i]).reg);
+    for (size_t j = 0; j < sums.size(); ++j) f_.move(f_.parts(out)[j], sums[j]);
+    results.push_back(out);
+  }
+  // Bytes from one step of k to the next, by 16; and which factors have elements of k behind each other.
+  const auto by_k = [&](const ir::Op& load) {
+    return (use_of(load) == MatrixUse::left) != (load.attr_or(Attr::reverse, 0) != 0);
+  };
+  const auto stepped = [&](const ir::Op& load, V first, size_t k) {
+    const int64_t sixteens = by_k(load) ? 2 * load.attr(Attr::stride) / 4 : step;
+    return k ? first + f_.make(Reg::u64, k * static_cast<uint64_t>(sixteens)) : first;
+  };
+  const V first_right = descriptor(right);
+  std::vector<V> first_left;
+  for (size_t r = 0; whole && r < rows; ++r) first_left.push_back(descriptor(*k_.def(op.operands[1 + r])));
+  const V adds = f_.boolean(true);
+  const std::string code = "wgmma.mma_async.sync.aligned.m64n" + std::to_string(b.shape[1]) + "k" +
+                           std::to_string(step) + (is_int(sum.dtype) ? ".s32." : ".f32.") + type_name(a.dtype) + "." +
+                           type_name(b.dtype) + " ";
+  const auto names = [&](const std::vector<V>& parts) {
+    std::string s;
+    for (const V part : parts) s += (s.empty() ? "" : ", ") + f_.operand(part);
+    return s;
+  };
+  f_.line("wgmma.fence.sync.aligned");
+  for (size_t k = 0; k < steps; ++k)
+    for (size_t r = 0; r < rows; ++r) {
+      std::string s = code + "{";
+      for (size_t c = 0; c < across; ++c) s += (c ? ", " : "") + names(f_.parts(results[r * across + c]));
+      const V place = stepped(right, first_right, k);
+      if (whole) s += "}, " + f_.in_register(stepped(*k_.def(op.operands[1 + r]), first_left[r], k));
+      else s += "}, {" + names(f_.parts(get(op.operands[1 + r * steps + k]))) + "}";
+      s += ", " + f_.in_register(place) + ", " + f_.in_register(adds);
+      if (!is_int(sum.dtype)) s += ", 1, 1";
+      if (halves && whole) s += by_k(*left) ? ", 0" : ", 1";
+      if (halves) s += by_k(right) ? ", 0" : ", 1";
+      f_.line(s);
+    }
+  f_.line("wgmma.commit_group.sync.aligned");
+  f_.line("wgmma.wait_group.sync.aligned 0");
+  for (size_t i = 0; i < results.size(); ++i) set(op.results[i], results[i]);
 }
 
 }  // namespace tessera::nvidia

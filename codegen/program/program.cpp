@@ -183,6 +183,7 @@ Target Target::nvidia(const std::string& chip) {
     t.compute_units = c.multiprocessors;
     t.matrices = nvidia_matrices(chip);
     t.turns_matrices = true;
+    t.warpgroup_matrices = chip == "sm_90a";
     return t;
   }
   throw CompileError("target nvidia:" + chip + ": no such chip", {}, "the chips are " + known);
@@ -190,9 +191,11 @@ Target Target::nvidia(const std::string& chip) {
 
 std::optional<Target> Target::nvidia_for(int major, int minor, int driver_version) {
   const Chip* best = nullptr;
-  for (const Chip& c : kChips)  // not those of one chip alone, whose PTX no other reads
-    if (std::string_view(c.name).back() != 'a' && c.capability <= 10 * major + minor && c.cuda <= driver_version)
-      best = &c;
+  const int capability = 10 * major + minor;
+  for (const Chip& c : kChips) {  // PTX of sm_90a is read by that chip alone
+    const bool reads = std::string_view(c.name).back() == 'a' ? c.capability == capability : c.capability <= capability;
+    if (reads && c.cuda <= driver_version) best = &c;
+  }
   if (!best) return std::nullopt;
   Target t = nvidia(best->name);
   constexpr int kProductsOfF8 = 12040;  // PTX 8.4 (codegen/nvidia)

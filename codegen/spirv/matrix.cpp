@@ -83,6 +83,8 @@ void Emitter::emit_matrix(const ir::Op& op) {
       if (signs) w.push_back(signs);
       return set(op.results.at(0), {&f_, m_.op(kMultiplyAdd, f_.type(c.reg), w), c.reg});
     }
+    case ir::Matrix::warpgroup_multiply_add:
+      throw InternalError(k_.name + ": " + std::string(name(op.code)) + " is of NVIDIA's PTX alone", op.loc);
     case ir::Matrix::matrix_multiply: {
       const V a = get(op.operands.at(0)), b = get(op.operands.at(1));
       const Id product = m_.op(spv::OpFMul, f_.type(a.reg), {a.id, b.id});

@@ -477,6 +477,29 @@ std::vector<Type> Inference::packed() const {
   return {Type::array(t == DType::i8 ? DType::i32 : DType::u32)};
 }
 
+std::vector<Type> Inference::warpgroup() const {
+  const int64_t lefts = attr(Attr::count), operands = static_cast<int64_t>(op_.operands.size()),
+                sums = operands - 1 - lefts;
+  if (lefts < 1 || sums < 1)
+    fail("takes a right matrix, left ones and accumulators, but count is " + std::to_string(lefts) + " of " +
+         std::to_string(operands) + " operands");
+  for (int64_t i = 0; i < operands; ++i)
+    if (const Type& t = array(static_cast<size_t>(i)); t.shape.size() != 2)
+      fail("operand " + std::to_string(i) + " must be a matrix but is " + to_string(t));
+  const Type &right = array(0), &left = array(1), &sum = array(static_cast<size_t>(1 + lefts));
+  for (int64_t i = 2; i < operands; ++i)
+    if (const Type& t = array(static_cast<size_t>(i)); !(t == (i <= lefts ? left : sum)))
+      fail("operand " + std::to_string(i) + " is " + to_string(t) + ", unlike those before it");
+  const int64_t depth = right.shape[0], columns = right.shape[1];
+  const bool own = left.shape[0] == sum.shape[0], whole = left.shape[0] == 4 * sum.shape[0] && left.shape[1] == depth;
+  if (depth == 0 || columns == 0 || num_elements(left.shape) == 0 || num_elements(sum.shape) == 0 || !(own || whole) ||
+      depth % left.shape[1] != 0 || columns % sum.shape[1] != 0 || lefts % (depth / left.shape[1]) != 0 ||
+      lefts / (depth / left.shape[1]) * (columns / sum.shape[1]) != sums)
+    fail(std::to_string(lefts) + " of " + to_string(left) + " times " + to_string(right) + " do not give " +
+         std::to_string(sums) + " of " + to_string(sum));
+  return std::vector<Type>(static_cast<size_t>(sums), sum);
+}
+
 std::vector<Type> Inference::matrix() const {
   const auto is_matrix = [](const Type& t) { return !t.is_ref && t.shape.size() == 2; };
   const auto operand = [&](size_t i) {
@@ -530,6 +553,7 @@ std::vector<Type> Inference::matrix() const {
         fail(to_string(a) + " times " + to_string(b) + " does not give " + to_string(c));
       return {c};
     }
+    case Matrix::warpgroup_multiply_add: return warpgroup();
     case Matrix::matrix_multiply: {
       count(2);
       const Type a = operand(0), b = operand(1);
@@ -630,6 +654,7 @@ std::vector<Type> Inference::structured() const {
     case Opcode::matrix_load:
     case Opcode::matrix_store:
     case Opcode::matrix_multiply_add:
+    case Opcode::warpgroup_multiply_add:
     case Opcode::matrix_multiply: return matrix();
     case Opcode::loops_cut: count(0); return {Type::array(DType::boolean)};
     case Opcode::report:

@@ -123,6 +123,7 @@ class Inference {
   std::vector<Type> subgroup(size_t operands) const;
   std::vector<Type> packed() const;
   std::vector<Type> matrix() const;
+  std::vector<Type> warpgroup() const;
 
   std::vector<Type> structured() const;
 };

@@ -310,7 +310,8 @@ class Printer {
       case Attr::keys:
       case Attr::count:
       case Attr::read_only:
-      case Attr::decrease: return true;
+      case Attr::decrease:
+      case Attr::pieces: return true;
       default: return false;
     }
   }

@@ -125,7 +125,7 @@ TEST_CASE("cuda: what the driver shows becomes a Target" * without_device) {
     CHECK(all[0].name == "A GPU that is none");
     CHECK(all[0].memory_bytes == 1 << 30);
     CHECK(all[0].lacks.empty());
-    CHECK(all[0].target.chip == "sm_90");
+    CHECK(all[0].target.chip == "sm_90a");
     CHECK(all[0].target.compute_units == 4);
     CHECK(all[0].target.shared_bytes == 227 << 10);
   }
@@ -139,6 +139,8 @@ TEST_CASE("cuda: what the driver shows becomes a Target" * without_device) {
   CHECK(chip(8, 9, 12040) == "sm_89");
   CHECK(chip(8, 9, 12000) == "sm_87");  // the driver reads no PTX 8.1
   CHECK(chip(10, 0, 12040) == "sm_90");
+  CHECK(chip(9, 0, 12000) == "sm_90a");
+  CHECK(chip(9, 0, 11080) == "sm_90");
   CHECK(chip(12, 0, 12090) == "sm_120");
   CHECK(chip(13, 0, 13000) == "sm_121");
   CHECK(chip(7, 5, 12040) == "compute capability 8.0 or later (it has 7.5)");
@@ -424,7 +426,7 @@ TEST_CASE("cuda: the command line" * without_device) {
   CHECK(folder.read("err.txt").find("device cuda:1 is none of NVIDIA's devices") != std::string::npos);
   cli("devices", "TESSERA_DEVICE=cuda:0");
   CHECK(folder.read("out.txt").find("* cuda:0: A GPU that is none\n     compute capability 9.0, CUDA 12.4, 1.0 GiB, "
-                                    "code for sm_90\n") != std::string::npos);
+                                    "code for sm_90a\n") != std::string::npos);
 }
 #endif
 
