@@ -46,7 +46,8 @@ def main():
         shutil.copy(file, folder / "kernels")
     for file in ("suite.tsv", "work.tsv", "peers.py", "join.py"):
         shutil.copy(machine.HERE / file, folder)
-    shutil.copy(build / "tests" / "bench_gpu_time", folder)
+    for program in ("bench_gpu_time", "bench_gpu"):
+        shutil.copy(build / "tests" / program, folder)
     machines = [machine.Machine(build)] + ([machine.Machine(build, a.debian13)] if a.debian13 and pathlib.Path(a.debian13).is_dir() else [])
     try:
         count, broken = compile_all(machines, measure.rows_of(machine.HERE / "suite.tsv"), folder / "shaders")

@@ -17,6 +17,8 @@ class Contender {
   virtual double batch(int repeats) = 0;
   /// Poisons the outputs of the first set, runs it there once, and returns them.
   virtual std::vector<Array> outputs() = 0;
+  /// The last batch was one graph of CUDA's.
+  virtual bool by_graph() const { return false; }
 };
 
 /// Seconds of a run.

@@ -15,7 +15,9 @@
 namespace tessera::bench {
 
 using cuda::Address, cuda::Status, cuda::StreamHandle, cuda::FunctionHandle, cuda::ModuleHandle;
-struct EventHandle;
+struct EventHandle;  // what CUevent and so on point at
+struct GraphHandle;
+struct ExecutableHandle;
 
 /// The driver, the primary context, a stream, and functions that only this program uses.
 class CudaState {
@@ -31,10 +33,14 @@ class CudaState {
       function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(platform::symbol(opened, name));
       return function != nullptr;
     };
-    has_events = find(create_event, "cuEventCreate") & find(record_event, "cuEventRecord") &
-                 find(wait_event, "cuEventSynchronize") & find(elapsed, "cuEventElapsedTime") &
+    has_events = find(create_event, "cuEventCreate") && find(record_event, "cuEventRecord") &&
+                 find(wait_event, "cuEventSynchronize") && find(elapsed, "cuEventElapsedTime") &&
                  find(destroy_event, "cuEventDestroy_v2");
+    has_graphs = find(begin_capture, "cuStreamBeginCapture_v2") && find(end_capture, "cuStreamEndCapture") &&
+                 find(instantiate, "cuGraphInstantiateWithFlags") && find(launch_graph, "cuGraphLaunch") &&
+                 find(destroy_graph, "cuGraphDestroy") && find(destroy_executable, "cuGraphExecDestroy");
     find(copy, "cuMemcpyDtoDAsync_v2");
+    find(function_attribute, "cuFuncGetAttribute");
     if (!has_events) return;
     for (EventHandle*& e : events) d.check(create_event(&e, 0), "cuEventCreate", "timing");
   }
@@ -74,7 +80,14 @@ class CudaState {
   CudaDeviceInfo info;
   cuda::ContextHandle* context = nullptr;
   StreamHandle* stream = nullptr;
-  bool has_events = false;
+  bool has_events = false, has_graphs = false;
+  Status (*begin_capture)(StreamHandle*, int mode) = nullptr;
+  Status (*end_capture)(StreamHandle*, GraphHandle**) = nullptr;
+  Status (*instantiate)(ExecutableHandle**, GraphHandle*, unsigned long long flags) = nullptr;  // NOLINT: CUDA's type
+  Status (*launch_graph)(ExecutableHandle*, StreamHandle*) = nullptr;
+  Status (*destroy_graph)(GraphHandle*) = nullptr;
+  Status (*destroy_executable)(ExecutableHandle*) = nullptr;
+  Status (*function_attribute)(int* value, int which, FunctionHandle*) = nullptr;
   Status (*copy)(Address to, Address from, size_t bytes, StreamHandle*) = nullptr;
 
  private:
@@ -106,6 +119,9 @@ class CudaLoaded {
       d.check(d.cuFuncSetAttribute(function, cuda::FunctionAttribute::max_dynamic_shared_bytes,
                                    static_cast<int>(program.shared_bytes)),
               "cuFuncSetAttribute", program.name);
+    if (!state_->function_attribute) return;
+    state_->function_attribute(&local_bytes, 3, function);
+    state_->function_attribute(&registers, 4, function);
   }
   CudaLoaded(const CudaLoaded&) = delete;
   CudaLoaded& operator=(const CudaLoaded&) = delete;
@@ -118,6 +134,7 @@ class CudaLoaded {
 
   Program program;
   FunctionHandle* function = nullptr;
+  int registers = 0, local_bytes = 0;  // of a thread
 
  private:
   std::shared_ptr<CudaState> state_;
@@ -156,7 +173,7 @@ class Launched : public Contender {
  public:
   Launched(const std::shared_ptr<CudaState>& state, std::shared_ptr<CudaLoaded> loaded, const ir::Kernel& kernel,
            const std::vector<Array>& inputs, int sets)
-      : s_(state), loaded_(std::move(loaded)), memory_(state), p_(loaded_->program), num_inputs_(inputs.size()) {
+      : s_(state), loaded_(std::move(loaded)), memory_(state), p_(loaded_->program) {
     const cuda::Current current(s_->d, s_->context);
     for (size_t i = inputs.size(); i < p_.args.size(); ++i) {
       const int alias = p_.args[i].alias;
@@ -188,12 +205,26 @@ class Launched : public Contender {
     s_->wait(p_.name);
   }
 
+  ~Launched() override {
+    if (s_->d.cuCtxPushCurrent_v2(s_->context) != cuda::kSuccess) return;
+    forget_graph();
+    cuda::ContextHandle* popped = nullptr;
+    s_->d.cuCtxPopCurrent_v2(&popped);
+  }
+
   double batch(int repeats) override {
     const cuda::Current current(s_->d, s_->context);
-    return s_->time(p_.name, [&] {
+    const auto all = [&] {
       for (int i = 0; i < repeats; ++i) launch(static_cast<size_t>(i) % blocks_.size());
-    }) / repeats;
+    };
+    if (s_->has_graphs && captured_ != repeats) capture(repeats, all);
+    const double seconds = s_->time(p_.name, [&] {
+      if (executable_) s_->d.check(s_->launch_graph(executable_, s_->stream), "cuGraphLaunch", p_.name);
+      else all();
+    });
+    return seconds / repeats;
   }
+  bool by_graph() const override { return executable_ != nullptr; }
 
   std::vector<Array> outputs() override {
     const cuda::Current current(s_->d, s_->context);
@@ -211,6 +242,22 @@ class Launched : public Contender {
   }
 
  private:
+  void forget_graph() {
+    if (executable_) s_->destroy_executable(executable_);
+    executable_ = nullptr;
+  }
+  // A batch as a graph, so that launches are in no time; plain launches if that fails.
+  void capture(int repeats, const std::function<void()>& all) {
+    constexpr int kThisThread = 1;
+    forget_graph();
+    captured_ = repeats;
+    GraphHandle* graph = nullptr;
+    if (s_->begin_capture(s_->stream, kThisThread) != cuda::kSuccess) return;
+    all();
+    if (s_->end_capture(s_->stream, &graph) != cuda::kSuccess || !graph) return;
+    if (s_->instantiate(&executable_, graph, 0) != cuda::kSuccess) executable_ = nullptr;
+    s_->destroy_graph(graph);
+  }
   void upload(Address to, const Array& from) {
     if (from.nbytes() == 0) return;
     s_->d.check(s_->d.cuMemcpyHtoDAsync_v2(to, from.bytes(), static_cast<size_t>(from.nbytes()), s_->stream),
@@ -231,11 +278,12 @@ class Launched : public Contender {
   std::shared_ptr<CudaLoaded> loaded_;
   Memory memory_;
   const Program& p_;
-  size_t num_inputs_;
   std::vector<Array> begin_;
   int64_t count_ = 0;
   std::vector<Address> outputs_;
   std::vector<std::vector<std::byte>> blocks_;
+  int captured_ = 0;  // runs in the graph
+  ExecutableHandle* executable_ = nullptr;
 };
 
 class Copied : public Contender {
@@ -290,6 +338,11 @@ int64_t CudaTimer::memory_bytes() const { return state_->info.memory_bytes; }
 
 std::shared_ptr<CudaLoaded> CudaTimer::load(const ir::Kernel& kernel) const {
   return std::make_shared<CudaLoaded>(state_, compile(kernel, target()));
+}
+
+CudaCode CudaTimer::code(const CudaLoaded& loaded) {
+  return {loaded.program.ptx, loaded.registers, loaded.local_bytes, loaded.program.shared_bytes,
+          loaded.program.workgroup_size};
 }
 
 std::unique_ptr<Contender> CudaTimer::contender(std::shared_ptr<CudaLoaded> loaded, const ir::Kernel& kernel,

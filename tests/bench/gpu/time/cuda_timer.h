@@ -1,6 +1,6 @@
 // CudaTimer: kernels as PTX on NVIDIA's own driver (runtime/nvidia/driver.h), timed by its events around a batch of
-// launches in one stream. A driver without events (the one of tests/support/cuda) is timed by the host's clock, which
-// says little; clock() tells. Read next: main.cpp.
+// launches in one graph, or stream if that fails. A driver without events (the one of tests/support/cuda) is timed by
+// the host's clock, which says little; clock() tells. Read next: main.cpp.
 #pragma once
 #include <memory>
 #include <string>
@@ -14,6 +14,14 @@ namespace tessera::bench {
 
 class CudaLoaded;
 class CudaState;
+
+/// Of a compiled kernel.
+struct CudaCode {
+  std::string ptx;
+  int registers = 0, local_bytes = 0;  // of a thread, as the driver made it; local memory is what it spills
+  int64_t shared_bytes = 0;
+  int32_t threads = 0;
+};
 
 class CudaTimer {
  public:
@@ -29,6 +37,7 @@ class CudaTimer {
   /// The kernel over `sets` sets of arrays with equal contents.
   std::unique_ptr<Contender> contender(std::shared_ptr<CudaLoaded> loaded, const ir::Kernel& kernel,
                                        const std::vector<Array>& inputs, int sets) const;
+  static CudaCode code(const CudaLoaded& loaded);
   std::unique_ptr<Contender> copy(int64_t bytes) const;
   int64_t memory_bytes() const;
 

@@ -28,7 +28,7 @@ double seconds_since(Clock::time_point start) { return std::chrono::duration<dou
 constexpr const char* kUsage =
     "usage: bench_gpu_time --folder FOLDER [--kernels PARTS] [--out FOLDER] [--seconds-per-kernel S] [--limit S]\n"
     "         [--kernel-limit S] [--jobs N] [--rotate-mb N] [--batch-ms MS] [--samples N] [--no-cuda] [--few-shaders]\n"
-    "         [--cuda-library FILE]\n";
+    "         [--cuda-library FILE] [--dump FOLDER]\n";
 
 struct Options {
   MeasureOptions measure;
@@ -63,6 +63,7 @@ Options parse(int argc, char** argv) {
     else if (a == "--no-cuda") o.measure.cuda = false;
     else if (a == "--few-shaders") o.measure.all_shaders = false;
     else if (a == "--cuda-library") o.measure.cuda_library = next();
+    else if (a == "--dump") o.measure.dump = next();
     else if (a == "--worker") o.worker = true;
     else if (a == "--first") o.first = std::stoul(next());
     else throw SpecError("bench_gpu_time: unknown option " + a + "\n" + kUsage);
@@ -275,6 +276,7 @@ void take_line(const json& line, Report& report) {
 int run(int argc, char** argv, const Options& o, const std::vector<SuiteEntry>& entries) {
   if (entries.empty()) throw SpecError("bench_gpu_time: no kernel's name contains what --kernels says");
   Report report;
+  if (!o.measure.dump.empty()) std::filesystem::create_directories(o.measure.dump);
   if (!o.out.empty()) {
     std::filesystem::create_directories(o.out);
     report.file = (std::filesystem::path(o.out) / "results.json").string();

@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <cmath>
+#include <fstream>
 
 #include "codegen/program/program.h"
 #include "engine/base/error.h"
@@ -149,6 +150,16 @@ Ready Machine::load(const SuiteEntry& entry) const {
     }
   }
   if (cuda_) r.ptx = attempt<CudaLoaded>([&] { return cuda_->load(r.kernel); });
+  if (options_.dump.empty()) return r;
+  const std::string file = options_.dump + "/" + entry.name;
+  if (r.ours.program) {
+    const Program& p = *r.ours.program;
+    std::ofstream(file + ".spv", std::ios::binary)
+        .write(reinterpret_cast<const char*>(p.spirv.data()),
+               static_cast<std::streamsize>(p.spirv.size() * sizeof p.spirv[0]));
+    std::ofstream(file + ".explain.txt") << p.explain;
+  }
+  if (r.ptx.program) std::ofstream(file + ".ptx") << CudaTimer::code(*r.ptx.program).ptx;
   return r;
 }
 
@@ -213,6 +224,11 @@ json Machine::on_cuda(const SuiteEntry& entry, const Ready& ready, const std::ve
     says["error"] = first_line(ready.ptx.error);
     return says;
   }
+  const CudaCode code = CudaTimer::code(*ready.ptx.program);
+  says["workgroup_size"] = code.threads;
+  says["shared_bytes"] = code.shared_bytes;
+  says["registers"] = code.registers;
+  says["local_bytes"] = code.local_bytes;
   try {
     const auto contender = cuda_->contender(ready.ptx.program, ready.kernel, inputs, sets);
     const std::vector<Array> outputs = contender->outputs();
@@ -223,6 +239,7 @@ json Machine::on_cuda(const SuiteEntry& entry, const Ready& ready, const std::ve
     TimeOptions time = options_.time;
     time.seconds /= 3;
     says.update(times(time_in_turns({contender.get()}, time)[0]));
+    says["graph"] = contender->by_graph();
   } catch (const std::exception& e) {
     cuda_broken_ = true;
     says["error"] = first_line(e.what());

@@ -19,7 +19,7 @@ struct MeasureOptions {
   TimeOptions time;
   int64_t rotate_bytes = int64_t{160} << 20;  // of arrays to go through before one comes again
   bool cuda = true, all_shaders = true;
-  std::string cuda_library;
+  std::string cuda_library, dump;  // dump: a folder for the code of our kernels
 };
 
 /// A program that a driver has compiled, or why not.
