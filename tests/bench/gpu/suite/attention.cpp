@@ -47,7 +47,8 @@ Case flash(const Attention& a, Sizes sizes) {
              std::to_string(a.length),
          call.trace(),
          {},
-         a.dtype == f32 ? 1e-5 : 4e-3};
+         a.dtype == f32 ? 1e-5 : 4e-3,
+         (a.causal ? 2.0 : 4.0) * static_cast<double>(a.batch * a.heads * a.length * a.length * a.d)};
   // Blocks of 64 keys take 48 KiB of shared memory where a row has 256 bytes, which lavapipe and some chips do not
   // have.
   const bool large = a.d * size_bytes(a.dtype) > 128;

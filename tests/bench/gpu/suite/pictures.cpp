@@ -31,7 +31,8 @@ Case convolution(int64_t images, int64_t h, int64_t w, int64_t c, int64_t n, DTy
                      std::to_string(w) + "x" + std::to_string(c) + "x" + std::to_string(n),
                  call.trace({{{images, h + 2, w + 2, c}, t}, {{3, 3, c, n}, t}}),
                  {},
-                 t == f32 ? 1e-5 : 2e-3};
+                 t == f32 ? 1e-5 : 2e-3,
+                 18 * static_cast<double>(images * h * w * c * n)};
   const std::string defines = macros({{"IMAGES", images}, {"H", h}, {"W", w}, {"C", c}, {"N", n}});
   all_of_it.shaders.push_back({.file = "convolution",
                                .defines = defines + " " + macros({{"KIND", kind(t)}}),

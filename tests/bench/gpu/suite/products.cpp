@@ -108,7 +108,8 @@ Shader product_by_matrices(const Product& p, bool full, bool k_major, int64_t fm
 double product_tolerance(DType t) { return t == f32 ? 1e-5 : t == f16 ? 2e-3 : t == bf16 ? 1e-2 : 0; }
 
 Case matmul(const Product& p, Sizes sizes) {
-  Case c{p.name(), kernel_of(p), {}, product_tolerance(p.dtype)};
+  const auto work = static_cast<double>(p.batch * p.m * p.k * p.n);
+  Case c{p.name(), kernel_of(p), {}, product_tolerance(p.dtype), 2 * work};
   const bool full = sizes == Sizes::full;
   c.shaders.push_back(plain(p, full));
   if (p.dtype == i8) {
@@ -170,7 +171,8 @@ Case gemv(int64_t k, int64_t n, bool transposed) {
   return {std::string("gemv_") + (transposed ? "nt_" : "") + "f16_" + std::to_string(k) + "x" + std::to_string(n),
           kernel,
           {s},
-          2e-3};
+          2e-3,
+          2 * static_cast<double>(k * n)};
 }
 
 }  // namespace

@@ -1,7 +1,7 @@
 // The kernels by which generated machine code is held against hand-written GLSL, each as a user of Pallas would write
 // it, with the shaders of shaders/gpu that do the same work. They are kept as kernels/NAME.tir and suite.tsv beside
-// this folder; suite_test.cpp writes both, and checks every shader at sizes that a CPU does quickly. It measures
-// nothing.
+// this folder, with work.tsv; suite_test.cpp writes them, and checks every shader at sizes that a CPU does quickly. It
+// measures nothing.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -29,6 +29,8 @@ struct Case {
   std::vector<Shader> shaders;
   // of the greatest difference between two ways to compute it, relative to the greatest magnitude of the output
   double tolerance = 1e-6;
+  // floating-point (or integer) operations that the work takes, where these are what bounds it; else 0
+  double flops = 0;
 };
 
 /// full: what is measured. small: the same makers at sizes for the interpreter, with tails and edges.

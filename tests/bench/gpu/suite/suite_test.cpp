@@ -45,6 +45,14 @@ std::string table(const std::vector<Case>& cases) {
   return out.str();
 }
 
+/// Of each kernel: the tolerance, and the operations that it takes at least (0: bytes bound it).
+std::string work_table(const std::vector<Case>& cases) {
+  std::ostringstream out;
+  out << "kernel\ttolerance\tflops\n";
+  for (const Case& c : cases) out << c.name << '\t' << c.tolerance << '\t' << std::llround(c.flops) << '\n';
+  return out.str();
+}
+
 /// From -1 to 1; integers of all their values, or of 8 bits where they are wider.
 Array random_array(const Shape& shape, DType dtype, uint32_t seed) {
   std::mt19937 random(seed);
@@ -143,9 +151,10 @@ void check_all(const std::set<std::string>& classes, bool kernels) {
 
 TEST_CASE("suite.tsv and the kernels beside it are what the suite's makers give") {
   const std::vector<Case> cases = gpu_suite::suite(Sizes::full);
-  std::map<fs::path, std::string> files = {{kFolder / "suite.tsv", table(cases)}};
+  std::map<fs::path, std::string> files = {{kFolder / "suite.tsv", table(cases)},
+                                           {kFolder / "work.tsv", work_table(cases)}};
   for (const Case& c : cases) files[kFolder / "kernels" / (c.name + ".tir")] = ir::print(c.kernel);
-  REQUIRE(files.size() == cases.size() + 1);
+  REQUIRE(files.size() == cases.size() + 2);
   const char* bless = std::getenv("TESSERA_BLESS");
   const bool rewrite = bless && std::string(bless) == "1";
   for (const auto& [path, text] : files) {
