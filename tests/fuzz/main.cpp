@@ -25,13 +25,12 @@
 #include "engine/interpreter/interpreter.h"
 #include "engine/ir/reference.h"
 #include "engine/ir/text.h"
-#include "runtime/call/call.h"
-#include "runtime/device.h"
 #include "tests/fuzz/check.h"
 #include "tests/fuzz/coverage.h"
+#include "tests/fuzz/devices.h"
 #include "tests/fuzz/random.h"
 #include "tests/fuzz/shrink.h"
-#include "tests/support/judge/judge.h"
+#include "tests/fuzz/workers.h"
 
 using namespace tessera;
 using namespace tessera::fuzz;
@@ -40,7 +39,8 @@ namespace {
 constexpr const char* kUsage =
     "fuzz [--seed N] [--count N] [--seconds S] [--codegen general|fast|both] [--target "
     "minimum|lavapipe|gpu|matrix|nvidia|cut|random|all|none] [--orders N]\n"
-    "     [--device vulkan|minimum|gpu|none] [--no-passes] [--targets N] [--judge N] [--steps N] [--optimised] "
+    "     [--device vulkan|minimum|gpu|cuda|cuda:N|none] [--patience SECONDS] [--no-passes] [--targets N] [--judge N] "
+    "[--steps N] [--optimised] "
     "[--delete-barriers] [--shrink SECONDS] [--out DIR] [--print] [--coverage] [--verbose] [--pattern NAME] [FILE.tir "
     "...]\n"
     "  --seed, --count   the cases N, N + 1, ...      --seconds   stop after so long\n"
@@ -51,7 +51,8 @@ constexpr const char* kUsage =
     "  --delete-barriers  also delete each barrier once and count how often that is reported\n"
     "  --shrink 0        do not shrink                --out       write failing kernels to DIR/fuzz_SEED.tir\n"
     "  --device minimum  the Vulkan device, by code for the least that Vulkan promises; gpu: by code that takes it for "
-    "a GPU\n"
+    "a GPU; cuda: an NVIDIA GPU, through NVIDIA's driver\n"
+    "  --patience N      a case that keeps the device for more than N seconds has failed (120)\n"
     "  --print           print the kernels' text instead of checking them\n"
     "  --coverage        run on the interpreter only, and tell which ops, dtypes and shapes the kernels have\n"
     "  --pattern NAME    only kernels of this form (tests/fuzz/generator.h); none: only those without one\n"
@@ -61,8 +62,9 @@ constexpr const char* kUsage =
 struct Arguments {
   uint64_t seed = 1;
   int64_t count = 500;
-  double seconds = 1e9, shrink_seconds = 40;
-  bool device = false, minimum_device = false, gpu_device = false, print = false, coverage = false, verbose = false;
+  double seconds = 1e9, shrink_seconds = 40, patience = 120;
+  DeviceChoice device;
+  bool print = false, coverage = false, verbose = false;
   std::string out;
   std::optional<Pattern> pattern;
   std::vector<std::string> files;
@@ -78,7 +80,8 @@ struct Arguments {
 Arguments parse_arguments(int argc, char** argv) {
   Arguments a;
   a.suite = argc == 1;
-  if (a.suite && std::getenv("TESSERA_TESTS_ALL")) a.count = 10'000, a.seconds = 1200, a.device = true;
+  if (a.suite && std::getenv("TESSERA_TESTS_ALL"))
+    a.count = 10'000, a.seconds = 1200, a.device = {DeviceChoice::Kind::vulkan};
   for (int i = 1; i < argc; ++i) {
     const std::string s = argv[i];
     const auto next = [&]() -> std::string {
@@ -110,9 +113,9 @@ Arguments parse_arguments(int argc, char** argv) {
     else if (s == "--orders") a.check.orders = static_cast<int>(std::strtol(next().c_str(), nullptr, 10));
     else if (s == "--device") {
       const std::string v = next();
-      if (v != "vulkan" && v != "minimum" && v != "gpu" && v != "none")
-        usage("--device " + v + ": vulkan, minimum, gpu or none are wanted");
-      a.device = v != "none", a.minimum_device = v == "minimum", a.gpu_device = v == "gpu";
+      const std::optional<DeviceChoice> choice = device_choice(v);
+      if (!choice) usage("--device " + v + ": vulkan, minimum, gpu, cuda, cuda:N or none are wanted");
+      a.device = *choice;
     } else if (s == "--no-passes") a.check.passes = false;
     else if (s == "--judge")
       a.check.judge_orders = static_cast<int>(std::strtol(next().c_str(), nullptr, 10)),
@@ -120,6 +123,7 @@ Arguments parse_arguments(int argc, char** argv) {
     else if (s == "--targets") a.check.random_target = std::strtoull(next().c_str(), nullptr, 10);
     else if (s == "--optimised") a.check.optimised = true;
     else if (s == "--delete-barriers") a.check.delete_barriers = true;
+    else if (s == "--patience") a.patience = std::strtod(next().c_str(), nullptr);
     else if (s == "--shrink") a.shrink_seconds = std::strtod(next().c_str(), nullptr);
     else if (s == "--out") a.out = next();
     else if (s == "--pattern") {
@@ -136,6 +140,8 @@ Arguments parse_arguments(int argc, char** argv) {
     } else if (s[0] == '-') usage("unknown option " + s);
     else a.files.push_back(s);
   }
+  if (a.check.optimised && a.device.kind == DeviceChoice::Kind::cuda)
+    usage("--optimised is for SPIR-V, which --device cuda does not run");
   return a;
 }
 
@@ -241,11 +247,12 @@ std::string kind(const Failure& f) {
   return s.substr(0, f.stage.size() + 40);
 }
 
-void report(const Case& c, const Failure& failure, const std::string& name, const Arguments& a) {
+void report(const Case& c, const Failure& failure, const std::string& name, const Arguments& a, bool lost) {
+  const bool shrinks = a.shrink_seconds > 0 && !lost;
   std::cout << name << " FAILED in " << failure.stage << "\n" << first_lines(failure.message, a.verbose ? 100000 : 12);
   Case small = c;
   Failure last = failure;
-  if (a.shrink_seconds > 0)
+  if (shrinks)
     small = shrink(
         c,
         [&](const Case& x) {
@@ -256,88 +263,43 @@ void report(const Case& c, const Failure& failure, const std::string& name, cons
         },
         a.shrink_seconds);
   const std::string text = ir::print(small.kernel);
-  if (a.shrink_seconds > 0)
-    std::cout << "shrunk to:\n" << text << "which says: " << first_lines(last.message, 4) << std::endl;
+  if (shrinks) std::cout << "shrunk to:\n" << text << "which says: " << first_lines(last.message, 4) << std::endl;
   if (!a.out.empty()) std::ofstream(a.out + "/fuzz_" + name.substr(name.find(' ') + 1) + ".tir") << text;
 }
 
-// The device for --device, once with much room for what kernels print, once with little.
-class Devices {
- public:
-  explicit Devices(const Arguments& a) : a_(a) {
-    DeviceOptions o;
-    o.print = [this](const std::string& line) { printed_.push_back(line); };
-    o.print_bytes = int64_t{64} << 20;
-    roomy_.emplace(o);
-    o.print_bytes = 100;
-    narrow_.emplace(o);
-    std::cout << "device: " << roomy_->info().name << "\n";
-  }
-  Devices(const Devices&) = delete;
-
-  std::vector<Array> run(const Case& c, bool general, bool little_room, std::vector<std::string>& lines) {
-    CompileOptions options;
-    options.general = general;
-    options.strict = (a_.check.strict && !c.relaxed) || a_.minimum_device;
-    Device& device = little_room ? *narrow_ : *roomy_;
-    printed_.clear();
-    std::vector<Array> outputs = run(c, device, options);
-    device.wait();
-    lines = printed_;
-    return outputs;
-  }
-
- private:
-  std::vector<Array> run(const Case& c, Device& device, const CompileOptions& options) const {
-    if (!a_.minimum_device && !a_.gpu_device && !a_.check.optimised)
-      return load(device, c.kernel, options).run(c.inputs, c.dims);
-    Target t = a_.minimum_device ? minimum_target() : device.target();
-    if (a_.gpu_device) {
-      t.kind = Target::Kind::gpu;
-      t.dot4_signed = t.dot4_unsigned = t.dot4_mixed = t.integer_dot;  // lavapipe has no instruction for them
-    }
-    t.max_loop_iterations = device.target().max_loop_iterations;
-    Program program = compile(c.kernel, t, options);
-    if (a_.check.optimised) program.spirv = judge::optimised(program.spirv).value_or(program.spirv);
-    return CompiledKernel(device, std::make_shared<const Program>(std::move(program))).run(c.inputs, c.dims);
-  }
-
-  const Arguments& a_;
-  std::optional<Device> roomy_, narrow_;
-  std::vector<std::string> printed_;
-};
-
-// Checks cases and counts what comes of them.
+// Checks cases and counts what comes of them: those of files, then generated ones.
 class Session {
  public:
-  explicit Session(Arguments& a) : a_(a) {}
+  Session(Arguments& a, Devices& devices)
+      : a_(a), devices_(devices), files_(a.files), shared_(*new(shared_memory(sizeof(Shared))) Shared) {
+    if (a_.suite) suite_files();
+  }
 
   void run() {
-    // the tolerance of files is for code that rounds as the interpreter does
-    const bool strict = a_.check.strict;
-    a_.check.strict = true;
-    if (a_.files.empty()) {
-      if (a_.suite) suite_files();
-      a_.check.strict = strict;
-      generated();
-    } else {
-      for (const std::string& path : a_.files) one(from_file(path), path);
+    if (a_.print || a_.coverage || a_.suite || !a_.device) {
+      if (a_.device) std::cout << "device: " << devices_.name() << "\n";
+      cases();
+    } else if (!run_in_workers(
+                   progress_, a_.patience, [&] { return work(); }, [&](const std::string& why) { died(why); })) {
+      ++counts_.done, ++counts_.failures;
     }
     if (a_.suite) missing_ops();
   }
 
   int summary() const {
+    const Counts& n = counts_;
     if (!a_.print)
-      std::cout << "fuzz: " << done_ << " cases from seed " << a_.seed << ", " << failures_ << " failed, " << refusals_
-                << " refused by a target, " << unfinished_ << " runs too long, "
-                << (with_output_ ? std::lround(100 * share_ / static_cast<double>(with_output_)) : 0)
-                << "% of a case's output elements defined on average, none in " << nothing_defined_ << " cases, "
-                << judged_ << " modules judged (" << judge_steps_ << " instructions, " << unjudged_
+      std::cout << "fuzz: " << n.done << " cases from seed " << a_.seed << ", " << n.failures << " failed, "
+                << n.refusals << " refused by a target, " << n.unfinished << " runs too long, "
+                << (n.with_output ? std::lround(100 * n.share / static_cast<double>(n.with_output)) : 0)
+                << "% of a case's output elements defined on average, none in " << n.nothing_defined << " cases, "
+                << n.judged << " modules judged (" << n.judge_steps << " instructions, " << n.unjudged
                 << " of them too long), " << elapsed() << " s\n";
-    if (a_.coverage) std::cout << coverage_.text() << defined_ << " of " << elements_ << " output elements defined\n";
-    if (a_.check.delete_barriers) std::cout << needed_ << " of " << barriers_ << " barriers are missed when deleted\n";
-    if (!a_.print) std::cout << done_ - failures_ << " passed, " << failures_ << " failed\n";
-    return failures_ ? 1 : 0;
+    if (a_.coverage) std::cout << coverage_.text() << n.defined << " of " << n.elements << " output elements defined\n";
+    if (a_.check.delete_barriers)
+      std::cout << n.needed << " of " << n.barriers << " barriers are missed when deleted\n";
+    if (!a_.print) std::cout << n.done - n.failures << " passed, " << n.failures << " failed\n";
+    return n.failures ? 1 : 0;
   }
 
  private:
@@ -349,21 +311,55 @@ class Session {
     for (const char* folder : {"tests/tir", "tests/data/pallas"})
       if (std::filesystem::is_directory(folder))
         for (const auto& entry : std::filesystem::directory_iterator(folder))
-          if (entry.path().extension() == ".tir") one(from_file(entry.path().string()), entry.path().string());
+          if (entry.path().extension() == ".tir") files_.push_back(entry.path().string());
   }
 
-  void generated() {
-    for (int64_t i = 0; i < a_.count && elapsed() < a_.seconds; ++i) {
-      const uint64_t seed = a_.seed + static_cast<uint64_t>(i);
-      if (a_.suite) {  // shares, for the suite is to take minutes
-        const bool every = std::getenv("TESSERA_TESTS_ALL");
-        a_.check.judge = every || seed % 3 == 0;
-        a_.check.random = every || seed % 2 == 0;
-        a_.check.optimised = seed % (every ? 2 : 12) == 0;
-      }
-      one(generate(seed, a_.pattern.value_or(pattern_of(seed))), "seed " + std::to_string(seed));
-      if (platform::prints_to_terminal() && i % 10 == 0) std::cerr << "\r" << i << " " << std::flush;
+  // The cases from progress_.next on, in this process; until the device is lost.
+  void cases() {
+    const bool strict = a_.check.strict;
+    const auto files = static_cast<int64_t>(files_.size());
+    for (int64_t& i = progress_.next; i < files && !devices_.lost(); ++i) {
+      // the tolerance of files is for code that rounds as the interpreter does
+      a_.check.strict = true;
+      const std::string& path = files_[static_cast<size_t>(i)];
+      one(from_file(path), path);
     }
+    a_.check.strict = strict;
+    if (!a_.files.empty()) return;
+    for (int64_t& i = progress_.next; i - files < a_.count && elapsed() < a_.seconds && !devices_.lost(); ++i)
+      generated(a_.seed + static_cast<uint64_t>(i - files));
+  }
+
+  void generated(uint64_t seed) {
+    if (a_.suite) {  // shares, for the suite is to take minutes
+      const bool every = std::getenv("TESSERA_TESTS_ALL");
+      a_.check.judge = every || seed % 3 == 0;
+      a_.check.random = every || seed % 2 == 0;
+      a_.check.optimised = seed % (every ? 2 : 12) == 0;
+    }
+    one(generate(seed, a_.pattern.value_or(pattern_of(seed))), "seed " + std::to_string(seed));
+    if (platform::prints_to_terminal() && (seed - a_.seed) % 10 == 0)
+      std::cerr << "\r" << seed - a_.seed << " " << std::flush;
+  }
+
+  // What a worker does, and its exit status.
+  int work() {
+    try {
+      const std::string name = devices_.name();
+      if (!progress_.announced) std::cout << "device: " << name << std::endl;
+      progress_.announced = true;
+    } catch (const Error& e) {
+      std::cout << "fuzz: " << e.what() << "\n";
+      return kNoDevice;
+    }
+    a_.check.on_stage = [this](const std::string& stage) { progress_.begin_stage(stage); };
+    cases();
+    return devices_.lost() ? kDeviceLost : kDone;
+  }
+
+  void died(const std::string& why) {
+    ++counts_.done, ++counts_.failures;
+    std::cout << progress_.name.data() << " FAILED in " << progress_.stage.data() << "\n" << why << std::endl;
   }
 
   // What these few cases lack must come with later seeds.
@@ -372,12 +368,13 @@ class Session {
          ++seed)
       coverage_.add(generate(seed));
     for (const std::string& op : coverage_.never()) {
-      ++done_, ++failures_;
+      ++counts_.done, ++counts_.failures;
       std::cout << op << " FAILED: no kernel of these has the op; teach the generator in tests/fuzz to make it\n";
     }
   }
 
   void one(const Case& c, const std::string& name) {
+    progress_.begin_case(name);
     coverage_.add(c);
     if (a_.coverage) coverage_.add_steps(c);
     if (a_.print) {
@@ -393,36 +390,48 @@ class Session {
                 << static_cast<double>(std::clock() - used) / CLOCKS_PER_SEC << " s of processors, " << o.defined
                 << " of " << o.elements << " elements defined" << std::endl;
     if (!o.failure) return;
-    ++failures_;
+    ++counts_.failures;
     const std::string what = kind(*o.failure);
     if (++seen_[what] > 2) {
       std::cout << name << " FAILED as others: " << what << std::endl;
       return;
     }
-    report(c, *o.failure, name, a_);
+    report(c, *o.failure, name, a_, devices_.lost());
   }
 
   void count(const Outcome& o) {
-    ++done_;
-    refusals_ += o.compile_errors;
-    unfinished_ += o.unfinished;
-    defined_ += o.defined, elements_ += o.elements;
+    Counts& n = counts_;
+    ++n.done;
+    n.refusals += o.compile_errors;
+    n.unfinished += o.unfinished;
+    n.defined += o.defined, n.elements += o.elements;
     if (o.elements > 0) {
-      ++with_output_;
-      share_ += static_cast<double>(o.defined) / static_cast<double>(o.elements);
-      nothing_defined_ += o.defined == 0;
+      ++n.with_output;
+      n.share += static_cast<double>(o.defined) / static_cast<double>(o.elements);
+      n.nothing_defined += o.defined == 0;
     }
-    barriers_ += o.barriers, needed_ += o.needed;
-    judged_ += o.judged, unjudged_ += o.unjudged, judge_steps_ += o.judge_steps;
+    n.barriers += o.barriers, n.needed += o.needed;
+    n.judged += o.judged, n.unjudged += o.unjudged, n.judge_steps += o.judge_steps;
   }
 
+  struct Counts {
+    int64_t done = 0, failures = 0, refusals = 0, unfinished = 0, defined = 0, elements = 0, barriers = 0, needed = 0,
+            judged = 0, unjudged = 0, judge_steps = 0, nothing_defined = 0, with_output = 0;
+    double share = 0;
+  };
+  struct Shared {  // with workers
+    Progress progress;
+    Counts counts;
+  };
+
   Arguments& a_;
+  Devices& devices_;
+  std::vector<std::string> files_;
+  Shared& shared_;
+  Progress& progress_ = shared_.progress;
+  Counts& counts_ = shared_.counts;
   const Clock::time_point start_ = Clock::now();
-  int64_t done_ = 0, failures_ = 0, refusals_ = 0, unfinished_ = 0, defined_ = 0, elements_ = 0, barriers_ = 0,
-          needed_ = 0, judged_ = 0, unjudged_ = 0, judge_steps_ = 0;
   std::map<std::string, int> seen_;  // kinds of failures
-  int64_t nothing_defined_ = 0, with_output_ = 0;
-  double share_ = 0;
   Coverage coverage_;
 };
 }  // namespace
@@ -434,14 +443,13 @@ int main(int argc, char** argv) {
   mallopt(M_TRIM_THRESHOLD, 1 << 30);
 #endif
   Arguments a = parse_arguments(argc, argv);
-  std::optional<Devices> devices;
-  if (a.device) {
-    devices.emplace(a);
+  Devices devices(a.device);
+  if (a.device)
     a.check.device = [&](const Case& c, bool general, bool little_room, std::vector<std::string>& lines) {
-      return devices->run(c, general, little_room, lines);
+      const bool strict = a.check.strict && !c.relaxed;
+      return devices.run(c, {general, strict, a.check.optimised, little_room}, lines);
     };
-  }
-  Session session(a);
+  Session session(a, devices);
   session.run();
   return session.summary();
 }
