@@ -9,6 +9,8 @@ using ir::Opcode;
 
 void Emitter::emit_barrier(bool of_subgroup) {
   if (k_.lane.workgroup_size == 1) return;
+  if (k_.lane.threads > 1 && !of_subgroup)
+    return f_.line("bar.sync " + f_.in_register(barrier_) + ", " + std::to_string(k_.lane.workgroup_size));
   f_.line(of_subgroup || k_.lane.subgroup_size == k_.lane.workgroup_size ? "bar.warp.sync -1" : "bar.sync 0");
 }
 
