@@ -15,6 +15,7 @@
 #include "codegen/plan/call_remarks.h"
 #include "codegen/plan/explain.h"
 #include "codegen/plan/parallel.h"
+#include "codegen/plan/program_memory.h"
 #include "codegen/spirv/emit.h"
 #include "codegen/tile/accumulate.h"
 #include "codegen/tile/check_sizes.h"
@@ -37,7 +38,7 @@ namespace {
 class Compilation {
  public:
   Compilation(const ir::Kernel& source, const Target& target, const CompileOptions& options)
-      : source_(source), target_(target), options_(options), k_(source) {
+      : source_(source), target_(lowering::target_of_thread(source, target)), options_(options), k_(source) {
     // Vulkan does not say how a device sums the products of floats in a matrix.
     if (options.strict) std::erase_if(target_.matrices, [](const MatrixShape& s) { return is_float(s.sum); });
   }
@@ -111,7 +112,7 @@ class Compilation {
     const bool fast = !options_.general, on_gpu = fast && gpu();
     const auto narrow_uniform = [this](ir::Kernel& k) { return lowering::narrow_uniform(k, uniform_remarks_); };
     tile_step("squeeze", true, lowering::squeeze_refs, Leftovers::none);
-    tile_step("uniform", fast, narrow_uniform, Leftovers::optimize);
+    tile_step("uniform", fast && !k_.has_threads(), narrow_uniform, Leftovers::optimize);
     tile_step("reroll", on_gpu, lowering::reroll_products, Leftovers::optimize);
     tile_step("unfold", on_gpu, lowering::unfold_reshapes, Leftovers::drop);
     tile_step("accumulate", true, lowering::accumulate_into_dots, Leftovers::drop);
@@ -223,8 +224,10 @@ Program compile_for_tpu(const ir::Kernel& source, const Target& target, const Co
 Program compile(const ir::Kernel& k, const Target& target, const CompileOptions& options) {
   if (k.has_threads()) {
     ir::Kernel programs = k;
-    lowering::lower_threads(programs);
+    if (target.chip.empty()) lowering::lower_threads(programs);
+    else lowering::lower_threads_together(programs);
     if (options.dump) options.dump("tile/lower_threads", programs, true);
+    if (programs.has_threads()) return Compilation(programs, target, options).run();
     return compile(programs, target, options);
   }
   if (options.lint != Lint::off && has_all_sizes(k, options.sizes)) check_lints(k, options.sizes, options.lint);

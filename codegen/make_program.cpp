@@ -57,10 +57,10 @@ void describe_call(Program& program, const ir::Kernel& source, const ir::Kernel&
 
 void describe_dispatch(Program& program, const ir::Kernel& lanes) {
   const ir::LaneInfo& lane = lanes.lane;
-  program.workgroup_size = lane.workgroup_size;
+  program.workgroup_size = lane.workgroup_size * lane.threads;
   program.required_subgroup_size = lane.subgroup_size;
-  program.shared_bytes = lane.shared_bytes;
-  program.scratch_bytes = lane.scratch_bytes;
+  program.shared_bytes = lane.program_bytes + lane.threads * lane.shared_bytes;
+  program.scratch_bytes = lane.threads * lane.scratch_bytes;
   program.report_bytes = lane.report_bytes;
   program.max_workgroups = static_cast<int32_t>(lane.max_workgroups);
   program.num_units = lane.num_units;

@@ -46,6 +46,9 @@ void Walk::emit_alloc(const ir::Op& op) {
   if (op.code == Opcode::alloc_scratch) {
     const V bytes = sink_.make(Reg::u64, k_.lane.scratch_bytes), slice = to_uint(workgroup_index_, Reg::u64) * bytes;
     r = global_ref(t, scratch_ + (slice + Literal(offset)), true);
+  } else if (op.code == Opcode::alloc_program) {
+    r = global_ref(t, program_ + Literal(offset), true);
+    r.of_program = true;
   } else {
     r.space = MemorySpace::shared;
     r.dtype = t;

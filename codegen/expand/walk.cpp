@@ -190,7 +190,8 @@ void Walk::emit(const ir::Op& op) {
     case Family::ref:
       switch (ir::RefOp(op.code)) {
         case ir::RefOp::alloc_shared:
-        case ir::RefOp::alloc_scratch: return emit_alloc(op);
+        case ir::RefOp::alloc_scratch:
+        case ir::RefOp::alloc_program: return emit_alloc(op);
         case ir::RefOp::view: return emit_view(op);
         case ir::RefOp::report_memory: return emit_report_memory(op);
       }
@@ -209,6 +210,9 @@ void Walk::emit(const ir::Op& op) {
       switch (ir::Group(op.code)) {
         case ir::Group::barrier: return emit_barrier(false);
         case ir::Group::subgroup_barrier: return emit_barrier(true);
+        case ir::Group::program_barrier:
+        case ir::Group::mbarrier_arrive:
+        case ir::Group::mbarrier_wait: return emit_program_op(op);
         case ir::Group::subgroup_reduce: return emit_reduce(op);
         case ir::Group::subgroup_shuffle: {
           const V from = get(op.operands.at(1));

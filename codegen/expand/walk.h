@@ -37,6 +37,7 @@ class Walk {
     DType dtype = DType::f32;
     bool shared_with_others = false;  // global: another invocation may see or make the accesses
     bool by_value = false;            // base is the only element's bits
+    bool of_program = false;          // global: in shared memory, elements size_bytes apart
     bool by_words = false;            // others update the words around its elements, of 8 or 16 bits, by atomics
     V base;                           // global: u64 address of element 0; shared: u32 index of its first word
   };
@@ -72,6 +73,8 @@ class Walk {
   virtual V loops_cut() = 0;
   virtual void emit_switch(const ir::Op& op) = 0;
   virtual void emit_barrier(bool of_subgroup) = 0;
+  /// What the workgroups of one program do together (ir::is_program_op).
+  virtual void emit_program_op(const ir::Op& op) { fail(op, "programs are single workgroups"); }
   virtual void emit_reduce(const ir::Op& op) = 0;
   virtual void emit_matrix(const ir::Op& op) { fail(op, "there are no matrices"); }
   virtual V shuffle(const ir::Op& op, V v, V lane) = 0;
@@ -137,7 +140,8 @@ class Walk {
   std::set<uint32_t> by_words_;    // and of those whose elements of 8 or 16 bits have atomics, on the words around them
   passes::Ranges ranges_{k_};
   std::vector<std::optional<Ref>> refs_;
-  V scratch_, workgroup_index_;  // the arena's address, where there is one
+  // the arena's address, where there is one; which arena is the workgroup's; the memory that a program's have in common
+  V scratch_, workgroup_index_, program_;
   // base + index * size, by the block, base and index that hold it, and size. An id has one value for good: copies of a
   // loop's body have ids of their own.
   std::map<std::tuple<uint32_t, uint32_t, uint32_t, int64_t>, V> addresses_;

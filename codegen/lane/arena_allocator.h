@@ -11,8 +11,8 @@ namespace tessera::lowering {
 
 /// A range of bytes of one memory object: an arena, or an argument (whole).
 struct MemoryRange {
-  static constexpr int kShared = -1, kScratch = -2;
-  int object = 0;  // an argument's position, kShared or kScratch
+  static constexpr int kShared = -1, kScratch = -2, kProgram = -3;
+  int object = 0;  // an argument's position, kShared, kScratch, or kProgram: common to a program's workgroups
   int64_t lo = 0, hi = INT64_MAX;
   // Not 0: the bytes of each subgroup's own part, one behind the other from lo on. No subgroup touches another's part.
   int64_t own = 0;

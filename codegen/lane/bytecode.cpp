@@ -194,6 +194,7 @@ class Flattener {
     if (ir::is_elementwise(o.code)) return elementwise(o, source);
     if (ir::is_control(o.code)) return control(o, source);
     if (ir::accesses_ref(o.code)) return memory(o, source);
+    if (ir::is_program_op(o.code)) malformed(o, "is of programs of several workgroups, which do not run here");
     if (ir::is_barrier(o.code)) {
       const bool all = o.code == Opcode::barrier;
       if (!all) out_.subgroup_ops = true;
@@ -260,6 +261,7 @@ class Flattener {
       case ir::Launch::local_index: out_.local_index.push_back(def(r)); return;
       case ir::Launch::subgroup_id: out_.subgroup_id.push_back(def(r)); return;
       case ir::Launch::lane_id: out_.lane_id.push_back(def(r)); return;
+      case ir::Launch::thread_index: malformed(o, "is of programs of several workgroups, which do not run here");
       case ir::Launch::extent: {
         const int64_t i = o.attr(ir::Attr::index);
         if (i < 0 || i >= static_cast<int64_t>(k_.lane.extents.size())) malformed(o, "names no extent");
@@ -286,6 +288,7 @@ class Flattener {
         def(r);
         return;
       }
+      case ir::RefOp::alloc_program: malformed(o, "is of programs of several workgroups, which do not run here");
       case ir::RefOp::report_memory:
         places_[r.index] = static_cast<uint32_t>(out_.places.size());
         out_.places.push_back({Place::Kind::report, 0, t, 0, size_bytes(t), 0});

@@ -87,7 +87,8 @@ class Counter {
         case ir::Launch::workgroup_index:
         case ir::Launch::local_index:
         case ir::Launch::subgroup_id:
-        case ir::Launch::lane_id: return 0;
+        case ir::Launch::lane_id:
+        case ir::Launch::thread_index: return 0;
         case ir::Launch::num_workgroups:
         case ir::Launch::extent: return {};
       }

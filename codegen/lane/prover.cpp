@@ -256,6 +256,7 @@ Prover::Interval Prover::compute_range(uint32_t atom) {
     case Opcode::local_index:
     case Opcode::lane_id:
     case Opcode::subgroup_id: return {0, std::max(k_.lane.workgroup_size, 1) - 1};
+    case Opcode::thread_index: return {0, std::max(k_.lane.threads, 1) - 1};
     case Opcode::min: {
       const Interval a = of(0), b = of(1);
       return {std::min(a.lo, b.lo), std::min(a.hi, b.hi)};

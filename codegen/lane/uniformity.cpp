@@ -76,6 +76,7 @@ class Analysis {
     switch (ir::Launch(o.code)) {
       case ir::Launch::workgroup_index:
       case ir::Launch::num_workgroups:
+      case ir::Launch::thread_index:
       case ir::Launch::extent: return result(o, U::workgroup);
       case ir::Launch::subgroup_id: return result(o, one_subgroup_ ? U::workgroup : U::subgroup);
       case ir::Launch::local_index:
@@ -86,7 +87,10 @@ class Analysis {
   void group(const Op& o, U all) {
     switch (ir::Group(o.code)) {
       case ir::Group::barrier:
-      case ir::Group::subgroup_barrier: return;
+      case ir::Group::subgroup_barrier:
+      case ir::Group::program_barrier:
+      case ir::Group::mbarrier_arrive:
+      case ir::Group::mbarrier_wait: return;
       case ir::Group::subgroup_shuffle_xor: return result(o, all);  // among equal values
       case ir::Group::subgroup_reduce:
         // The sum of a workgroup-uniform value over full subgroups is the same in each.

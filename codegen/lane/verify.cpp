@@ -146,7 +146,7 @@ class Verifier {
                        " does not come from an arg, alloc_shared or alloc_scratch by views alone");
     }
     const U control = uniformity_.control[r.index];
-    if (o.code == Opcode::barrier && control != U::workgroup)
+    if ((o.code == Opcode::barrier || ir::is_program_op(o.code)) && control != U::workgroup)
       problem(o, "stands under " + std::string(name(control)) +
                      " control, but a barrier needs every enclosing condition and loop bound workgroup-uniform");
     if (ir::is_subgroup_op(o.code)) {
@@ -228,6 +228,7 @@ class Verifier {
     switch (ir::RefOp(o.code)) {
       case ir::RefOp::alloc_shared: return arena(o, k_.lane.shared_bytes, true);
       case ir::RefOp::alloc_scratch: return arena(o, k_.lane.scratch_bytes, false);
+      case ir::RefOp::alloc_program: return arena(o, k_.lane.program_bytes, false);
       case ir::RefOp::report_memory: return report(o);
       case ir::RefOp::view:
         if (o.operands.size() != 2 || !is_int_scalar(k_.type(o.operands[1]), DType::i64))
@@ -245,6 +246,22 @@ class Verifier {
   void group(const Op& o) {
     switch (ir::Group(o.code)) {
       case ir::Group::barrier: break;
+      case ir::Group::program_barrier: {
+        const int64_t first = o.attr(ir::Attr::index), count = o.attr(ir::Attr::count);
+        if (first < 0 || count < 0 || first + count > static_cast<int64_t>(k_.lane.barriers.size()))
+          problem(o, "begins " + std::to_string(count) + " barriers anew from number " + std::to_string(first) +
+                         " on, but there are " + std::to_string(k_.lane.barriers.size()));
+        break;
+      }
+      case ir::Group::mbarrier_arrive:
+      case ir::Group::mbarrier_wait:
+        if (o.operands.size() != 1 || !is_int_scalar(k_.type(o.operands[0]), DType::i32))
+          problem(o, "wants the number of a barrier, an i32");
+        else if (const auto n = ir::constant_int(k_, o.operands[0]);
+                 k_.lane.barriers.empty() ||
+                 (n && (*n < 0 || *n >= static_cast<int64_t>(k_.lane.barriers.size()))))
+          problem(o, "names a barrier, of which there are " + std::to_string(k_.lane.barriers.size()));
+        break;
       case ir::Group::subgroup_barrier:
         if (k_.lane.subgroup_size <= 0) problem(o, "needs a required subgroup_size");
         break;

@@ -89,12 +89,24 @@ void Arena::note(const std::vector<MemoryRange>& reads, const std::vector<Memory
 
 void Arena::workgroup_barrier() {
   b_.barrier();
+  settled();
+}
+
+void Arena::settled() {
   pending_.clear();
   for (Head& h : heads_) h.ended = h.ended || h.depth == b_.depth();
 }
 
 void Arena::barrier() {
   if (uniform_group()) workgroup_barrier();
+}
+
+void Arena::meet(int64_t first, int64_t count) {
+  ir::Op op{.code = Opcode::program_barrier};
+  op.set(ir::Attr::index, first);
+  op.set(ir::Attr::count, count);
+  b_.raw().append(std::move(op));
+  settled();
 }
 
 void Arena::loop_barrier() {

@@ -25,6 +25,8 @@ class Arena : public Part {
   void note(const std::vector<MemoryRange>& reads, const std::vector<MemoryRange>& writes);
   /// Whatever the accesses so far were.
   void barrier();
+  /// Of all threads of the program, and of their memory; `count` of its barriers, from `first` on, begin anew.
+  void meet(int64_t first, int64_t count);
   /// The back edge of a loop: the next iteration reuses what this one touched.
   void loop_barrier();
   /// The same of a loop whose body began with loop_begins(), where a barrier stands only if the next iteration needs
@@ -48,6 +50,7 @@ class Arena : public Part {
     bool ended = false;
   };
   void workgroup_barrier();
+  void settled();  // all accesses so far
 
   ArenaAllocator allocator_;
   PendingAccesses pending_;

@@ -46,6 +46,38 @@ void ControlEmitter::control_op(ir::OpId id) {
   }
 }
 
+// Of threads that meet (lower_threads): all invocations of one have done what comes before an arrival.
+void ControlEmitter::thread_op(const ir::Op& o) {
+  const auto numbered = [&](Value barrier) {
+    return e_.memory.first_barrier[static_cast<size_t>(ref_position(k_, barrier))];
+  };
+  switch (ir::Thread(o.code)) {
+    case ir::Thread::barrier_arrive:
+    case ir::Thread::barrier_wait: {
+      const bool arrives = o.code == Opcode::barrier_arrive;
+      const RefState& r = refs_.state(ref_position(k_, o.operands[0]));
+      const Value place = refs_.address(r, o, {}).narrow, first = b_.i32(numbered(o.operands[0]));
+      const Value number = b_.add(place, first);
+      if (arrives) arena_.barrier();
+      b_.raw().append({.code = arrives ? Opcode::mbarrier_arrive : Opcode::mbarrier_wait, .operands = {number}});
+      return;
+    }
+    case ir::Thread::threads_meet:
+      if (o.operands.empty()) arena_.meet(0, 0);
+      for (const Value v : o.operands) arena_.meet(numbered(v), num_elements(k_.type(v).shape));
+      return;
+    case ir::Thread::copy_gmem_to_smem:
+    case ir::Thread::copy_smem_to_gmem:
+    case ir::Thread::commit_smem_to_gmem_group:
+    case ir::Thread::wait_smem_to_gmem:
+    case ir::Thread::commit_smem:
+    case ir::Thread::wgmma:
+    case ir::Thread::wgmma_wait:
+    case ir::Thread::set_max_registers: break;
+  }
+  throw InternalError(k_.name + ": " + std::string(name(o.code)) + " has no lowering", o.loc);
+}
+
 void ControlEmitter::op(ir::OpId id) {
   const ir::Op& o = k_.op(id);
   const Loc outer = b_.raw().loc();
@@ -79,13 +111,13 @@ void ControlEmitter::op(ir::OpId id) {
       b_.raw().append(std::move(report));
       break;
     }
+    case Family::thread: thread_op(o); break;
     case Family::elementwise:
     case Family::source:
     case Family::move:
     case Family::grid: value(); break;
     // Of lane level, or taken away before (tile/lower_async.cpp).
     case Family::async:
-    case Family::thread:
     case Family::launch:
     case Family::ref:
     case Family::group:

@@ -14,6 +14,7 @@ class ControlEmitter : public Part {
   void op(ir::OpId id);
   void memory_op(ir::OpId id);
   void control_op(ir::OpId id);
+  void thread_op(const ir::Op& o);
   void for_op(ir::OpId id);
   void while_op(ir::OpId id);
   void branch_op(ir::OpId id);

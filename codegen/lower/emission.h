@@ -19,18 +19,20 @@
 #include "codegen/lower/reduce.h"
 #include "codegen/lower/units.h"
 #include "codegen/lower/windows.h"
+#include "codegen/plan/program_memory.h"
 
 namespace tessera::lowering {
 
 struct Emission {
   Emission(const ir::Kernel& kernel, const Target& t, Plan& p, ir::Kernel& to)
-      : k(kernel), target(t), plan(p), out(to), b(to), pid(kernel.grid.size()) {}
+      : k(kernel), target(t), plan(p), out(to), b(to), memory(program_memory(kernel)), pid(kernel.grid.size()) {}
 
   const ir::Kernel& k;
   const Target& target;
   Plan& plan;
   ir::Kernel& out;
   LaneBuilder b;
+  ProgramMemory memory;    // that the threads of a program have in common
   Values pid;              // per grid axis, i32
   Value invocation, lane;  // index in the group, in the subgroup
   std::map<std::pair<std::string, DType>, Value> extents;

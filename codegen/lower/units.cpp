@@ -26,7 +26,17 @@ void UnitEmitter::run() {
                  std::min<int64_t>(kArenaBytes / out_.lane.scratch_bytes, 4096));
 }
 
+// The threads of a program are workgroups of their own, which run at once.
+bool UnitEmitter::is_thread_axis(int a) const {
+  return k_.grid[static_cast<size_t>(a)].role == ir::GridAxis::Role::thread;
+}
+
 void UnitEmitter::set_up_kernel() {
+  for (const int a : s_.sequential)
+    if (k_.has_threads() && k_.grid[static_cast<size_t>(a)].size.value() != 1)
+      throw CompileError(k_.name + ": its threads run at once, but axis " + std::to_string(a) + " of its grid is " +
+                             parallel_.axes[static_cast<size_t>(a)].why,
+                         k_.loc, "the interpreter runs the kernel: ts::interpret, or --device interpreter");
   out_.name = k_.name;
   out_.loc = k_.loc;
   out_.level = ir::Level::lane;
@@ -46,6 +56,10 @@ void UnitEmitter::set_up_kernel() {
   b_.raw().set_loc(k_.loc);
   out_.lane.workgroup_size = s_.workgroup;
   out_.lane.subgroup_size = s_.shuffles ? s_.subgroup : 0;
+  if (!k_.has_threads()) return;
+  out_.lane.threads = static_cast<int32_t>(*k_.grid.back().size.value());
+  out_.lane.program_bytes = e_.memory.bytes;
+  out_.lane.barriers = e_.memory.arrivals;
 }
 
 // How many units of work there are, as an expression of the sizes that arrive with the call.
@@ -61,7 +75,8 @@ Extent UnitEmitter::count_units() const {
                          k_.loc, "use larger blocks");
     units = units * n;
   };
-  for (int a : s_.parallel) times(k_.grid[static_cast<size_t>(a)].size);
+  for (int a : s_.parallel)
+    if (!is_thread_axis(a)) times(k_.grid[static_cast<size_t>(a)].size);
   for (int a : s_.split_axes) times(Extent(cdiv(axes_.axes[static_cast<size_t>(a)].extent, plan(a).tile)));
   return units;
 }
@@ -73,8 +88,13 @@ void UnitEmitter::place_unit(Value unit) {
     std::function<void(Value)> set;
   };
   std::vector<Component> components;
-  for (int a : s_.parallel)
+  for (int a : s_.parallel) {
+    if (is_thread_axis(a)) {
+      pid_[static_cast<size_t>(a)] = b_.leaf(Opcode::thread_index);
+      continue;
+    }
     components.push_back({grid_size(static_cast<size_t>(a)), [this, a](Value v) { pid_[static_cast<size_t>(a)] = v; }});
+  }
   for (int a : s_.split_axes)
     components.push_back({b_.i32(cdiv(axes_.axes[static_cast<size_t>(a)].extent, plan(a).tile)),
                           [this, a](Value v) { nests_.set_tile_base(a, b_.mul(v, b_.i32(plan(a).tile))); }});
@@ -118,6 +138,8 @@ void UnitEmitter::emit_units() {
   // A loop over units gets an end of its own, which a launch may lower (Program::units_extent).
   const Value total = s_.scratch_arena ? pushed_extent(units, DType::i32) : extent_value(units, DType::i32);
   const auto body = [&](Value unit) {
+    // Behind the first invocation's work on the barriers; and behind the program before, where one follows another.
+    if (k_.has_threads()) arena_.meet(0, s_.scratch_arena ? static_cast<int64_t>(e_.memory.arrivals.size()) : 0);
     place_unit(unit);
     emit_sequential(0);
   };

@@ -11,6 +11,7 @@ class UnitEmitter : public Part {
 
  private:
   void set_up_kernel();
+  bool is_thread_axis(int a) const;
   Extent count_units() const;
   void place_unit(Value unit);
   void emit_units();

@@ -247,8 +247,8 @@ void RefWindows::enter(size_t depth) {
       RefState tile;
       tile.dtype = type.dtype;
       tile.shape = type.shape;
-      tile.slot = arena_.make(type.dtype, type.shape, dims);
-      tile.ref = tile.slot.ref;
+      if (!common(i, tile)) tile.slot = arena_.make(type.dtype, type.shape, dims);
+      tile.ref = tile.slot.ref;  // none: barriers, whose ops have numbers
       tile.range = tile.slot.range;
       tile.tracked = true;
       int64_t stride = 1;
@@ -277,6 +277,23 @@ void RefWindows::enter(size_t depth) {
       states_[i] = tile;
     }
   }
+}
+
+// Whether a Ref's memory is common to the threads of a program. Of barriers there is only how they are numbered.
+bool RefWindows::common(size_t i, RefState& tile) {
+  const int64_t offset = e_.memory.offset[i];
+  if (e_.memory.first_barrier[i] >= 0) return true;
+  if (offset < 0) return false;
+  const int64_t n = num_elements(tile.shape), bytes = std::max<int64_t>(n * size_bytes(tile.dtype), 1);
+  Slot& s = tile.slot;
+  s.offset = offset;
+  s.bytes = bytes;
+  s.dtype = tile.dtype;
+  s.shape = tile.shape;
+  s.axes.assign(tile.shape.size(), kNoAxis);
+  s.range = {MemoryRange::kProgram, offset, offset + bytes};
+  s.ref = b_.alloc(Opcode::alloc_program, tile.dtype, n, offset);
+  return true;
 }
 
 void RefWindows::leave(size_t depth) {

@@ -58,6 +58,7 @@ class RefWindows : public Part {
   void enter(size_t depth);  ///< the Refs whose blocks are known inside so many sequential axes
   void leave(size_t depth);
   void enter_window(int ref);
+  bool common(size_t ref, RefState& tile);
 
   /// Where the access's element c lies. `clamp`: what hangs over the edge is an element inside rather than invalid.
   /// `reads`: positions that are outside one by one are the nearest rather than invalid.

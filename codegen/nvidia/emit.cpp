@@ -19,7 +19,7 @@ std::string emit(const ir::Kernel& lane_kernel, const Target& target, bool relax
   return Emitter(lane_kernel, target, relaxed, lines).run();
 }
 
-bool Emitter::large_arena() const { return k_.lane.shared_bytes > kMostStatic; }
+bool Emitter::large_arena() const { return shared_bytes() > kMostStatic; }
 
 V Emitter::special(const char* name) {
   const V v = f_.fresh(Reg::u32);
@@ -62,11 +62,12 @@ void Emitter::emit(const ir::Op& op) {
 
 V Emitter::launch_value(const ir::Op& op) {
   switch (ir::Launch(op.code)) {
-    case ir::Launch::workgroup_index: return workgroup_index_;
+    case ir::Launch::workgroup_index: return program_index_;
     case ir::Launch::num_workgroups: return num_workgroups_;
     case ir::Launch::local_index: return local_index_;
     case ir::Launch::subgroup_id: return subgroup_id_;
     case ir::Launch::lane_id: return lane_id_;
+    case ir::Launch::thread_index: return thread_index_.id ? thread_index_ : f_.make(Reg::u32, 0);
     case ir::Launch::extent: return extents_.at(static_cast<size_t>(op.attr(ir::Attr::index)));
   }
   return {};
@@ -95,8 +96,8 @@ std::string Emitter::frame(const std::string& body) const {
   if (large_arena()) s += ".extern " + arena + "];\n\n";
   s += ".visible .entry main(";
   if (argument_bytes_) s += "\n  .param .align 8 .b8 arguments[" + std::to_string(argument_bytes_) + "]\n";
-  s += ")\n.reqntid " + std::to_string(k_.lane.workgroup_size) + ", 1, 1\n{\n";
-  if (k_.lane.shared_bytes > 0 && !large_arena()) s += "  " + arena + std::to_string(k_.lane.shared_bytes) + "];\n";
+  s += ")\n.reqntid " + std::to_string(k_.lane.workgroup_size * k_.lane.threads) + ", 1, 1\n{\n";
+  if (shared_bytes() > 0 && !large_arena()) s += "  " + arena + std::to_string(shared_bytes()) + "];\n";
   s += body + "  ret;\n}\n";
   for (const auto& [file, number] : files_) s += ".file " + std::to_string(number) + " \"" + file + "\"\n";
   return s;
@@ -104,13 +105,14 @@ std::string Emitter::frame(const std::string& body) const {
 
 std::string Emitter::run() {
   check_limits();
-  workgroup_index_ = special("%ctaid.x");
+  program_index_ = workgroup_index_ = special("%ctaid.x");
   num_workgroups_ = special("%nctaid.x");
   local_index_ = special("%tid.x");
+  if (k_.lane.threads > 1) begin_program();
   subgroup_id_ = local_index_ >> 5;
   lane_id_ = local_index_ & 31;
   arguments();
-  if (k_.lane.shared_bytes > 0) arena_ = special("arena");
+  if (k_.lane.shared_bytes > 0 && k_.lane.threads == 1) arena_ = special("arena");
   place_lanes();
   ir::each_op(k_, k_.body, [&](ir::OpId id) {
     by_warpgroups_ = by_warpgroups_ || k_.op(id).code == Opcode::warpgroup_multiply_add;

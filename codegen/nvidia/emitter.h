@@ -1,5 +1,5 @@
 // What the walk over a lane-level kernel leaves to PTX. Private to codegen/nvidia; emit.h is the entry point.
-// emit.cpp: the module's frame, parameters, special registers. memory.cpp, atomics.cpp, group.cpp,
+// emit.cpp: the module's frame, parameters, special registers. memory.cpp, atomics.cpp, group.cpp, program.cpp,
 // matrix.cpp: by the op.
 #pragma once
 #include <map>
@@ -48,6 +48,7 @@ class Emitter final : private Code, public Walk {
   std::string shared_address(const ir::Op& op, const Ref& r);
   std::pair<ir::Value, int64_t> split_sum(ir::Value x, int64_t constant) const;
   std::string in_arena(V from, const Ref& r, std::optional<ir::Value> index, int64_t start, int64_t more_bytes);
+  static std::string load_code(const Ref& r);
   std::string at(V address) { return "[" + f_.in_register(address) + "]"; }
   void emit_report_memory(const ir::Op& op) override;
   void emit_report(const ir::Op& op) override;
@@ -62,6 +63,17 @@ class Emitter final : private Code, public Walk {
 
   // group.cpp
   void emit_barrier(bool of_subgroup) override;
+
+  // program.cpp
+  int64_t shared_bytes() const;
+  void begin_program();
+  void make_barriers(int64_t first, int64_t count, bool again);
+  void meet();
+  void emit_program_op(const ir::Op& op) override;
+  void arrive(V number);
+  void wait(V number);
+
+  // group.cpp
   void emit_reduce(const ir::Op& op) override;
   V shuffle(const ir::Op& op, V v, V lane) override;
   V shuffle_xor(const ir::Op& op, V v, uint32_t mask) override;
@@ -99,7 +111,11 @@ class Emitter final : private Code, public Walk {
 
   const bool lines_;
   std::vector<V> extents_;
-  V report_, num_workgroups_, local_index_, subgroup_id_, lane_id_, arena_;
+  V report_, program_index_, num_workgroups_, local_index_, subgroup_id_, lane_id_, arena_;
+  // of programs of several workgroups: the invocation's number in its program, the workgroup's, its named barrier, and
+  // where the mbarriers are
+  V invocation_, thread_index_, barrier_, barriers_;
+  std::vector<V> phases_;  // a bit for each mbarrier, in registers that change: this workgroup has waited an odd number
   std::map<std::string, int> files_;  // of lines
   int64_t argument_bytes_ = 0;
   passes::Divisors divisors_{k_};

@@ -7,7 +7,7 @@ using ir::MemorySpace;
 using ir::Opcode;
 
 namespace {
-std::string load_code(bool shared_with_others) { return shared_with_others ? "ld.global." : "ld.global.nc."; }
+constexpr const char* store_code(bool of_program) { return of_program ? "st.shared." : "st.global."; }
 
 /// What memory holds, as it comes into a register of 32 bits: bool, 4-bit integers and 8-bit floats as u8, 16-bit
 /// floats as u16.
@@ -16,6 +16,10 @@ const char* narrow_type(DType t) {
   return size_bytes(t) == 1 ? (sgn ? "s8" : "u8") : (sgn ? "s16" : "u16");
 }
 }  // namespace
+
+std::string Emitter::load_code(const Ref& r) {
+  return r.of_program ? "ld.shared." : r.shared_with_others ? "ld.global." : "ld.global.nc.";
+}
 
 // An index of 32 bits becomes an offset of 64 in one product.
 V Emitter::byte_offset(V index, const Bounds& known, int64_t size) {
@@ -74,7 +78,7 @@ Emitter::Register Emitter::load(const ir::Op& op, const Ref& r) {
   const std::string from = at(element_address(op, r));
   const bool narrow = size_bytes(r.dtype) < 4;
   const V v = f_.fresh(narrow ? Reg::u32 : reg);
-  f_.line(load_code(r.shared_with_others) + (narrow ? narrow_type(r.dtype) : bits_type(reg)) + " " + f_.operand(v) +
+  f_.line(load_code(r) + (narrow ? narrow_type(r.dtype) : bits_type(reg)) + " " + f_.operand(v) +
           ", " + from);
   return narrow ? narrow_register(v, r.dtype) : Register{v, {}};
 }
@@ -89,7 +93,7 @@ void Emitter::store(const ir::Op& op, const Ref& r, V value, V raw) {
   const bool narrow = size_bytes(r.dtype) < 4;
   const V v = narrow ? stored_bits(value, raw, r.dtype) : value;
   const std::string to = at(element_address(op, r));
-  f_.line(std::string("st.global.") + (narrow ? (size_bytes(r.dtype) == 1 ? "b8" : "b16") : bits_type(v.reg)) + " " +
+  f_.line(std::string(store_code(r.of_program)) + (narrow ? (size_bytes(r.dtype) == 1 ? "b8" : "b16") : bits_type(v.reg)) + " " +
           to + ", " + f_.in_register(v));
 }
 
@@ -106,7 +110,7 @@ std::vector<V> Emitter::load_words(const ir::Op& op, const Ref& r, size_t words)
     all.push_back(f_.fresh(Reg::u32));
     names += (i ? ", " : "") + f_.operand(all[i]);
   }
-  f_.line((shared ? "ld.shared." : load_code(r.shared_with_others)) + vector_type(words) +
+  f_.line((shared ? "ld.shared." : load_code(r)) + vector_type(words) +
           (words == 1 ? names : "{" + names + "}") + ", " + from);
   return all;
 }
@@ -116,7 +120,7 @@ void Emitter::store_words(const ir::Op& op, const Ref& r, const std::vector<V>& 
   for (size_t i = 0; i < words.size(); ++i) names += (i ? ", " : "") + f_.in_register(words[i]);
   const bool shared = r.space == MemorySpace::shared;
   const std::string to = shared ? shared_address(op, r) : at(element_address(op, r));
-  f_.line((shared ? "st.shared." : "st.global.") + vector_type(words.size()) + to + ", " +
+  f_.line(store_code(shared || r.of_program) + vector_type(words.size()) + to + ", " +
           (words.size() == 1 ? names : "{" + names + "}"));
 }
 

@@ -98,9 +98,10 @@ std::string block_text(const ir::Kernel& k, const Target& target, Plan& plan, si
 }
 
 std::string scratch_text(const ir::Kernel& k, const Target& target, const Schedule& s, size_t i, bool loaded) {
-  std::string out;
-  out += "  scratch[" + std::to_string(i) + "]: " + ir::to_string(k.scratch[i]) +
-         (s.residency[k.blocks.size() + i] == Residency::registers ? "; in registers" : "; in the arena");
+  std::string out = "  scratch[" + std::to_string(i) + "]: " + ir::to_string(k.scratch[i]);
+  const bool smem = k.scratch[i].space == ir::MemorySpace::smem || ir::is_barrier(k.scratch[i].space);
+  if (k.has_threads() && smem) return out + "; common to the program's threads\n";
+  out += (s.residency[k.blocks.size() + i] == Residency::registers ? "; in registers" : "; in the arena");
   const bool is_private = i + static_cast<size_t>(k.num_private_scratch) >= k.scratch.size();
   out += is_private ? "; every program's own" : "";
   // What a copy brings into registers is under way until something uses it; elsewhere its stores wait for its loads.

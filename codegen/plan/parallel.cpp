@@ -604,10 +604,13 @@ class ParallelProof {
   void take_declared() {
     const int tile = shared_tile();
     bool rest_parallel = true;
+    const auto declared = [&](size_t a) {
+      return k_.grid[a].parallel || k_.grid[a].role == ir::GridAxis::Role::thread;
+    };
     for (size_t a = 0; a < rank_; ++a)
-      rest_parallel = rest_parallel && (proved_[a] || (k_.grid[a].parallel && !bound_[a]));
+      rest_parallel = rest_parallel && (proved_[a] || (declared(a) && !bound_[a]));
     for (size_t a = 0; a < rank_; ++a) {
-      if (!proved_[a] && k_.grid[a].parallel) {
+      if (!proved_[a] && declared(a)) {
         if (bound_[a]) why_[a] += ", although it is declared parallel";
         else if (rest_parallel && tile < 0) {
           prove(a, "declared");

@@ -55,7 +55,9 @@ std::vector<bool> resident_candidates(const ir::Kernel& k) {
     const bool scratch = i >= k.blocks.size();
     const bool block = !scratch && !k.blocks[i].whole && k.aliased_output(static_cast<int>(i)) < 0 &&
                        !k.shares_at_once(k.blocks[i].alias);
-    candidates[i] = whole[i] && (scratch || (block && read[i] && stored[i]));
+    const ir::MemorySpace space = k.type(args[i]).space;
+    const bool common = scratch && k.has_threads() && (space == ir::MemorySpace::smem || ir::is_barrier(space));
+    candidates[i] = whole[i] && !common && (scratch || (block && read[i] && stored[i]));
   }
   return candidates;
 }

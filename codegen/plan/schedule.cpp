@@ -8,6 +8,7 @@
 #include "codegen/plan/call_remarks.h"
 #include "codegen/plan/indexed.h"
 #include "codegen/plan/matrices.h"
+#include "codegen/plan/program_memory.h"
 #include "codegen/plan/residency.h"
 #include "codegen/plan/sharing.h"
 #include "codegen/plan/vector_width.h"
@@ -52,6 +53,7 @@ class Scheduler {
     if (general) {
       s_.workgroup = s_.group = std::min(
           std::max(subgroup, 64), static_cast<int>(std::bit_floor(static_cast<unsigned>(target_.max_workgroup_size))));
+      if (k_.has_threads()) s_.workgroup = s_.group = kThreadSize;
       residencies();
       return s_;
     }
@@ -268,6 +270,8 @@ class Scheduler {
       }
     }
     split_only_what_pays();
+    if (k_.has_threads())  // a thread is one workgroup
+      for (Axis& axis : axes_.axes) axis.splittable = false;
     // A program prints once, and in its order.
     ir::each_op(k_, k_.body, [&](ir::OpId id) {
       if (!ir::is_print(k_.op(id).code)) return;
@@ -407,6 +411,7 @@ class Scheduler {
         group = std::max(group, static_cast<int>(sharing_.group_for_rows(n, group, std::min(limit, kLargestGroup))));
     }
     s_.group = s_.workgroup = hinted_workgroup(k_, target_).value_or(std::min(group, limit));
+    if (k_.has_threads()) s_.group = s_.workgroup = kThreadSize;
     choose_matrix(limit);
     s_.shuffles = target_.subgroup_shuffle && target_.can_require_subgroup_size && s_.subgroup > 1 &&
                   s_.subgroup == target_.subgroup_size && s_.group % s_.subgroup == 0;
@@ -444,6 +449,8 @@ class Scheduler {
     int waves = hinted_workgroup(k_, target_) ? s_.group / s_.subgroup : 4;
     while (waves > 1 && (waves * s_.subgroup > limit || int64_t{waves} * shape->m >= 2 * axis(ij->first).extent))
       waves /= 2;
+    if (k_.has_threads() && waves * s_.subgroup != kThreadSize)
+      return s_.remarks.push_back("dots: not by matrices: a thread's subgroups would find too few rows");
     if (waves < 1) return;  // the caller's hint: less than a subgroup
     s_.matrix = shape;
     s_.group = s_.workgroup = waves * s_.subgroup;

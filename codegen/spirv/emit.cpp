@@ -229,6 +229,7 @@ V Emitter::launch_value(const ir::Op& op) {
     case ir::Launch::local_index: return local_index_;
     case ir::Launch::subgroup_id: return subgroup_id_;
     case ir::Launch::lane_id: return lane_id_;
+    case ir::Launch::thread_index: fail(op, "programs are single workgroups");
     case ir::Launch::extent: return extents_.at(static_cast<size_t>(op.attr(ir::Attr::index)));
   }
   return {};

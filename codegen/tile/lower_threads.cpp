@@ -15,16 +15,18 @@ using Role = ir::GridAxis::Role;
 
 class Lowering {
  public:
-  explicit Lowering(const ir::Kernel& k) : k_(k), b_(k_), thread_axis_(static_cast<int64_t>(k.grid.size()) - 1) {}
+  Lowering(const ir::Kernel& k, bool together)
+      : k_(k), b_(k_), thread_axis_(static_cast<int64_t>(k.grid.size()) - 1), together_(together) {}
 
   ir::Kernel run() {
-    check_threads(k_);
+    check_threads(k_, together_);
     const RegionId body = k_.body;
     region(body);
     order_scratch();
-    if (*k_.grid.back().size.value() == 1) k_.grid.pop_back();  // else its threads are programs
+    if (*k_.grid.back().size.value() == 1) k_.grid.pop_back();
     for (ir::GridAxis& g : k_.grid) {
-      g.role = Role::grid;
+      if (together_ && g.role == Role::thread) break;
+      g.role = Role::grid;  // threads that share nothing are programs
       g.parallel = true;
     }
     ir::compact(k_);
@@ -36,9 +38,12 @@ class Lowering {
   ir::Kernel k_;
   ir::Builder b_;
   const int64_t thread_axis_;
+  const bool together_;         // the threads of a program stay threads
+  std::vector<Value> hoisted_;  // Refs of run_scoped that threads share
 
   // -- regions
-  Type vmem(const Type& t) const { return Type::ref(t.dtype, t.shape, MemorySpace::vmem); }
+  /// How elements lie changes no value.
+  Type scratch(const Type& t) const { return Type::ref(t.dtype, t.shape, together_ ? t.space : MemorySpace::vmem); }
   /// Refs of a region: accumulators begin as zeros.
   void enter(RegionId r, std::vector<OpId>& begin) {
     std::vector<OpId> zeros;
@@ -48,7 +53,7 @@ class Lowering {
       const bool block = r == k_.body && k_.value(v).number < k_.blocks.size();
       const bool sum = t.space == MemorySpace::accumulator;
       if (block) continue;  // in gmem, or a number
-      if (sum || t.space == MemorySpace::smem) t = vmem(t);
+      if (sum || t.space == MemorySpace::smem) t = scratch(t);
       if (!sum) continue;
       const std::vector<OpId> made = make({}, [&] {
         const Value zero = b_.constant(k_.type(v).dtype, 0, k_.type(v).shape);
@@ -83,8 +88,9 @@ class Lowering {
         op.code = Opcode::constant;
         op.attrs = {{Attr::bits, {n}}};
       }
-      if (op.code == Opcode::run_scoped) drop_barriers(op.regions[0]);
-      if (!is_thread_op(op.code)) {
+      if (op.code == Opcode::run_scoped && together_) hoist(id, ops);
+      else if (op.code == Opcode::run_scoped) drop_barriers(op.regions[0]);
+      if (!is_thread_op(op.code) || (together_ && orders_threads(op))) {
         ops.push_back(id);
         continue;
       }
@@ -93,6 +99,28 @@ class Lowering {
       ops.insert(ops.end(), made.begin(), made.end());
     }
     k_.region(r).ops = std::move(ops);
+  }
+  static bool orders_threads(const Op& op) {
+    return op.code == Opcode::barrier_arrive || op.code == Opcode::barrier_wait;
+  }
+  /// What threads share lives as long as the kernel; where it begins, they meet.
+  void hoist(OpId scope, std::vector<OpId>& ops) {
+    if (!ir::threads_meet(k_, k_.op(scope))) return;
+    const Loc loc = k_.op(scope).loc;
+    const RegionId r = k_.op(scope).regions[0];
+    std::vector<Value> own, barriers;
+    for (const Value v : k_.region(r).args) {
+      const MemorySpace space = k_.type(v).space;
+      const bool shared = space == MemorySpace::smem || is_barrier(space);
+      if (is_barrier(space)) barriers.push_back(v);
+      if (shared) k_.values[v.index].region = k_.body;
+      else k_.values[v.index].number = static_cast<uint32_t>(own.size());
+      (shared ? hoisted_ : own).push_back(v);
+    }
+    k_.region(r).args = own;
+    const std::vector<OpId> made =
+        make(loc, [&] { b_.append({.code = Opcode::threads_meet, .operands = barriers}); });
+    ops.insert(ops.end(), made.begin(), made.end());
   }
   void drop_barriers(RegionId r) {
     std::vector<Value>& args = k_.region(r).args;
@@ -152,6 +180,7 @@ class Lowering {
         }
         const Value v = b_.one(std::move(load));
         b_.append(access(Opcode::store, op, places[1], {v}));
+        if (together_) b_.append(access(Opcode::barrier_arrive, op, places[2], {}));
         return;
       }
       case ir::Thread::copy_smem_to_gmem: {
@@ -175,6 +204,7 @@ class Lowering {
       case ir::Thread::wait_smem_to_gmem:
       case ir::Thread::commit_smem:
       case ir::Thread::wgmma_wait:
+      case ir::Thread::threads_meet:
       case ir::Thread::set_max_registers: return;
     }
   }
@@ -196,13 +226,17 @@ class Lowering {
     b_.append(access(Opcode::store, op, places[2], {b_.convert(sum, held)}));
   }
 
-  // -- scratch: barriers go, memory is private to the program
+  // -- scratch: barriers go, where there is nobody to wait for; memory is private to the program
   void order_scratch() {
     std::vector<Value>& args = k_.region(k_.body).args;
+    const size_t blocks = k_.blocks.size();
     std::erase_if(args, [&](Value v) {
-      return k_.type(v).is_ref && k_.value(v).number >= k_.blocks.size() &&
-             (is_barrier(k_.type(v).space) || is_semaphore(k_.type(v).space) || k_.type(v).space == MemorySpace::any);
+      const MemorySpace space = k_.type(v).space;
+      const bool barrier = together_ ? space == MemorySpace::cluster_barrier : is_barrier(space);
+      return k_.type(v).is_ref && k_.value(v).number >= blocks &&
+             (barrier || is_semaphore(k_.type(v).space) || k_.type(v).space == MemorySpace::any);
     });
+    args.insert(args.end(), hoisted_.begin(), hoisted_.end());
     k_.scratch.clear();
     for (size_t i = 0; i < args.size(); ++i) {
       k_.values[args[i].index].number = static_cast<uint32_t>(i);
@@ -215,7 +249,12 @@ class Lowering {
 
 bool lower_threads(ir::Kernel& k) {
   if (!k.has_threads()) return false;
-  k = Lowering(k).run();
+  k = Lowering(k, false).run();
+  return true;
+}
+bool lower_threads_together(ir::Kernel& k) {
+  if (!k.has_threads()) return false;
+  k = Lowering(k, threads_share(k)).run();
   return true;
 }
 

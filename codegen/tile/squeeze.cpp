@@ -13,7 +13,7 @@ bool squeeze_refs(ir::Kernel& k) {
   std::vector<std::vector<bool>> unit(args.size());  // per argument and dim of its Ref
   for (size_t i = 0; i < args.size(); ++i) {
     const ir::Type& t = k.type(args[i]);
-    if (t.space == ir::MemorySpace::semaphore) continue;
+    if (t.space == ir::MemorySpace::semaphore || ir::is_barrier(t.space)) continue;
     if (i < k.blocks.size()) {
       const ir::BlockMapping& b = k.blocks[i];
       if (b.whole || static_cast<int>(i) < k.num_prefetch) continue;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <set>
 
 #include "codegen/tile/cluster_order.h"
@@ -24,8 +25,9 @@ class Checks {
     for (size_t i = 0; i < k.blocks.size(); ++i)  // an input in the memory of an output changes with it
       if (const int o = k.aliased_output(static_cast<int>(i)); o >= 0) stored_.insert(k.region(k.body).args[i].index);
   }
-  void run() const {
-    if (threads_ > 1) threads();
+  bool share() const { return threads_ > 1 && (first_barrier() || first_shared() || first_meeting()); }
+  void run(bool together) const {
+    if (threads_ > 1) together ? at_once() : threads();
     for (const Value ref : refs_) programs(ref);
     ir::each_op(k_, k_.body, [&](OpId id) {
       const Op& op = k_.op(id);
@@ -68,16 +70,44 @@ class Checks {
 
   void threads() const {
     const std::string n = "its " + std::to_string(threads_) + " threads ";
+    if (const auto wait = first_barrier())
+      fail(n + "wait for each other at " + name_of(wait->first) + ", a barrier that is no barrier of a workgroup",
+           wait->second->loc, one_thread());
+    if (const auto use = first_shared()) fail(n + "share " + name_of(use->first), use->second->loc, one_thread());
+    if (const Op* op = first_meeting()) fail(n + "meet at a run_scoped of memory that they share", op->loc, one_thread());
+  }
+  using Use = std::optional<std::pair<Value, const Op*>>;
+  Use first_barrier() const {
     for (const Value ref : refs_)
       if (ir::is_barrier(k_.type(ref).space))
         if (const Op* wait = user(ref, [](const Op& op) { return op.code == Opcode::barrier_wait; }))
-          fail(n + "wait for each other at " + name_of(ref) + ", a barrier that is no barrier of a workgroup",
-               wait->loc, one_thread());
+          return std::pair{ref, wait};
+    return {};
+  }
+  Use first_shared() const {
     for (const Value ref : refs_)
       if (k_.type(ref).space == MemorySpace::smem)
-        if (const Op* use = user(ref)) fail(n + "share " + name_of(ref), use->loc, one_thread());
+        if (const Op* use = user(ref)) return std::pair{ref, use};
+    return {};
+  }
+  const Op* first_meeting() const {
     for (const Op& op : k_.ops)
-      if (ir::threads_meet(k_, op)) fail(n + "meet at a run_scoped of memory that they share", op.loc, one_thread());
+      if (ir::threads_meet(k_, op)) return &op;
+    return nullptr;
+  }
+  /// What threads that run at once cannot do yet.
+  void at_once() const {
+    const std::string n = "its " + std::to_string(threads_) + " threads ";
+    for (const Value ref : refs_) {
+      if (k_.type(ref).space == MemorySpace::cluster_barrier)
+        if (const Op* use = user(ref))
+          fail(n + "wait for those of other programs at " + name_of(ref) + ", a ClusterBarrier", use->loc,
+               std::string("programs of a cluster are compiled where each has one thread; ") + interpreter());
+      if (k_.type(ref).space == MemorySpace::smem)
+        if (const Op* use = user(ref, [](const Op& op) { return ir::is_atomic(op.code); }))
+          fail(n + "update " + name_of(ref) + ", which is in smem, by " + op_text(*use), use->loc,
+               std::string("atomics update gmem; ") + interpreter());
+    }
   }
   void programs(Value ref) const {
     const Type& t = k_.type(ref);
@@ -177,6 +207,7 @@ class Checks {
 };
 }  // namespace
 
-void check_threads(const ir::Kernel& k) { Checks(k).run(); }
+void check_threads(const ir::Kernel& k, bool together) { Checks(k).run(together); }
+bool threads_share(const ir::Kernel& k) { return Checks(k).share(); }
 
 }  // namespace tessera::lowering

@@ -41,6 +41,7 @@ void Threads::thread_op(Machine& m, const Op& op) {
       return;
     case ir::Thread::wgmma: return product(m, op);
     case ir::Thread::wgmma_wait: return wait_products(m.thread, op.attr(Attr::count));
+    case ir::Thread::threads_meet: return meet(m, op, op.operands, {program_of(m)});
     case ir::Thread::set_max_registers: return;
   }
 }

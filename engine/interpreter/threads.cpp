@@ -397,8 +397,13 @@ void Threads::enter(Machine& m, const ir::Op& scope) {
   const auto shares = scope_axes_.find(&scope);
   const std::vector<size_t> members =
       shares == scope_axes_.end() ? std::vector<size_t>{program} : peers(program, shares->second);
-  const size_t wanted = members.size() * threads_;
-  Meeting& meeting = meetings_[{members[0], &scope}];
+  meet(m, scope, args, members);
+}
+
+void Threads::meet(Machine& m, const ir::Op& op, const std::vector<ir::Value>& refs,
+                   const std::vector<size_t>& members) {
+  const size_t program = program_of(m), wanted = members.size() * threads_;
+  Meeting& meeting = meetings_[{members[0], &op}];
   meeting.gathered.resize(programs_);
   meeting.done.resize(programs_);
   meeting.gathered[program].join_with(runners_[m.thread].knows);
@@ -406,7 +411,7 @@ void Threads::enter(Machine& m, const ir::Op& scope) {
   const int64_t mine = meeting.generation;
   if (++meeting.there == wanted) {
     for (const size_t p : members)
-      for (const ir::Value v : args)
+      for (const ir::Value v : refs)
         if (of_program(k_.type(v).space)) {
           nothing_under_way(p, m.refs[v.index]);
           reset(p, m.refs[v.index]);
@@ -416,9 +421,10 @@ void Threads::enter(Machine& m, const ir::Op& scope) {
     ++meeting.generation;
   } else {
     wait(
-        m, scope, [&meeting, mine] { return meeting.generation != mine; },
-        [&meeting, wanted] {
-          return "at a run_scoped of memory that all threads share, where " + std::to_string(meeting.there) + " of " +
+        m, op, [&meeting, mine] { return meeting.generation != mine; },
+        [&meeting, wanted, scope = op.code == ir::Opcode::run_scoped] {
+          return (scope ? "at a run_scoped of memory that all threads share, where "
+                        : "at a meeting of all threads, where ") + std::to_string(meeting.there) + " of " +
                  std::to_string(wanted) + " threads are";
         });
   }

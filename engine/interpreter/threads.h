@@ -52,6 +52,8 @@ class Threads {
   void touch(const Machine& m, const ir::Op& op, size_t ref, const std::byte* element, const int64_t* position,
              size_t rank, Touching how);
   void enter(Machine& m, const ir::Op& scope);
+  /// All threads of these programs meet where op stands; their memory and barriers among `refs` begin anew.
+  void meet(Machine& m, const ir::Op& op, const std::vector<ir::Value>& refs, const std::vector<size_t>& members);
   void leave(Machine& m, const ir::Op& scope);
   /// The thread may spin: others go on first, or a copy lands if none of them can.
   void let_others_go(const Machine& m);
@@ -181,7 +183,7 @@ class Threads {
   std::vector<Strides> strides_;                // by Ref
   std::vector<std::vector<Barrier>> barriers_;  // by program and Ref
   std::list<Flight> flights_;                   // that are not over, in the order of their beginnings
-  std::map<std::pair<size_t, const ir::Op*>, Meeting> meetings_;   // by first program and run_scoped
+  std::map<std::pair<size_t, const ir::Op*>, Meeting> meetings_;   // by first program and op
   std::map<std::pair<size_t, const ir::Op*>, size_t> left_scope_;  // by program: threads that have left it
   std::map<const ir::Op*, std::vector<int64_t>> scope_axes_;       // of a run_scoped that programs share: along which
   struct Semaphore {

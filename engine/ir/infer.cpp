@@ -631,7 +631,8 @@ std::vector<Type> Inference::structured() const {
     case Opcode::num_workgroups:
     case Opcode::local_index:
     case Opcode::subgroup_id:
-    case Opcode::lane_id: count(0); return {Type::array(DType::i32)};
+    case Opcode::lane_id:
+    case Opcode::thread_index: count(0); return {Type::array(DType::i32)};
     case Opcode::extent:
       count(0);
       if (attr(Attr::index) < 0) fail("the index " + std::to_string(attr(Attr::index)) + " is negative");
@@ -639,7 +640,8 @@ std::vector<Type> Inference::structured() const {
         fail("the result must be i32[] or i64[] but is " + to_string(requested_));
       return {requested_};
     case Opcode::alloc_shared: return alloc(MemorySpace::shared);
-    case Opcode::alloc_scratch: return alloc(MemorySpace::global);
+    case Opcode::alloc_scratch:
+    case Opcode::alloc_program: return alloc(MemorySpace::global);
     case Opcode::view:
       count(2);
       if (!type(0).is_ref) fail("operand 0 must be a ref but is " + to_string(type(0)));
@@ -647,6 +649,17 @@ std::vector<Type> Inference::structured() const {
       return {type(0)};
     case Opcode::barrier:
     case Opcode::subgroup_barrier: count(0); return {};
+    case Opcode::program_barrier:
+      count(0);
+      if (attr(Attr::index) < 0 || attr(Attr::count) < 0)
+        fail("index " + std::to_string(attr(Attr::index)) + " or count " + std::to_string(attr(Attr::count)) +
+             " is negative");
+      return {};
+    case Opcode::mbarrier_arrive:
+    case Opcode::mbarrier_wait:
+      count(1);
+      scalar(0, DType::i32, "the number of the barrier");
+      return {};
     case Opcode::pack4:
     case Opcode::dot4: return packed();
     case Opcode::pack:

@@ -460,6 +460,11 @@ void Inference::thread_op() const {
   switch (Thread(op_.code)) {
     case Thread::barrier_arrive:
     case Thread::barrier_wait: return one_barrier(0, places({"barrier"})[0]);
+    case Thread::threads_meet:
+      for (size_t i = 0; i < op_.operands.size(); ++i)
+        if (!type(i).is_ref || !is_barrier(type(i).space))
+          fail("operand " + std::to_string(i) + " must be a barrier but is " + to_string(type(i)));
+      return;
     case Thread::copy_gmem_to_smem:
     case Thread::copy_smem_to_gmem: return thread_copy();
     case Thread::wgmma: return wgmma();

@@ -268,6 +268,12 @@ struct LaneInfo {
   // of steps_extent: data decides how many dispatches there are. They are told how (bits: 1 it is not the first, 2 it
   // says whether steps are left), and how many steps
   bool open_ended = false;
+  // programs of several workgroups (threads of mosaic_gpu, warpgroups): how many each has, what of shared memory they
+  // have in common (extent of the alloc_program offsets), and how many arrivals end a phase of each of its barriers.
+  // num_units, workgroup_index and num_workgroups then count programs; the sizes above are those of one workgroup
+  int32_t threads = 1;
+  int64_t program_bytes = 0;
+  std::vector<int32_t> barriers;
   Extent num_units = 1;  // workgroups wanted
   bool exact = false;    // no more are launched; else the body handles workgroup_index >= num_units
 };

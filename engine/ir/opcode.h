@@ -142,7 +142,9 @@ inline bool writes_ref(Opcode op) { return info(op).effect == Effect::writes; }
 inline bool reads_ref(Opcode op) { return accesses_ref(op) && op != Opcode::store; }
 constexpr bool is_atomic(Opcode op) { return op == Opcode::atomic_rmw || op == Opcode::atomic_cas; }
 constexpr bool makes_ref(Opcode op) { return family(op) == Family::ref; }
-constexpr bool is_alloc(Opcode op) { return op == Opcode::alloc_shared || op == Opcode::alloc_scratch; }
+constexpr bool is_alloc(Opcode op) {
+  return op == Opcode::alloc_shared || op == Opcode::alloc_scratch || op == Opcode::alloc_program;
+}
 
 // -- what keeps its place
 constexpr bool is_control(Opcode op) { return family(op) == Family::control; }
@@ -170,8 +172,16 @@ constexpr bool is_group(Opcode op) { return family(op) == Family::group; }
 constexpr bool is_packed(Opcode op) { return family(op) == Family::packed; }
 /// On matrices; pack, which makes what their tiles in memory consist of, belongs to each invocation.
 constexpr bool is_matrix(Opcode op) { return family(op) == Family::matrix && op != Opcode::pack; }
-constexpr bool is_barrier(Opcode op) { return op == Opcode::barrier || op == Opcode::subgroup_barrier; }
-constexpr bool is_subgroup_op(Opcode op) { return (is_group(op) && op != Opcode::barrier) || is_matrix(op); }
+/// What the workgroups of one program do together.
+constexpr bool is_program_op(Opcode op) {
+  return op == Opcode::program_barrier || op == Opcode::mbarrier_arrive || op == Opcode::mbarrier_wait;
+}
+constexpr bool is_barrier(Opcode op) {
+  return op == Opcode::barrier || op == Opcode::subgroup_barrier || is_program_op(op);
+}
+constexpr bool is_subgroup_op(Opcode op) {
+  return (is_group(op) && op != Opcode::barrier && !is_program_op(op)) || is_matrix(op);
+}
 
 // -- how elements become one
 /// What changes no element: its bits are reference::identity's.

@@ -211,6 +211,10 @@ class Parser {
            lane_number("shared_bytes", 0, INT64_MAX, [&](int64_t v) { k_.lane.shared_bytes = v; }) ||
            lane_number("scratch_bytes", 0, INT64_MAX, [&](int64_t v) { k_.lane.scratch_bytes = v; }) ||
            lane_number("report_bytes", 0, INT64_MAX, [&](int64_t v) { k_.lane.report_bytes = v; }) ||
+           lane_number("threads", 1, INT32_MAX, [&](int64_t v) { k_.lane.threads = static_cast<int32_t>(v); }) ||
+           lane_number("program_bytes", 0, INT64_MAX, [&](int64_t v) { k_.lane.program_bytes = v; }) ||
+           lane_number("mbarrier", 1, INT32_MAX,
+                       [&](int64_t v) { k_.lane.barriers.push_back(static_cast<int32_t>(v)); }) ||
            lane_number("max_workgroups", 0, INT64_MAX, [&](int64_t v) { k_.lane.max_workgroups = v; });
   }
   void clause() {

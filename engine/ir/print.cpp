@@ -162,6 +162,9 @@ class Printer {
     if (l.shared_bytes) out_ += " shared_bytes " + std::to_string(l.shared_bytes);
     if (l.scratch_bytes) out_ += " scratch_bytes " + std::to_string(l.scratch_bytes);
     if (l.report_bytes) out_ += " report_bytes " + std::to_string(l.report_bytes);
+    if (l.threads > 1) out_ += " threads " + std::to_string(l.threads);
+    if (l.program_bytes) out_ += " program_bytes " + std::to_string(l.program_bytes);
+    for (const int32_t arrivals : l.barriers) out_ += " mbarrier " + std::to_string(arrivals);
     if (l.max_workgroups) out_ += " max_workgroups " + std::to_string(l.max_workgroups);
     if (l.steps_extent >= 0)
       out_ += " steps_extent " + std::to_string(l.steps_extent) + (l.open_ended ? " open_ended" : "");

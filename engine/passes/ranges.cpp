@@ -28,6 +28,7 @@ Bounds launch(const ir::Kernel& k, const Op& op, const Interval& all) {
     case Launch::subgroup_id:
       return Interval{
           0, k.lane.subgroup_size ? (k.lane.workgroup_size - 1) / k.lane.subgroup_size : k.lane.workgroup_size - 1};
+    case Launch::thread_index: return Interval{0, k.lane.threads - 1};
     case Launch::extent: {
       size_t i = static_cast<size_t>(op.attr(Attr::index));
       if (tells_steps(k.lane, static_cast<int64_t>(i))) i = static_cast<size_t>(k.lane.steps_extent) + 1;

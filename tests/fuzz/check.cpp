@@ -397,8 +397,9 @@ class Checker {
                     std::to_string(tile_ops) + " at tile level: at most " + std::to_string(most) + " are allowed");
     if (is_new && program.ptx.empty() && !is_valid_spirv(name, program, lane, t)) return false;
     const std::vector<Array> arrays = arguments();
-    if (options_.delete_barriers) count_barriers(lane, arrays, t);
-    const bool runs = is_new && options_.orders > 0;
+    const bool alone = lane.lane.threads == 1;  // the lane-level interpreter runs workgroups one by one
+    if (options_.delete_barriers && alone) count_barriers(lane, arrays, t);
+    const bool runs = is_new && alone && options_.orders > 0;
     if (runs && conditions && !hold_to_proofs(name, *conditions, arrays, t)) return false;
     if (runs && !on_lanes(name, program, lane, arrays, t)) return false;
     if (!options_.judge) return true;

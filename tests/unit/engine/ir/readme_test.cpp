@@ -76,6 +76,7 @@ body (%x, %o, %t, %b, %acc) {
 const std::string kLane = R"(tir 1
 lane kernel @example
 workgroup_size 32 subgroup_size 8 shared_bytes 1024 scratch_bytes 1024 report_bytes 4
+threads 2 program_bytes 1024 mbarrier 1
 extents (n, n: i64)
 in f32[n] whole
 out f32[n] whole
