@@ -47,8 +47,8 @@ class Checks {
   }
   static const char* interpreter() { return "the interpreter runs the kernel: ts::interpret, or --device interpreter"; }
   static std::string one_thread() {
-    return std::string("kernels of one thread, or of threads that share nothing, are compiled so far; ") +
-           interpreter();
+    return std::string("for this target kernels of one thread, or of threads that share nothing, are compiled, and for ") +
+           "nvidia:sm_80 and newer others too; " + interpreter();
   }
   std::string name_of(Value ref) const {
     const ir::ValueInfo& v = k_.value(ref);
