@@ -92,7 +92,7 @@ class Checks {
   }
   const Op* first_meeting() const {
     for (const Op& op : k_.ops)
-      if (ir::threads_meet(k_, op)) return &op;
+      if (ir::threads_meet(k_, op) || op.code == Opcode::threads_meet) return &op;
     return nullptr;
   }
   /// What threads that run at once cannot do yet.
