@@ -47,8 +47,8 @@ class Checks {
   }
   static const char* interpreter() { return "the interpreter runs the kernel: ts::interpret, or --device interpreter"; }
   static std::string one_thread() {
-    return std::string("kernels of one thread, or of threads that share nothing, are compiled so far; ") +
-           interpreter();
+    return std::string("for this target kernels of one thread, or of threads that share nothing, are compiled, and for ") +
+           "nvidia:sm_80 and newer others too; " + interpreter();
   }
   std::string name_of(Value ref) const {
     const ir::ValueInfo& v = k_.value(ref);
@@ -92,7 +92,7 @@ class Checks {
   }
   const Op* first_meeting() const {
     for (const Op& op : k_.ops)
-      if (ir::threads_meet(k_, op)) return &op;
+      if (ir::threads_meet(k_, op) || op.code == Opcode::threads_meet) return &op;
     return nullptr;
   }
   /// What threads that run at once cannot do yet.

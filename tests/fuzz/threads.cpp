@@ -1,6 +1,7 @@
 #include "tests/fuzz/threads.h"
 
 #include <algorithm>
+#include <functional>
 #include <string>
 
 #include "engine/ir/reference.h"
@@ -29,6 +30,7 @@ class Threads {
     tile_ = {random_.in(2, 6), random_.in(3, 10)};
     from_ = {tile_[0] + random_.in(0, 8), tile_[1] + random_.in(0, 10)};
     to_ = {random_.in(2, 8), random_.in(3, 12)};
+    if (random_.chance(0.5)) return team();
     begin();
     for (int64_t n = random_.in(2, 5); n-- > 0;) statement();
     flush();
@@ -187,6 +189,243 @@ class Threads {
   }
   Size product_;
 
+  // -- programs of several threads. Between two meetings of all threads a tile belongs to one thread, which may store to
+  // it, or to none, and then all may read it.
+  int64_t threads_ = 2;
+  std::vector<int64_t> owner_;  // of each tile, -1: none
+  std::string all(const Size& s) const {
+    std::string text;
+    for (const int64_t n : s) text += (text.empty() ? "0:" : ", 0:") + str(n);
+    return text;
+  }
+  std::string smem(const Size& s, const std::string& type) const {
+    std::string sizes;
+    for (const int64_t n : s) sizes += (sizes.empty() ? "" : ", ") + str(n);
+    return "ref<smem, " + type + "[" + sizes + "]>";
+  }
+  static std::string tile_name(size_t t) { return "%s" + std::to_string(t); }
+
+  Case team() {
+    threads_ = random_.in(2, random_.chance(0.2) ? 4 : 3), cluster_ = random_.in(1, 2);
+    owner_.assign(static_cast<size_t>(threads_) + 1, -1);
+    begin_team();
+    for (int64_t n = random_.in(1, 3); n-- > 0;) {
+      switch (random_.in(0, 3)) {
+        case 0: ring(); break;
+        case 1: in_loop([&] { exchange(), meeting(); }); break;
+        default: exchange(), meeting();
+      }
+    }
+    for (size_t t = 0; t < owner_.size(); ++t) owner_[t] = -1;
+    each_thread([&](int64_t t) { flush_tile(t, static_cast<size_t>(t)); });
+    if (multiplies_) multiply_together();
+    return made_of_team();
+  }
+
+  void begin_team() {
+    line("%g = program_id axis 0");
+    line("%c = program_id axis 1");
+    line("%wg = program_id axis 2");
+    line("%zero = constant 0 : i32[]");
+    line("%one = constant 1 : i32[]");
+    const std::string clusters = let("constant " + str(cluster_) + " : i32[]"), first = let("mul %g, " + clusters);
+    line("%program = add " + first + ", %c");
+    starts_ = {"%g", "%c", "%wg", "%program", let("load %starts[" + str(random_.in(0, 5)) + "]"),
+               let("load %starts[%wg]")};
+    multiplies_ = random_.chance(0.3);
+    for (size_t t = 0; t < owner_.size(); ++t) owner_[t] = static_cast<int64_t>(t) % threads_;
+    each_thread([&](int64_t t) {
+      for (size_t i = 0; i < owner_.size(); ++i)
+        if (owner_[i] == t) bring_tile(t, i, true);
+    });
+    meeting();
+  }
+  void block(const std::string& head, const std::function<void()>& body) {
+    line(head);
+    const std::vector<std::string> starts = starts_;
+    indent_ += "  ";
+    body();
+    indent_.resize(indent_.size() - 2);
+    starts_ = starts;
+    line("}");
+  }
+  void in_loop(const std::function<void()>& body) {
+    const std::string most = let("constant " + str(random_.in(1, 3)) + " : i32[]"), k = "%k" + str(names_++);
+    block("for " + k + " = %zero to " + most + " step %one {", [&] {
+      starts_.push_back(k);
+      body();
+    });
+  }
+  /// What each thread does: each in a branch of its own.
+  void each_thread(const std::function<void(int64_t)>& body) {
+    for (int64_t t = 0; t < threads_; ++t) {
+      const std::string mine = let("eq %wg, " + let("constant " + str(t) + " : i32[]"));
+      block("if " + mine + " {", [&] { body(t); });
+    }
+  }
+  /// All threads: at a barrier with as many arrivals, or at the beginning of memory that they share.
+  void meeting() {
+    if (random_.chance(0.3)) {
+      const std::string t = "%t" + str(names_++), b = "%b" + str(names_++);
+      block("run_scoped (" + t + ": " + smem(tile_, type_) + ", " + b + ": ref<barrier, i32[1], arrivals " +
+                str(threads_) + ">) {",
+            [&] {
+              line("barrier_arrive " + b + "[0]");
+              if (random_.chance(0.5)) line("barrier_wait " + b + "[0]");
+            });
+      return;
+    }
+    line("barrier_arrive %meet[0]");
+    line("barrier_wait %meet[0]");
+  }
+  std::string barrier_of(int64_t t) { return random_.chance(0.5) ? "%full[" + str(t) + "]" : "%full[%wg]"; }
+
+  void bring_tile(int64_t t, size_t tile, bool whole) {
+    const Size s = whole ? tile_ : shape(from_, tile_);
+    const std::string bar = barrier_of(t), to = whole ? "[" + all(tile_) + "]" : window(tile_, s, starts_);
+    line(cat({"copy_gmem_to_smem %x", window(from_, s, starts_), " to ", tile_name(tile), to, " with ", bar}));
+    line("barrier_wait " + bar);
+  }
+  void flush_tile(int64_t t, size_t tile) {
+    const Size s = shape(tile_, to_);
+    const std::string source = tile_name(tile) + window(tile_, s, starts_), target = window(to_, s, starts_);
+    line("commit_smem");
+    line("copy_smem_to_gmem " + source + " to %o[%program, " + str(t) + ", " + target.substr(1));
+    line("commit_smem_to_gmem_group");
+    line("wait_smem_to_gmem count 0");
+  }
+  void exchange() {
+    for (size_t i = 0; i < owner_.size(); ++i) owner_[i] = random_.chance(0.4) ? -1 : random_.in(0, threads_ - 1);
+    each_thread([&](int64_t t) {
+      std::vector<size_t> mine, readable;
+      for (size_t i = 0; i < owner_.size(); ++i) {
+        if (owner_[i] == t) mine.push_back(i);
+        if (owner_[i] == t || owner_[i] < 0) readable.push_back(i);
+      }
+      for (int64_t n = random_.in(0, 2); n-- > 0 && !readable.empty();) {
+        const size_t from = readable[static_cast<size_t>(random_.in(0, static_cast<int64_t>(readable.size()) - 1))];
+        if (mine.empty() || random_.chance(0.2)) {
+          flush_tile(t, from);
+          continue;
+        }
+        const size_t to = mine[static_cast<size_t>(random_.in(0, static_cast<int64_t>(mine.size()) - 1))];
+        if (random_.chance(0.3)) bring_tile(t, to, false);
+        else combine_tiles(from, to);
+      }
+    });
+  }
+  void combine_tiles(size_t from, size_t to) {
+    const Size s = shape(tile_, tile_);
+    const std::string a = let(cat({"load ", tile_name(from), window(tile_, s, starts_)}));
+    const std::string b = let(cat({"load ", tile_name(to), window(tile_, s, starts_)}));
+    const std::string v = let(cat({random_.pick<std::string>({"max ", "min ", "max ", "add "}), a, ", ", b}));
+    line(cat({"store ", tile_name(to), window(tile_, s, starts_), ", ", v}));
+  }
+  /// The first thread fills slots, the others take what is in them: each has its own tile for the result.
+  void ring() {
+    const int64_t slots = random_.in(1, 3), copies = random_.in(1, 2), steps = random_.in(1, 5);
+    const std::string n = str(names_++), ring = "%ring" + n, ready = "%ready" + n, free = "%free" + n;
+    const Size part = tile_;
+    const auto scope = [&] {
+      block("run_scoped (" + ring + ": " + smem({slots, copies, part[0], part[1]}, type_) + ", " + ready +
+                ": ref<barrier, i32[" + str(slots) + "], arrivals " + str(copies) + ">, " + free +
+                ": ref<barrier, i32[" + str(slots) + "], arrivals " + str(threads_ - 1) + ">) {",
+            [&] {
+              const std::string end = let("constant " + str(steps) + " : i32[]"),
+                                size = let("constant " + str(slots) + " : i32[]");
+              block("if " + let("eq %wg, %zero") + " {", [&] { produce(ring, ready, free, end, size, copies); });
+              block("if " + let("ne %wg, %zero") + " {", [&] { consume(ring, ready, free, end, size, copies); });
+            });
+    };
+    if (random_.chance(0.4)) in_loop(scope);
+    else scope();
+    meeting();
+  }
+  void produce(const std::string& ring, const std::string& ready, const std::string& free, const std::string& end,
+               const std::string& size, int64_t copies) {
+    const std::string k = "%k" + str(names_++);
+    block("for " + k + " = %zero to " + end + " step %one {", [&] {
+      starts_.push_back(k);
+      const std::string slot = let("rem " + k + ", " + size), reused = let("ge " + k + ", " + size);
+      block("if " + reused + " {", [&] { line("barrier_wait " + free + "[" + slot + "]"); });
+      for (int64_t i = 0; i < copies; ++i)
+        line(cat({"copy_gmem_to_smem %x", window(from_, tile_, starts_), " to ", ring, "[", slot, ", ", str(i), ", ",
+                  all(tile_), "] with ", ready, "[", slot, "]"}));
+    });
+  }
+  void consume(const std::string& ring, const std::string& ready, const std::string& free, const std::string& end,
+               const std::string& size, int64_t copies) {
+    Size s = shape(tile_, tile_);
+    s[0] = std::max<int64_t>(s[0], 1);
+    const std::string type = type_ + "[" + str(s[0]) + ", " + str(s[1]) + "]", n = str(names_++), k = "%k" + n,
+                      start = let("constant " + std::string(type_[0] == 'u' || type_[0] == 'i' ? "0" : "0.0") + " : " +
+                                  type);
+    const std::string from = window(tile_, s, starts_), to = window(tile_, s, starts_);
+    block("%sum" + n + " = for " + k + " = %zero to " + end + " step %one carry (%carry" + n + " = " + start + ") {",
+          [&] {
+            const std::string slot = let("rem " + k + ", " + size);
+            line("barrier_wait " + ready + "[" + slot + "]");
+            std::string v = "%carry" + n;
+            for (int64_t i = 0; i < copies; ++i) {
+              const std::string x = let("load " + ring + "[" + slot + ", " + str(i) + ", " + from.substr(1));
+              v = let(random_.pick<std::string>({"max ", "min ", "add "}) + v + ", " + x);
+            }
+            line("barrier_arrive " + free + "[" + slot + "]");
+            line("yield " + v);
+          });
+    for (int64_t t = 1; t < threads_; ++t) {
+      const std::string mine = let("eq %wg, " + let("constant " + str(t) + " : i32[]"));
+      block("if " + mine + " {", [&] { line("store " + tile_name(static_cast<size_t>(t)) + to + ", %sum" + n); });
+    }
+  }
+  /// One thread brings the factors, all multiply.
+  void multiply_together() {
+    const int64_t m = random_.in(1, 8), k = random_.in(1, 8), n = random_.in(1, 8);
+    left_ = {m, k}, right_ = {k, n}, product_ = {m, n};
+    block("if " + let("eq %wg, %zero") + " {", [&] {
+      line("copy_gmem_to_smem %y" + window({9, 9}, left_, starts_) + " to %a[" + all(left_) + "] with %factors[0]");
+      line("copy_gmem_to_smem %y" + window({9, 9}, right_, starts_) + " to %b[" + all(right_) + "] with %factors[0]");
+    });
+    line("barrier_wait %factors[0]");
+    for (int64_t times = random_.in(1, 2); times-- > 0;)
+      line("wgmma %a[" + all(left_) + "] with %b[" + all(right_) + "] to %acc[" + all(product_) + "]");
+    line("wgmma_wait count 0");
+    line("store %stage[%wg, " + all(product_) + "], " + let("load %acc[" + all(product_) + "]"));
+    line("commit_smem");
+    line("copy_smem_to_gmem %stage[%wg, " + all(product_) + "] to %p[%program, %wg, " + all(product_) + "]");
+    line("commit_smem_to_gmem_group");
+    line("wait_smem_to_gmem count 0");
+  }
+  Case made_of_team() {
+    const auto sizes = [](const Size& s) {
+      std::string text;
+      for (const int64_t n : s) text += (text.empty() ? "" : ", ") + str(n);
+      return "[" + text + "]";
+    };
+    const int64_t programs = groups_ * cluster_;
+    std::string text = "tir 1\nkernel @threads\ngrid (g: " + str(groups_) + " parallel, c: " + str(cluster_) +
+                       " cluster, wg: " + str(threads_) + " thread)\nin i32[6] whole\nin " + type_ + sizes(from_) +
+                       " whole\n";
+    if (multiplies_) text += "in f16[9, 9] whole\n";
+    text += "out " + type_ + sizes({programs, threads_, to_[0], to_[1]}) + " whole\n";
+    if (multiplies_) text += "out f32" + sizes({programs, threads_, product_[0], product_[1]}) + " whole\n";
+    std::string names = std::string("%starts, %x, ") + (multiplies_ ? "%y, " : "") + "%o" + (multiplies_ ? ", %p" : "");
+    for (size_t t = 0; t < owner_.size(); ++t) {
+      text += "scratch " + smem(tile_, type_) + "\n";
+      names += ", " + tile_name(t);
+    }
+    text += "scratch ref<barrier, i32[" + str(threads_) + "]>\nscratch ref<barrier, i32[1], arrivals " +
+            str(threads_) + ">\n";
+    names += ", %full, %meet";
+    if (multiplies_) {
+      text += "scratch ref<barrier, i32[1], arrivals 2>\nscratch " + smem(left_, "f16") + "\nscratch " +
+              smem(right_, "f16") + "\nscratch " + smem({threads_, product_[0], product_[1]}, "f32") +
+              "\nscratch ref<accumulator, f32" + sizes(product_) + ">\n";
+      names += ", %factors, %a, %b, %stage, %acc";
+    }
+    return with_inputs(text + "body (" + names + ") {\n" + body_ + "}\n");
+  }
+
   Case made() {
     const auto shaped = [](const Size& s) { return "[" + str(s[0]) + ", " + str(s[1]) + "]"; };
     const std::string programs = str(groups_ * cluster_);
@@ -203,6 +442,9 @@ class Threads {
               ">\n";
     text += std::string("body (%starts, %x, ") + (multiplies_ ? "%y, " : "") + "%o, " + (multiplies_ ? "%p, " : "") +
             "%s0, %s1, %full, %together" + (multiplies_ ? ", %a, %b, %stage, %acc" : "") + ") {\n" + body_ + "}\n";
+    return with_inputs(text);
+  }
+  Case with_inputs(const std::string& text) {
     Case c;
     c.kernel = ir::parse(text, "threads.tir");
     for (int i = 0; i < c.kernel.num_inputs; ++i) {
