@@ -210,6 +210,7 @@ void Walk::emit(const ir::Op& op) {
       switch (ir::Group(op.code)) {
         case ir::Group::barrier: return emit_barrier(false);
         case ir::Group::subgroup_barrier: return emit_barrier(true);
+        case ir::Group::async_wait: return emit_async_wait(op);
         case ir::Group::program_barrier:
         case ir::Group::mbarrier_arrive:
         case ir::Group::mbarrier_wait: return emit_program_op(op);

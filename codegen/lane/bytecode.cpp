@@ -201,6 +201,7 @@ class Flattener {
       emit({.code = all ? Code::barrier : Code::subgroup_barrier, .aux = sync(), .source = source});
       return;
     }
+    if (o.code == Opcode::async_wait) return;  // stores happen at once here
     if (ir::is_group(o.code)) return subgroup(o, source);
     if (ir::is_packed(o.code)) return packed(o, source);
     if (ir::is_matrix(o.code) || o.code == Opcode::pack) return matrix(o, source);

@@ -90,7 +90,8 @@ class Analysis {
       case ir::Group::subgroup_barrier:
       case ir::Group::program_barrier:
       case ir::Group::mbarrier_arrive:
-      case ir::Group::mbarrier_wait: return;
+      case ir::Group::mbarrier_wait:
+      case ir::Group::async_wait: return;
       case ir::Group::subgroup_shuffle_xor: return result(o, all);  // among equal values
       case ir::Group::subgroup_reduce:
         // The sum of a workgroup-uniform value over full subgroups is the same in each.

@@ -22,6 +22,7 @@ constexpr int64_t kRowPad = 4;
 constexpr int64_t kMostColumns = 64;  // of sums that pass through memory at once
 constexpr int64_t kPiece = 4;         // words of a row that warpgroups take at once
 constexpr int kSubgroups = 4;         // of a warpgroup
+constexpr int64_t kMostTiles = 4;     // of an operand, that chunks take turns with
 
 // The element that v consists of.
 std::optional<uint64_t> one_element(const ir::Kernel& k, Value v) {
@@ -106,8 +107,8 @@ class MatrixDot : public ChunkedDot {
   int64_t step(const Operand& o) const { return whole(o) ? 1 : warpgroups_ ? kPiece : stride(o); }
   // Of the tile that is this chunk's turn, the first word; nothing where there is one tile (dot_staged.cpp, in_tile).
   Value tile_start(const Operand& o, Value chunk) {
-    if (!turns_) return {};
-    const Value turn = b_.rem(chunk, 2);
+    if (tiles_each_ == 1) return {};
+    const Value turn = b_.rem(chunk, int64_t{tiles_each_});
     return b_.mul(turn, b_.i32(tile_words(o)));
   }
   size_t values_of(const Operand& o) const override { return static_cast<size_t>(words_of(o)); }
@@ -175,10 +176,17 @@ class MatrixDot : public ChunkedDot {
     return words;
   }
   void before_chunks() override {
-    if (turns_) arena_.order({}, tiles());
+    if (tiles_each_ > 1) arena_.order({}, tiles());
   }
   void put(const Values& in, size_t from, Value chunk) override {
-    if (!turns_) arena_.order({}, tiles());
+    if (tiles_each_ == 1) arena_.order({}, tiles());
+    put_words(in, from, chunk, false);
+    if (tiles_each_ > 1) return arena_.barrier();
+    std::vector<MemoryRange> reads = tiles();
+    if (own()) reads.push_back(d_.lhs_tile.range);
+    arena_.order(reads, {});
+  }
+  void put_words(const Values& in, size_t from, Value chunk, bool async) {
     for (const Operand* o : {&lhs_, &rhs_}) {
       const Value tile = tile_start(*o, chunk);
       for (const Fetched& x : o->share) {
@@ -187,16 +195,60 @@ class MatrixDot : public ChunkedDot {
         b_.when(x.valid, [&] {
           for (int64_t w = 0; w < n; ++w) {
             const Value at = b_.add(index, b_.i32(w * step(*o)));
-            b_.store(o->tile.ref, at, in[from + static_cast<size_t>(w)]);
+            const Value word = in[from + static_cast<size_t>(w)];
+            if (async) b_.store_async(o->tile.ref, at, word);
+            else b_.store(o->tile.ref, at, word);
           }
         });
         from += static_cast<size_t>(n);
       }
     }
-    if (turns_) return arena_.barrier();
-    std::vector<MemoryRange> reads = tiles();
-    if (own()) reads.push_back(d_.lhs_tile.range);
-    arena_.order(reads, {});
+  }
+
+  // -- tiles that are filled while others are read
+
+  // An operand whose share comes in whole pieces, as it lies in an array that nobody writes.
+  bool streams(const Operand& o) const {
+    const ir::Op* load = k_.def(o.value);
+    return load && load->code == Opcode::load && !load->has_mask() && placement_.kind(o.value) == Kind::lazy &&
+           !refs_.written(ref_position(k_, load->operands[0])) && !o.early && whole(o) &&
+           o.width * size_bytes(m_.a) == 4 * kPiece &&
+           std::none_of(o.share.begin(), o.share.end(), [](const Fetched& x) { return bool(x.valid); });
+  }
+  // As many as leave room for a second workgroup, where the operands come without registers on their way.
+  int ring() const {
+    if (!target_.async_stores || chunks_ == 1 || k_ends() || !streams(rhs_) || (fetches_left() && !streams(lhs_)))
+      return 0;
+    const int64_t bytes = 4 * (tile_words(rhs_) + (fetches_left() ? tile_words(lhs_) : 0));
+    const int64_t fit = std::min<int64_t>({kMostTiles, target_.shared_bytes * 7 / 16 / bytes, chunks_ + 1});
+    return fit > 2 ? static_cast<int>(fit) : 0;
+  }
+  void put_async(Value chunk) {
+    Values words;
+    for (const Operand* o : {&lhs_, &rhs_}) {
+      if (o->share.empty()) continue;
+      const Values more = fetch(*o, chunk);
+      words.insert(words.end(), more.begin(), more.end());
+    }
+    put_words(words, 0, chunk, true);
+  }
+  // One barrier for each chunk: behind it all of the chunk is there, and the tile of the chunk before is free.
+  Values over_ring(Values sums) {
+    const int ahead = tiles_each_ - 1;
+    arena_.order({}, tiles());
+    for (int c = 0; c < ahead; ++c) {
+      put_async(b_.i32(c));
+      if (c + 1 < ahead) b_.async_wait(tiles_each_);
+    }
+    return nests_.counted(chunks_, sums, [&](Value chunk, const Values& in) {
+      b_.async_wait(ahead - 1);
+      arena_.barrier();
+      const Value next = b_.add(chunk, b_.i32(ahead)), all = b_.i32(chunks_);
+      b_.when(b_.lt(next, all), [&] { put_async(b_.min(next, b_.i32(chunks_ - 1))); });
+      Values out = in;
+      multiply(out, chunk);
+      return out;
+    });
   }
 
   // -- matrices
@@ -294,11 +346,13 @@ class MatrixDot : public ChunkedDot {
       each_register(counts(), [&](const std::vector<int>& regs) { start.push_back(d_.start_at(point(regs).c)); });
     Values sums = start_ ? *start_ : d_.start ? sums_.from_registers(form_, start) : sums_.filled(form_, 0);
     const int64_t words = tile_words(lhs_) + tile_words(rhs_);
-    turns_ = chunks_ > 1 && fetches_left() && s_.dot_turns && 2 * 4 * words <= target_.shared_bytes * 3 / 8;
-    if (fetches_left()) lhs_.tile = arena_.temporary(DType::u32, (turns_ ? 2 : 1) * tile_words(lhs_));
-    rhs_.tile = arena_.temporary(DType::u32, (turns_ ? 2 : 1) * tile_words(rhs_));
-    sums = over_chunks(std::move(sums));
-    if (turns_) arena_.note(tiles(), {});
+    const bool turns = chunks_ > 1 && fetches_left() && s_.dot_turns && 2 * 4 * words <= target_.shared_bytes * 3 / 8;
+    const int many = ring();
+    tiles_each_ = many ? many : turns ? 2 : 1;
+    if (fetches_left()) lhs_.tile = arena_.temporary(DType::u32, tiles_each_ * tile_words(lhs_));
+    rhs_.tile = arena_.temporary(DType::u32, tiles_each_ * tile_words(rhs_));
+    sums = many ? over_ring(std::move(sums)) : over_chunks(std::move(sums));
+    if (tiles_each_ > 1) arena_.note(tiles(), {});
     arena_.free(lhs_.tile);
     arena_.free(rhs_.tile);
     if (keep_) {
@@ -319,8 +373,8 @@ class MatrixDot : public ChunkedDot {
   Values* keep_;
   const Values* kept_left_;
   const int64_t per_ = 4 / size_bytes(m_.a);  // elements in a word
-  bool turns_ = false;                        // chunks take turns with two tiles, with one barrier for each
-  bool warpgroups_;                           // tiles lie in pieces
+  int tiles_each_ = 1;  // of both operands; chunks take turns with them, with one barrier for each
+  bool warpgroups_;     // tiles lie in pieces
   Value wave_;
 };
 }  // namespace

@@ -46,6 +46,10 @@ class Emitter final : private Code, public Walk {
   void store_words(const ir::Op& op, const Ref& r, const std::vector<V>& words) override;
   V byte_offset(V index, const Bounds& known, int64_t size) override;
   std::string shared_address(const ir::Op& op, const Ref& r);
+  bool only_read(ir::Value array) const;
+  void find_async();
+  void emit_async_store(const ir::Op& op, const ir::Op& load);
+  void emit_async_wait(const ir::Op& op) override;
   std::pair<ir::Value, int64_t> split_sum(ir::Value x, int64_t constant) const;
   std::string in_arena(V from, const Ref& r, std::optional<ir::Value> index, int64_t start, int64_t more_bytes);
   static std::string load_code(const Ref& r);
@@ -121,7 +125,9 @@ class Emitter final : private Code, public Walk {
   passes::Divisors divisors_{k_};
   std::map<Access, V> lane_places_;  // each lane's address in the arena, for a tile at its beginning
   bool multiplies_f8_ = false;
-  bool by_warpgroups_ = false;  // some products read shared memory past the threads' own view of it
+  std::map<const ir::Op*, const ir::Op*> async_;  // stores to shared memory, and the loads that they do, too
+  std::set<const ir::Op*> carried_;               // what such a store stands for
+  bool by_warpgroups_ = false;                    // some products read shared memory past the threads' own view of it
   // Of two words, the bytes 2 * third and 2 * third + 1 in turn; by the block that holds them, too.
   std::map<std::tuple<uint32_t, uint32_t, uint32_t, uint32_t>, V> turned_;
 };

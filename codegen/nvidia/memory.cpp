@@ -1,5 +1,6 @@
 // Arrays, scratch and the report through 64-bit addresses; shared memory by 32-bit ones from the arena's.
 #include "codegen/nvidia/emitter.h"
+#include "engine/ir/walk.h"
 
 namespace tessera::nvidia {
 
@@ -78,8 +79,7 @@ Emitter::Register Emitter::load(const ir::Op& op, const Ref& r) {
   const std::string from = at(element_address(op, r));
   const bool narrow = size_bytes(r.dtype) < 4;
   const V v = f_.fresh(narrow ? Reg::u32 : reg);
-  f_.line(load_code(r) + (narrow ? narrow_type(r.dtype) : bits_type(reg)) + " " + f_.operand(v) +
-          ", " + from);
+  f_.line(load_code(r) + (narrow ? narrow_type(r.dtype) : bits_type(reg)) + " " + f_.operand(v) + ", " + from);
   return narrow ? narrow_register(v, r.dtype) : Register{v, {}};
 }
 
@@ -93,8 +93,9 @@ void Emitter::store(const ir::Op& op, const Ref& r, V value, V raw) {
   const bool narrow = size_bytes(r.dtype) < 4;
   const V v = narrow ? stored_bits(value, raw, r.dtype) : value;
   const std::string to = at(element_address(op, r));
-  f_.line(std::string(store_code(r.of_program)) + (narrow ? (size_bytes(r.dtype) == 1 ? "b8" : "b16") : bits_type(v.reg)) + " " +
-          to + ", " + f_.in_register(v));
+  f_.line(std::string(store_code(r.of_program)) +
+          (narrow ? (size_bytes(r.dtype) == 1 ? "b8" : "b16") : bits_type(v.reg)) + " " + to + ", " +
+          f_.in_register(v));
 }
 
 namespace {
@@ -110,8 +111,8 @@ std::vector<V> Emitter::load_words(const ir::Op& op, const Ref& r, size_t words)
     all.push_back(f_.fresh(Reg::u32));
     names += (i ? ", " : "") + f_.operand(all[i]);
   }
-  f_.line((shared ? "ld.shared." : load_code(r)) + vector_type(words) +
-          (words == 1 ? names : "{" + names + "}") + ", " + from);
+  f_.line((shared ? "ld.shared." : load_code(r)) + vector_type(words) + (words == 1 ? names : "{" + names + "}") +
+          ", " + from);
   return all;
 }
 
@@ -122,6 +123,61 @@ void Emitter::store_words(const ir::Op& op, const Ref& r, const std::vector<V>& 
   const std::string to = shared ? shared_address(op, r) : at(element_address(op, r));
   f_.line(store_code(shared || r.of_program) + vector_type(words.size()) + to + ", " +
           (words.size() == 1 ? names : "{" + names + "}"));
+}
+
+bool Emitter::only_read(ir::Value array) const {
+  const ir::Op* d = k_.def(array);
+  for (; d && d->code == Opcode::view; d = k_.def(array)) array = d->operands[0];
+  const std::optional<Ref>& r = refs_.at(array.index);
+  return !d && r && !r->shared_with_others;
+}
+
+// An asynchronous store of what one load brought, and which nothing else reads, is a cp.async. Others are done at once.
+void Emitter::find_async() {
+  std::map<uint32_t, int> uses;
+  std::vector<const ir::Op*> stores;
+  ir::each_op(k_, k_.body, [&](ir::OpId id) {
+    const ir::Op& op = k_.op(id);
+    for (const ir::Value v : op.operands) ++uses[v.index];
+    if (op.code == Opcode::store && op.attr_or(ir::Attr::async, 0) && ir::is_vector_access(op)) stores.push_back(&op);
+  });
+  for (const ir::Op* store : stores) {
+    const auto words = static_cast<size_t>(store->index[0].size);
+    const ir::Op* load = nullptr;
+    std::vector<const ir::Op*> packs;
+    size_t element = 0;  // the next one of the load
+    for (size_t w = 0; w < words; ++w) {
+      const ir::Value word = store->operands[1 + w];
+      const ir::Op* pack = k_.def(word);
+      if (!pack || pack->code != Opcode::pack || uses[word.index] != 1) break;
+      packs.push_back(pack);
+      for (const ir::Value e : pack->operands) {
+        const ir::Op* from = k_.def(e);
+        load = load ? load : from;
+        if (from && from == load && from->code == Opcode::load && element < from->results.size() &&
+            from->results[element] == e && uses[e.index] == 1)
+          ++element;
+      }
+    }
+    if (packs.size() != 4 || !load || load->code != Opcode::load || element != load->results.size() ||
+        load->has_mask() || !only_read(load->operands[0]) ||
+        static_cast<int64_t>(element) * size_bytes(k_.type(load->operands[0]).dtype) != 16)
+      continue;
+    async_[store] = load;
+    carried_.insert(load);
+    carried_.insert(packs.begin(), packs.end());
+  }
+}
+
+void Emitter::emit_async_store(const ir::Op& op, const ir::Op& load) {
+  const std::string from = at(element_address(load, ref(load.operands.at(0))));
+  const std::string to = shared_address(op, ref(op.operands.at(0)));
+  f_.line("cp.async.cg.shared.global " + to + ", " + from + ", 16");
+}
+
+void Emitter::emit_async_wait(const ir::Op& op) {
+  f_.line("cp.async.commit_group");
+  f_.line("cp.async.wait_group " + std::to_string(op.attr(ir::Attr::count)));
 }
 
 // Elements of 8 or 16 bits that stand at one place in words that vector accesses have loaded: blocks are turned so,

@@ -67,6 +67,8 @@ struct Target {
   std::vector<MatrixShape> matrices;  // in the device's order; empty: products are made by each invocation
   /// Matrices of 16-bit elements come from shared memory by rows or by columns at one cost.
   bool turns_matrices = false;
+  /// What goes from an array to shared memory needs no registers on its way (cp.async).
+  bool async_stores = false;
   /// Four subgroups may multiply factors together as shared memory has them (wgmma).
   bool warpgroup_matrices = false;
   /// The driver jumps over a branch that no invocation takes. Lavapipe from Mesa 25 on runs it, and loads there from

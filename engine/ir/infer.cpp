@@ -649,6 +649,10 @@ std::vector<Type> Inference::structured() const {
       return {type(0)};
     case Opcode::barrier:
     case Opcode::subgroup_barrier: count(0); return {};
+    case Opcode::async_wait:
+      count(0);
+      if (attr(Attr::count) < 0) fail("count " + std::to_string(attr(Attr::count)) + " is negative");
+      return {};
     case Opcode::program_barrier:
       count(0);
       if (attr(Attr::index) < 0 || attr(Attr::count) < 0)

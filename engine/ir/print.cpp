@@ -314,7 +314,8 @@ class Printer {
       case Attr::count:
       case Attr::read_only:
       case Attr::decrease:
-      case Attr::pieces: return true;
+      case Attr::pieces:
+      case Attr::async: return true;
       default: return false;
     }
   }
