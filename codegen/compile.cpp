@@ -19,6 +19,7 @@
 #include "codegen/spirv/emit.h"
 #include "codegen/tile/accumulate.h"
 #include "codegen/tile/check_sizes.h"
+#include "codegen/tile/local_updates.h"
 #include "codegen/tile/lower_async.h"
 #include "codegen/tile/lower_threads.h"
 #include "codegen/tile/rematerialize.h"
@@ -116,6 +117,9 @@ class Compilation {
     tile_step("reroll", on_gpu, lowering::reroll_products, Leftovers::optimize);
     tile_step("unfold", on_gpu, lowering::unfold_reshapes, Leftovers::drop);
     tile_step("accumulate", true, lowering::accumulate_into_dots, Leftovers::drop);
+    tile_step(
+        "local_updates", on_gpu, [this](ir::Kernel& k) { return lowering::update_locally(k, target_); },
+        Leftovers::compact);
     tile_step("rematerialize", fast, lowering::rematerialize, Leftovers::compact);
   }
 

@@ -112,12 +112,14 @@ V log2(V x) {
 
 // What the device makes of other numbers than positive ones is not looked at.
 V sqrt(V x) {
+  if (x.fn->roots_are_total()) return x.fn->apply(Prim::sqrt, x.reg, {x});
   const V b = bits(x), ordinary = (b - 1) < 0x7f7fffff, r = x.fn->apply(Prim::sqrt, x.reg, {x});
   const V zero = eq(magnitude_bits(x), 0), keeps = zero | eq(b, 0x7f800000), undefined = nan(x);
   return select(ordinary, r, select(keeps, x, undefined));
 }
 
 V rsqrt(V x) {
+  if (x.fn->roots_are_total()) return x.fn->apply(Prim::rsqrt, x.reg, {x});
   const V b = bits(x), ordinary = (b - 1) < 0x7f7fffff, r = x.fn->apply(Prim::rsqrt, x.reg, {x});
   const V zero = eq(magnitude_bits(x), 0), pole = floating(b | 0x7f800000), undefined = nan(x);
   const V not_zero = select(eq(b, 0x7f800000), 0.0, undefined), special = select(zero, pole, not_zero);

@@ -72,7 +72,8 @@ enum class Prim : uint8_t {
   round_even,
   // Fused or not.
   fma,
-  // With the device's own precision: of positive numbers, positive numbers, and numbers in [-1, 1].
+  // With the device's own precision: of positive numbers, positive numbers (roots_are_total(): of any), and numbers in
+  // [-1, 1].
   sqrt, rsqrt, exp2,
   // Of two, the one that is a number; of zeros either. The last: between two numbers.
   max_number, min_number, clamp_number,
@@ -103,6 +104,9 @@ class Sink {
   virtual std::array<V, 2> product(V a, V b) = 0;
   /// An elementwise row by one instruction, if the backend's column says so; nothing (no fn) if it says EXPAND.
   virtual V row(ir::Opcode op, DType operand, Reg result, const std::vector<V>& a) = 0;
+
+  /// Whether sqrt and rsqrt of f32 know zeros, infinities, NaN and negative numbers, as the op table has them.
+  virtual bool roots_are_total() const { return false; }
 
   /// Whether f32 becomes the narrow float t and back by instructions that round to nearest even and know subnormals,
   /// infinities and NaN: then these, which otherwise are not called.

@@ -24,6 +24,7 @@ class Function final : public Sink {
   V apply(Prim p, Reg result, const std::vector<V>& a) override;
   std::array<V, 2> product(V a, V b) override;
   V row(ir::Opcode op, DType operand, Reg result, const std::vector<V>& a) override;
+  bool roots_are_total() const override { return true; }
   bool converts(DType t) const override;
   V rounded(V v, DType t) override;
   V narrow_bits(V v, DType t) override;

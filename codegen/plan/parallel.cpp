@@ -51,7 +51,23 @@ std::vector<bool> separated_axes(const std::vector<int64_t>& coef, Range rest, c
   return separated;
 }
 
-// Is every read of scratch preceded by a whole write within one coordinate of the parallel axes?
+/// Elements of a Ref: per dim from where to where.
+using Box = std::vector<std::pair<int64_t, int64_t>>;
+
+/// All that an access may touch: where a start is data, the whole dim.
+Box box_of(const ir::Op& op, const Shape& shape) {
+  Box box;
+  for (size_t d = 0; d < shape.size(); ++d) {
+    const ir::Index& x = op.index[d];
+    if (!x.is_static()) box.emplace_back(0, shape[d]);
+    else if (x.kind == ir::Index::Kind::integer) box.emplace_back(x.start, x.start + 1);
+    else box.emplace_back(x.start, x.start + (x.size - 1) * x.step + 1);
+  }
+  return box;
+}
+
+// Is every read of scratch preceded, within one coordinate of the parallel axes, by a write of all that any op ever
+// writes there? What nothing writes holds nothing that another program has left.
 class ScratchCheck {
  public:
   ScratchCheck(const ir::Kernel& k, const std::vector<bool>& parallel, ScalarAnalysis& scalars)
@@ -63,6 +79,7 @@ class ScratchCheck {
       if (parallel[a]) break;
       inner_[a] = true;
     }
+    find_written();
   }
   bool run() {
     first_ = true;
@@ -120,13 +137,26 @@ class ScratchCheck {
     return known_[v.index] = result;
   }
 
-  bool whole_write(const ir::Op& op) const {
+  // Per scratch, the smallest box that holds all that is ever written.
+  void find_written() {
+    written_.resize(k_.scratch.size());
+    ir::each_op(k_, k_.body, [&](ir::OpId id) {
+      const ir::Op& op = k_.op(id);
+      if (!ir::writes_ref(op.code) || scratch_of(op) < 0) return;
+      const Box box = box_of(op, k_.type(op.operands[0]).shape);
+      std::optional<Box>& all = written_[static_cast<size_t>(scratch_of(op))];
+      if (!all) all = box;
+      for (size_t d = 0; d < box.size(); ++d)
+        (*all)[d] = {std::min((*all)[d].first, box[d].first), std::max((*all)[d].second, box[d].second)};
+    });
+  }
+  bool writes_all(const ir::Op& op) const {
     if (op.code != Opcode::store || op.has_mask()) return false;
-    const Shape& shape = k_.type(op.operands[0]).shape;
-    for (size_t d = 0; d < shape.size(); ++d)
-      if (!(op.index[d] == ir::Index::all(shape[d]) ||
-            (op.index[d].is_static() && op.index[d].kind == ir::Index::Kind::integer && shape[d] == 1)))
-        return false;
+    const auto one_piece = [](const ir::Index& x) { return x.is_static() && x.step == 1; };
+    if (!std::all_of(op.index.begin(), op.index.end(), one_piece)) return false;
+    const Box box = box_of(op, k_.type(op.operands[0]).shape), &all = *written_[static_cast<size_t>(scratch_of(op))];
+    for (size_t d = 0; d < box.size(); ++d)
+      if (box[d].first > all[d].first || box[d].second < all[d].second) return false;
     return true;
   }
 
@@ -139,7 +169,7 @@ class ScratchCheck {
         const auto i = static_cast<size_t>(s);
         if (i + static_cast<size_t>(k_.num_private_scratch) >= k_.scratch.size()) continue;  // every program's own
         if (ir::reads_ref(op.code) && !written[i]) return false;
-        if (whole_write(op)) written[i] = true;
+        if (writes_all(op)) written[i] = true;
       } else if (ir::is_branch(op.code)) {
         const auto choice = known(op.operands[0]);
         if (choice) {
@@ -175,6 +205,7 @@ class ScratchCheck {
   const ir::Kernel& k_;
   std::vector<bool> inner_;
   ScalarAnalysis& scalars_;
+  std::vector<std::optional<Box>> written_;  // none: nothing is
   bool first_ = true;
   std::unordered_map<uint32_t, std::optional<uint64_t>> known_;  // so far, for this first_
 };

@@ -1,9 +1,9 @@
 // Which grid axes may run concurrently. A set P of axes is parallel if for any two programs that differ in P, whatever
 // their other coordinates, no element that one writes is read or written by the other. The proof uses footprints: per
 // output array, every access's set of elements as an affine form of the program ids plus a bounded rest. Scratch must
-// be written before it is read within one P-coordinate. Atomic updates that commute conflict only with other accesses;
-// those whose order shows keep the axis sequential, unless it is declared parallel. The other axes become loops inside
-// the shader: every dependence they carry then links equal P-coordinates.
+// be written, all of it that any op writes, before it is read within one P-coordinate. Atomic updates that commute
+// conflict only with other accesses; those whose order shows keep the axis sequential, unless it is declared parallel.
+// The other axes become loops inside the shader: every dependence they carry then links equal P-coordinates.
 #pragma once
 #include <string>
 #include <vector>

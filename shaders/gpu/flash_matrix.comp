@@ -11,6 +11,9 @@
 #extension GL_EXT_shader_16bit_storage : require
 #extension GL_EXT_shader_explicit_arithmetic_types_int16 : require
 #define KIND 1
+#if BLOCK * D / 8 % (2 * WAVES * WAVE) != 0
+#error a block of values is no whole number of turned pairs for each invocation
+#endif
 #include "matrix.glsl"
 layout(local_size_x = WAVES * WAVE) in;
 layout(push_constant) uniform Arguments { uint64_t q, k, v, o; };

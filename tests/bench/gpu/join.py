@@ -1,5 +1,5 @@
 """One table of what bench_gpu_time and peers.py have measured: python3 join.py results.json [peers.json] [--markdown]. Times are medians in milliseconds; a ! marks a
-wrong result."""
+wrong result. Ratios of Vulkan's times to CUDA's are without what a launch of nothing takes in each."""
 import argparse
 import json
 import pathlib
@@ -28,8 +28,13 @@ def milliseconds(line):
     return f"{1e3 * line['median']:.4g}" + ("!" if line.get("wrong") else "")
 
 
-def ratio(a, b):
-    return f"{a['median'] / b['median']:.2f}" if a and b and "median" in a and "median" in b else "-"
+def net(line, floor):
+    """Without what a launch of nothing takes, of which a Vulkan dispatch with its barrier takes several times as much as a launch in a graph of CUDA's."""
+    return max(line["median"] - floor, 0.2 * line["median"])
+
+
+def ratio(a, b, a_floor=0.0, b_floor=0.0):
+    return f"{net(a, a_floor) / net(b, b_floor):.2f}" if a and b and "median" in a and "median" in b else "-"
 
 
 def rate(result, line):
@@ -46,11 +51,12 @@ HEAD = ("kernel", "ours", "ptx", "glsl", "glsl any", "peer", "ours/glsl", "ptx/g
 
 def table(results, peers):
     by_peer = {row["kernel"]: row for row in peers.get("kernels", [])}
+    vulkan, cuda = ((results.get("ceilings") or {}).get(name, {}).get("median", 0.0) for name in ("vulkan_little", "cuda_little"))
     for result in results["kernels"]:
         ways, peer = ways_of(result), by_peer.get(result["kernel"])
         timed = peer if peer and "median" in peer else None
         yield (result["kernel"], *(milliseconds(ways[w]) for w in ("ours", "ptx", "glsl", "any")), milliseconds(peer) if peer else "-", ratio(ways["ours"], ways["glsl"]),
-               ratio(ways["ptx"], ways["glsl"]), ratio(ways["ours"], timed), ratio(ways["ptx"], timed), rate(result, ways["ours"]), rate(result, ways["ptx"]),
+               ratio(ways["ptx"], ways["glsl"], cuda, vulkan), ratio(ways["ours"], timed, vulkan, cuda), ratio(ways["ptx"], timed), rate(result, ways["ours"]), rate(result, ways["ptx"]),
                rate(result, timed), (ways["glsl"] or {}).get("class", "-"), (timed or {}).get("best", "-"))
 
 

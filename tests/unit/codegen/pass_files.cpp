@@ -26,6 +26,7 @@
 #include "codegen/plan/schedule.h"
 #include "codegen/plan/vector_width.h"
 #include "codegen/tile/accumulate.h"
+#include "codegen/tile/local_updates.h"
 #include "codegen/tile/lower_async.h"
 #include "codegen/tile/lower_threads.h"
 #include "codegen/tile/rematerialize.h"
@@ -365,6 +366,7 @@ bool run_unfold(Kernel& k, const PassSettings&, std::string&) {
 }
 bool run_reroll(Kernel& k, const PassSettings&, std::string&) { return lowering::reroll_products(k); }
 
+bool run_local_updates(Kernel& k, const PassSettings& s, std::string&) { return lowering::update_locally(k, s.target); }
 bool run_accumulate(Kernel& k, const PassSettings&, std::string&) {
   const bool changed = lowering::accumulate_into_dots(k);
   if (changed) passes::dce(k);
@@ -465,6 +467,7 @@ const std::vector<PassFolder>& pass_folders() {
       {"squeeze", plain<lowering::squeeze_refs>, {}, true},
       {"uniform", run_uniform, {}, false},
       {"accumulate", run_accumulate, {}, true},
+      {"local_updates", run_local_updates, {}, true},
       {"reroll", run_reroll, {}, true},
       {"unfold", run_unfold, {}, true},
       {"rematerialize", plain<lowering::rematerialize>, {}, false},

@@ -59,7 +59,7 @@ Case flash(const Attention& a, Sizes sizes) {
   }
   if (a.dtype == f16 && sizes == Sizes::full) {
     c.shaders.push_back(attention_by_matrices(a, 16, a.d == 64 ? 64 : 32, 4, 32));
-    if (a.d == 64) c.shaders.push_back(attention_by_matrices(a, 16, 32, 8, 32));
+    if (a.d == 64) c.shaders.push_back(attention_by_matrices(a, 16, 32, 4, 32));
   } else if (a.dtype == f16) {
     c.shaders.push_back(attention_by_matrices(a, 8, a.d == 64 ? 16 : 8, 4, 8));
   }

@@ -1,0 +1,108 @@
+#include "codegen/tile/local_updates.h"
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "codegen/plan/expand_atomics.h"
+#include "codegen/plan/indexed.h"
+#include "engine/ir/builder.h"
+#include "engine/ir/reference.h"
+
+namespace tessera::lowering {
+using ir::Attr;
+using ir::Op;
+using ir::Opcode;
+using ir::Value;
+
+namespace {
+constexpr int64_t kUpdatesForEach = 4;   // of an element of memory: below, adding up is no gain
+constexpr int64_t kFewestUpdates = 256;  // of an op
+
+class LocalUpdates {
+ public:
+  LocalUpdates(ir::Kernel& k, const Target& target) : k_(k), target_(target), used_(used_values(k)), b_(k) {}
+
+  bool run() {
+    const std::vector<Op>& ops = k_.ops;
+    if (std::none_of(ops.begin(), ops.end(), [&](const Op& o) { return wanted(o); })) return false;
+    for (const ir::Type& t : k_.scratch) taken_ += num_elements(t.shape) * size_bytes(t.dtype);
+    ScalarAnalysis scalars(k_);
+    const ParallelPlan plan = plan_parallel(k_, scalars, target_);
+    const auto shared = [&](const Op& o) {
+      return plan.concurrent[static_cast<size_t>(ref_position(k_, o.operands[0]))];
+    };
+    bool changed = false;
+    for (uint32_t r = 0; r < k_.regions.size(); ++r) {
+      const std::vector<ir::OpId> list = std::exchange(k_.regions[r].ops, {});
+      b_.set_region({r});
+      for (const ir::OpId id : list) {
+        if (!wanted(k_.op(id)) || !shared(k_.op(id)) || !scratch_for(k_.type(k_.op(id).operands[0]))) {
+          k_.regions[r].ops.push_back(id);
+          continue;
+        }
+        rewrite(id, {r});
+        changed = true;
+      }
+    }
+    return changed;
+  }
+
+ private:
+  bool wanted(const Op& o) const {
+    if (!in_any_order(k_, o, used_) || !must_scatter_in_order(k_, o)) return false;
+    if (static_cast<size_t>(ref_position(k_, o.operands[0])) >= k_.blocks.size()) return false;  // scratch already
+    const Shape& shape = k_.type(o.operands[0]).shape;
+    if (std::any_of(shape.begin(), shape.end(), [](int64_t n) { return n <= 0; })) return false;  // or a run-time size
+    const int64_t counters = num_elements(shape), updates = num_elements(k_.type(o.operands[1]).shape);
+    return updates >= kFewestUpdates && updates / kUpdatesForEach >= counters;
+  }
+
+  // Refs of one type share a scratch: each update is done with it before the next begins. None where it would not fit.
+  Value scratch_for(const ir::Type& ref) {
+    const ir::Type t = ir::Type::ref(ref.dtype, ref.shape, ir::MemorySpace::vmem);
+    for (const Value v : made_)
+      if (k_.type(v) == t) return v;
+    const int64_t bytes = num_elements(t.shape) * size_bytes(t.dtype);
+    if (bytes > (target_.shared_bytes / 2 - taken_) / 2) return {};
+    taken_ += bytes;
+    k_.scratch.push_back(t);
+    ++k_.num_private_scratch;
+    made_.push_back(b_.add_arg(k_.body, t));
+    return made_.back();
+  }
+  Op over_all(Opcode code, Value ref, std::vector<Value> more) const {
+    Op o{.code = code, .operands = {ref}};
+    o.operands.insert(o.operands.end(), more.begin(), more.end());
+    for (const int64_t n : k_.type(ref).shape) o.index.push_back(ir::Index::all(n));
+    return o;
+  }
+
+  void rewrite(ir::OpId id, ir::RegionId region) {
+    const Value ref = k_.op(id).operands[0];
+    const auto kind = static_cast<Opcode>(k_.op(id).attr(Attr::kind));
+    const Value scratch = scratch_for(k_.type(ref));
+    const DType t = k_.type(ref).dtype;
+    b_.set_loc(k_.op(id).loc);
+    b_.append(over_all(Opcode::store, scratch, {b_.constant(t, reference::identity(kind, t), k_.type(ref).shape)}));
+    k_.op(id).operands[0] = scratch;
+    k_.region(region).ops.push_back(id);
+    const Value sums = b_.one(over_all(Opcode::load, scratch, {}));
+    Op all = over_all(Opcode::atomic_rmw, ref, {sums});
+    all.set(Attr::kind, static_cast<int64_t>(kind));
+    b_.append(std::move(all));
+  }
+
+  ir::Kernel& k_;
+  const Target& target_;
+  std::vector<bool> used_;
+  ir::Builder b_;
+  std::vector<Value> made_;
+  int64_t taken_ = 0;  // bytes of all scratch
+};
+}  // namespace
+
+bool update_locally(ir::Kernel& k, const Target& target) { return LocalUpdates(k, target).run(); }
+
+}  // namespace tessera::lowering
