@@ -9,8 +9,9 @@
 #   --seed N       of the random kernels (the time)
 set -u
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+out=$(realpath -m "${OUT:-$here/out}")
 cd "$here" || exit 1
-out=${OUT:-$here/out} seconds=200 only=properties,suites,vulkan,cuda,random jobs=$(nproc) seed=$(date +%s)
+seconds=200 only=properties,suites,vulkan,cuda,random jobs=$(nproc) seed=$(date +%s)
 while [ $# -gt 0 ]; do
   case $1 in
     --seconds) seconds=$2; shift ;;
