@@ -53,6 +53,7 @@ class Function final : public Sink {
  private:
   std::string label();  ///< a new one
   void place(const std::string& label);
+  V negated(V a);  ///< -a, of 32 bits
 
   const bool converts_f8_;  // has instructions for them
   std::string text_;

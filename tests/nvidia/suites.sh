@@ -65,11 +65,13 @@ fi
 export PATH=$work/bin:$PATH
 
 names=()
+# Waits until fewer than --jobs run.
+free_slot() { while [ "$(jobs -rp | wc -l)" -ge "$jobs" ]; do wait -n; done; }
 # begin NAME SECONDS COMMAND...: beside others; its log ends with the exit status and the time.
 begin() {
   local name=$1 limit=$2 left
   shift 2
-  while [ "$(jobs -rp | wc -l)" -ge "$jobs" ]; do wait -n; done
+  free_slot
   left=$((seconds - $(now) / 1000))
   [ "$limit" -le "$left" ] || limit=$left
   names+=("$name")
@@ -116,11 +118,12 @@ if wanted vulkan; then
 fi
 if wanted cuda; then parts cuda 4; fi
 if wanted random; then
-  # Each for a share of the time that is left, so that all of them run.
+  # Each for a share of the time that is left when it begins, so that all of them run.
   kinds=(any sums reshapes bytes columns threads revisits none) count=0
   for kind in "${kinds[@]}" "${kinds[@]}"; do
     for device in vulkan cuda; do
-      left=$((seconds - $(now) / 1000 - 10)) rest=$((4 * ${#kinds[@]} - count))
+      free_slot
+      left=$((seconds - $(now) / 1000 - 12)) rest=$((4 * ${#kinds[@]} - count))
       share=$((left * jobs / (rest > jobs ? rest : jobs)))
       if [ "$share" -lt 4 ]; then continue; fi
       options=(--seed $(((seed % 100000 * 100 + count) * 100000)) --seconds "$share" --shrink 8)
