@@ -57,6 +57,8 @@ if [ -d layers ]; then
   export VK_LAYER_PATH=$here/layers
   TESSERA_VALIDATION=1 build/tests/test_runtime -tc='the default device is one device' > "$logs/layers.log" 2>&1 || unset VK_LAYER_PATH
 fi
+# A layer that is older than the driver says of each device that it does not know an extension's structure (the first two) or name.
+export VK_LAYER_MESSAGE_ID_FILTER=VUID-VkDeviceCreateInfo-pNext-pNext,0x901f59ec,0x79de34d4
 if [ -x glslang/program ]; then  # on its own C library
   printf '#!/bin/sh\nexec "%s"/glslang/ld-linux-x86-64.so.2 --library-path "%s/glslang" "%s/glslang/program" "$@"\n' "$here" "$here" "$here" > "$work/bin/glslangValidator"
   chmod +x "$work/bin/glslangValidator"
@@ -94,7 +96,8 @@ if wanted properties; then
   begin properties 60 build/tests/nvidia
 fi
 if wanted suites; then
-  begin test_runtime 170 build/tests/test_runtime
+  begin test_runtime 170 build/tests/test_runtime -tce='faults: *'
+  begin test_runtime_faults 170 build/tests/test_runtime -tc='faults: *'  # which may crash a driver
   # the files whose cases run on a device
   begin test_codegen_expand 170 build/tests/test_codegen -sf='*expand*'
   begin test_codegen_spirv 170 build/tests/test_codegen -sf='*atomics_test*,*cut_test*,*loops_test*,*spirv*'
