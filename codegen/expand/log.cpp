@@ -173,7 +173,8 @@ V pow(V x, V y) {
   V r = scale(expm1_reduced(fraction * 0x1.62e42fefa39efp-1) + 1.0, n);
   const V zero = literal(x, 0.0), inf = infinity(x);
   r = select(ordinary, r, select(p.hi > 0.0, inf, zero));
-  const V x_zero = eq(magnitude_bits(x), 0), x_inf = is_inf(x), up = y > 0.0;
+  // by its bits, for a device may take a subnormal y for 0 (0 itself is the last line's)
+  const V x_zero = eq(magnitude_bits(x), 0), x_inf = is_inf(x), up = eq(sign_bit(y), 0);
   r = select(x_zero, select(up, zero, inf), r);
   r = select(x_inf, select(up, inf, zero), r);
   // Odd integers keep the sign of x; from 2^24 (2^53) on every float is even.

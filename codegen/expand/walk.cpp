@@ -321,7 +321,9 @@ void Walk::emit_for(const ir::Op& op) {
   const int copies = lane::copies_per_iteration(k_, op, target_);
   // iv + copies * step cannot pass INT32_MAX: comparing iv is enough. Else what is left is compared before the
   // addition, unsigned: from a counter below the end it may be more than INT32_MAX.
-  const bool plain = last.hi + copies * most - 1 <= INT32_MAX;
+  // NVIDIA's Vulkan compiler (580.159) counts a plain loop's iterations in signed numbers of 32 bits: of one from -2^31
+  // to 0 it makes a single iteration.
+  const bool plain = last.hi + copies * most - 1 <= INT32_MAX && last.hi - first.lo <= INT32_MAX;
   ranges_.set(body.args.at(0), counter_bounds(first, last));
 
   std::vector<V> state{lower};

@@ -300,6 +300,7 @@ void Placement::stream_scans(ir::RegionId r) {
     for (ir::RegionId inner : o.regions) stream_scans(inner);
     if (!ir::is_scan(o.code) || kinds_[o.results[0].index] != Kind::arena) continue;
     const Value v = o.results[0];
+    if (shape(v)[static_cast<size_t>(o.attr(Attr::axis))] == 1) continue;  // a copy, which has no strips
     const std::vector<int> axes = axes_.of(v);
     const bool laid_out = std::all_of(axes.begin(), axes.end(), [&](int a) {
       return a == kNoAxis || (plan(a).laid_out && !axes_.axes[static_cast<size_t>(a)].mixed);

@@ -200,6 +200,13 @@ std::string compare(const char* flt, const char* integer_code, Reg r) {
 
 }  // namespace
 
+// ptxas 13.0.88 makes one instruction of min(min(a, -b), c) on chips from sm_90 to sm_103, and of max alike, and
+// forgets the minus. This one it keeps.
+V Function::negated(V a) {
+  const V flipped = op("not.b32", a.reg, {a}), one = make(a.reg, 1);
+  return op("add.u32", a.reg, {flipped, one});
+}
+
 V Function::apply(Prim p, Reg r, const std::vector<V>& a) {
   const Reg from = a[0].reg;
   const std::string type = of(kBits, from), to = of(kBits, r);
@@ -216,10 +223,13 @@ V Function::apply(Prim p, Reg r, const std::vector<V>& a) {
   };
   switch (p) {
     case Prim::add: return same({"add.rn.", "add.u", ""});
-    case Prim::sub: return same({"sub.rn.", "sub.u", ""});
-    case Prim::mul: return same({"mul.rn.", "mul.lo.u", ""});
+    case Prim::sub: return known(a[0]) == 0 && r == Reg::u32 ? negated(a[1]) : same({"sub.rn.", "sub.u", ""});
+    case Prim::mul:
+      if (r == Reg::u32 && known(a[1]) == 0xffffffff) return negated(a[0]);
+      if (r == Reg::u32 && known(a[0]) == 0xffffffff) return negated(a[1]);
+      return same({"mul.rn.", "mul.lo.u", ""});
     case Prim::div: return op("div.rn." + type, r, a);
-    case Prim::neg: return same({"neg.", "neg.s", ""});
+    case Prim::neg: return r == Reg::u32 ? negated(a[0]) : same({"neg.", "neg.s", ""});
     case Prim::and_: return same({"", "and.b", "and.pred"});
     case Prim::or_: return same({"", "or.b", "or.pred"});
     case Prim::xor_: return same({"", "xor.b", "xor.pred"});

@@ -54,6 +54,8 @@ class Function final : public Sink {
   std::string body() const;
 
  private:
+  V negated(V a);  ///< -a, of 32 bits
+
   const bool converts_f8_;  // has instructions for them
   std::string text_;
   std::vector<std::string> names_;  // by id

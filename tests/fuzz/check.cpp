@@ -108,17 +108,19 @@ std::string show(DType t, uint64_t bits) {
   return s.str();
 }
 
-bool near_enough(DType t, uint64_t wanted, uint64_t got, double tolerance) {
+bool near_enough(DType t, uint64_t wanted, uint64_t got, double tolerance, double ulps) {
   if (wanted == got) return true;
   if (!is_float(t)) return false;
   const double a = reference::to_double(t, wanted), b = reference::to_double(t, got);
   if (std::isnan(a) && std::isnan(b)) return true;
-  return a == b || std::abs(a - b) <= tolerance;
+  const double ulp = std::isfinite(a) ? std::ldexp(std::abs(a), -float_format(t).mantissa) : 0;
+  return a == b || std::abs(a - b) <= tolerance + ulps * ulp;
 }
 
 // Nothing if equal where defined.
 std::optional<std::string> difference(Reference& r, const std::vector<Array>& got,
                                       const std::vector<double>& tolerance) {
+  const double ulps = r.c->ulps;
   if (got.size() != r.outputs.size())
     return "there are " + std::to_string(got.size()) + " outputs, but " + std::to_string(r.outputs.size()) +
            " are wanted";
@@ -129,7 +131,7 @@ std::optional<std::string> difference(Reference& r, const std::vector<Array>& go
     int64_t wrong = 0, first = -1;
     for (int64_t i = 0; i < a.size(); ++i)
       if (r.defined[o][static_cast<size_t>(i)] &&
-          !near_enough(a.dtype(), a.element_bits(i), b.element_bits(i), tolerance.empty() ? 0 : tolerance[o]) &&
+          !near_enough(a.dtype(), a.element_bits(i), b.element_bits(i), tolerance.empty() ? 0 : tolerance[o], ulps) &&
           r.still_defined(o, i))
         if (wrong++ == 0) first = i;
     if (wrong)

@@ -77,6 +77,9 @@ std::vector<Answer> answers(const ir::Kernel& k, const std::vector<Array>& input
         all.push_back({r.outputs, from + " lanes"});
       }
       if (!test::device() || p.scratch_bytes > 0) continue;
+      const Target& own = test::device()->target();  // whose subgroups may have another size than t's
+      const int32_t size = p.required_subgroup_size;
+      if (size && (size < own.min_subgroup_size || size > own.max_subgroup_size)) continue;
       std::vector<std::vector<std::byte>> memory;
       for (const Array& a : arrays) {
         memory.emplace_back(a.bytes(), a.bytes() + a.nbytes());

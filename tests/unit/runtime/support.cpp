@@ -50,6 +50,11 @@ void check_clean(const Device& d) {
   for (const std::string& r : find_unordered(d.command_log())) FAIL_CHECK(r);
 }
 
+bool uses_host_memory(const Device& d) {
+  Array large({3 << 20}, f32);
+  return DeviceArray::import_host(d, large.bytes(), large.shape(), f32).has_value();
+}
+
 Program add() { return program("add", kADD, 2); }
 Program scale() { return program("scale", kSCALE, 1); }
 Program scale_shaped(const Shape& shape) {

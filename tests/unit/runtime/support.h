@@ -29,6 +29,8 @@ inline constexpr const char* kValidate = "TESSERA_VALIDATION=1";
 /// A test case on what the layers say: TEST_CASE("..." * under_validation).
 static const doctest::skip under_validation(!kValidation);
 
+/// Whether the device works on the host's own memory: GPUs with memory of their own do not.
+bool uses_host_memory(const Device& d);
 /// A device with validation layers and the command log on; made at first use.
 Device& device();
 /// Validation has said nothing, and every conflicting pair of accesses in the log is ordered.

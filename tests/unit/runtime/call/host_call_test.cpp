@@ -68,6 +68,7 @@ struct Page {
 
 TEST_CASE("host memory is used in place, and nothing beside the arrays is written") {
   const CompiledKernel both = load(device(), ir::parse(kBoth, "both.tir"));
+  const uint64_t copied = uses_host_memory(device()) ? 0 : uint64_t{4} * 19 * 4;
   Page page;
   // Four arrays in one page and over a page's edge, at 64 bytes as XLA has them.
   const size_t x = 64, y = 192, o = 4096 - 64, p = 4096 + 128, bytes = 19 * 4;
@@ -75,7 +76,7 @@ TEST_CASE("host memory is used in place, and nothing beside the arrays is writte
   const HostArray arguments[] = {{f32, {19}, page.at<void>(x)}, {f32, {19}, page.at<void>(y)}};
   const HostArray results[] = {{f32, {19}, page.at<void>(o)}, {f32, {19}, page.at<void>(p)}};
   for (int turn = 0; turn < 2; ++turn) {
-    CHECK(call_on_host(both, arguments, results) == 0);
+    CHECK(call_on_host(both, arguments, results) == copied);
     for (int i = 0; i < 19; ++i) {
       CHECK(page.at<float>(o)[i] == static_cast<float>(i + 100));
       CHECK(page.at<float>(p)[i] == static_cast<float>(i - 100));
@@ -85,7 +86,7 @@ TEST_CASE("host memory is used in place, and nothing beside the arrays is writte
   }
   // The same array given and taken: updated there.
   const HostArray in_place[] = {{f32, {19}, page.at<void>(o)}, {f32, {19}, page.at<void>(y)}};
-  CHECK(call_on_host(both, arguments, in_place) == 0);
+  CHECK(call_on_host(both, arguments, in_place) == copied);
   for (int i = 0; i < 19; ++i) CHECK(page.at<float>(y)[i] == static_cast<float>(i - 100));
   check_clean(device());
 }

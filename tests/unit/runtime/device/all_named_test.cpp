@@ -153,8 +153,8 @@ TEST_CASE("names: every object that a device creates has one") {
     CHECK(floats(other) == scaled_ramp(300));
     Array large({3 << 20}, f32);
     const std::optional<DeviceArray> in_place = DeviceArray::import_host(d, large.bytes(), large.shape(), f32);
-    REQUIRE(in_place);
-    CHECK(floats(launch(d, scale(), {*in_place})[0])[1] == 1);
+    REQUIRE(in_place.has_value() == uses_host_memory(d));
+    if (in_place) CHECK(floats(launch(d, scale(), {*in_place})[0])[1] == 1);
     // A graph with the times of its kernels.
     const auto f =
         jit([](Tensor v) { return fori_loop(0, 3, Value(v), [](Value, Value w) { return w * 2.0f + 1.0f; }); },

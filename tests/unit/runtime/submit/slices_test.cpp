@@ -219,9 +219,11 @@ TEST_CASE("slices: long calls are measured") {
   launch(d, p, {x})[0].download();
   std::lock_guard lock(d.context()->mutex());
   const double own = d.context()->pace().seconds(2e8, p.spirv.data()), any = d.context()->pace().seconds(2e8, nullptr);
-  CHECK(own > 1e-5);
+  // A thousand operations, each on the result of the one before it: GPUs take a cycle or more for each.
+  const double least = d.info().target.kind == Target::Kind::cpu ? 1e-5 : 1e-7;
+  CHECK(own > least);
   CHECK(own < 60);
-  CHECK(any > 1e-5);
+  CHECK(any > least);
   CHECK(any < 60);
 }
 
