@@ -602,6 +602,11 @@ class Scheduler {
     return u;
   }
 
+  // What is done along it afterwards finds it in registers; a smaller tile would be no smaller part for a workgroup.
+  bool whole_in_registers(int a) const {
+    return !axis(a).splittable && (axis(a).reduced || axis(a).contracted || axis(a).scanned || k_.has_threads());
+  }
+
   // Square tiles of the group's invocations, each of which holds a square tile of registers: that grows while enough
   // workgroups remain. But an axis that is reduced or contracted afterwards stays whole where it can, so that those
   // find it in registers.
@@ -616,8 +621,7 @@ class Scheduler {
     pi.invocations = ti;
     int ri = std::max(8 >> smaller_, 1), rj = ri;
     const auto whole = [&](int a, int invocations) {
-      return (axis(a).reduced || axis(a).contracted || axis(a).scanned) && !axis(a).splittable &&
-             axis(a).extent <= int64_t{8} * invocations;
+      return whole_in_registers(a) && axis(a).extent <= int64_t{8} * invocations;
     };
     if (whole(i, ti)) ri = static_cast<int>(cdiv(axis(i).extent, int64_t{ti}));
     if (whole(j, tj)) rj = static_cast<int>(cdiv(axis(j).extent, int64_t{tj}));
@@ -656,16 +660,13 @@ class Scheduler {
     AxisPlan& pi = plan(i);
     pi.invocation_stride = lanes.across;
     pi.invocations = s_.group / lanes.across;
-    const auto whole = [&](int a) {
-      return (axis(a).reduced || axis(a).contracted || axis(a).scanned) && !axis(a).splittable;
-    };
     const auto units = [&](const MatrixTile& t) { return tiles(n, i, t.rows * pi.invocations, j, t.cols); };
     const auto [rows, cols] = matrix_tile(*shape, lanes,
                                           {.rows = axis(i).extent,
                                            .cols = axis(j).extent,
                                            .down = pi.invocations,
-                                           .all_rows = whole(i),
-                                           .all_cols = whole(j),
+                                           .all_rows = whole_in_registers(i),
+                                           .all_cols = whole_in_registers(j),
                                            .smaller = smaller_,
                                            .compute_units = target_.compute_units,
                                            .units = units});
