@@ -52,6 +52,8 @@ class Vectorizer {
     const ir::Op* o = k_.def(ref);
     if (!o) return {};  // an argument
     if (o->code == Opcode::alloc_shared) return Residue::of(o->attr(ir::Attr::offset) / kWord);
+    if (o->code == Opcode::alloc_program)  // whose memory begins at a multiple of 16 bytes
+      return Residue::of(o->attr(ir::Attr::offset) / size_bytes(k_.type(ref).dtype));
     if (o->code != Opcode::view) return {1, 0};
     const Residue outer = begin(o->operands[0]);
     return outer + divisors_.residue(o->operands[1]);
