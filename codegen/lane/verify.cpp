@@ -258,8 +258,7 @@ class Verifier {
         if (o.operands.size() != 1 || !is_int_scalar(k_.type(o.operands[0]), DType::i32))
           problem(o, "wants the number of a barrier, an i32");
         else if (const auto n = ir::constant_int(k_, o.operands[0]);
-                 k_.lane.barriers.empty() ||
-                 (n && (*n < 0 || *n >= static_cast<int64_t>(k_.lane.barriers.size()))))
+                 k_.lane.barriers.empty() || (n && (*n < 0 || *n >= static_cast<int64_t>(k_.lane.barriers.size()))))
           problem(o, "names a barrier, of which there are " + std::to_string(k_.lane.barriers.size()));
         break;
       case ir::Group::subgroup_barrier:

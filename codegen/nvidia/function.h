@@ -45,15 +45,14 @@ class Function final : public Sink {
   V op(const std::string& code, Reg r, const std::vector<V>& operands);  ///< code result, operands
   void move(V to, V from);
   V in_halves(V v, const std::function<V(V)>& f);  ///< f of both words of a 64-bit value
-  std::string label();  ///< a new one
+  std::string label();                             ///< a new one
   void place(const std::string& label);
-  std::string half_register();                     ///< a fresh one of 16 bits
+  std::string half_register();  ///< a fresh one of 16 bits
 
   /// All instructions, after the declarations of the registers.
   std::string body() const;
 
  private:
-
   const bool converts_f8_;  // has instructions for them
   std::string text_;
   std::vector<std::string> names_;  // by id

@@ -78,8 +78,7 @@ Emitter::Register Emitter::load(const ir::Op& op, const Ref& r) {
   const std::string from = at(element_address(op, r));
   const bool narrow = size_bytes(r.dtype) < 4;
   const V v = f_.fresh(narrow ? Reg::u32 : reg);
-  f_.line(load_code(r) + (narrow ? narrow_type(r.dtype) : bits_type(reg)) + " " + f_.operand(v) +
-          ", " + from);
+  f_.line(load_code(r) + (narrow ? narrow_type(r.dtype) : bits_type(reg)) + " " + f_.operand(v) + ", " + from);
   return narrow ? narrow_register(v, r.dtype) : Register{v, {}};
 }
 
@@ -93,8 +92,9 @@ void Emitter::store(const ir::Op& op, const Ref& r, V value, V raw) {
   const bool narrow = size_bytes(r.dtype) < 4;
   const V v = narrow ? stored_bits(value, raw, r.dtype) : value;
   const std::string to = at(element_address(op, r));
-  f_.line(std::string(store_code(r.of_program)) + (narrow ? (size_bytes(r.dtype) == 1 ? "b8" : "b16") : bits_type(v.reg)) + " " +
-          to + ", " + f_.in_register(v));
+  f_.line(std::string(store_code(r.of_program)) +
+          (narrow ? (size_bytes(r.dtype) == 1 ? "b8" : "b16") : bits_type(v.reg)) + " " + to + ", " +
+          f_.in_register(v));
 }
 
 namespace {
@@ -110,8 +110,8 @@ std::vector<V> Emitter::load_words(const ir::Op& op, const Ref& r, size_t words)
     all.push_back(f_.fresh(Reg::u32));
     names += (i ? ", " : "") + f_.operand(all[i]);
   }
-  f_.line((shared ? "ld.shared." : load_code(r)) + vector_type(words) +
-          (words == 1 ? names : "{" + names + "}") + ", " + from);
+  f_.line((shared ? "ld.shared." : load_code(r)) + vector_type(words) + (words == 1 ? names : "{" + names + "}") +
+          ", " + from);
   return all;
 }
 

@@ -1,6 +1,6 @@
-// Programs of several workgroups (LaneInfo::threads): a CTA, whose workgroups are its warpgroups. Their memory in common
-// begins the CTA's shared memory, with the mbarriers; behind it comes an arena for each of them. A workgroup knows which
-// phase of a barrier it waits for: the barrier itself only tells the parity of the phase that has ended.
+// Programs of several workgroups (LaneInfo::threads): a CTA, whose workgroups are its warpgroups. Their memory in
+// common begins the CTA's shared memory, with the mbarriers; behind it comes an arena for each of them. A workgroup
+// knows which phase of a barrier it waits for: the barrier itself only tells the parity of the phase that has ended.
 #include <bit>
 
 #include "codegen/nvidia/emitter.h"
@@ -50,8 +50,7 @@ void Emitter::make_barriers(int64_t first, int64_t count, bool again) {
     for (int64_t i = first; i < first + count; ++i) {
       const std::string place = "[" + f_.in_register(barriers_) + "+" + std::to_string(i * kBarrierBytes) + "]";
       if (again) f_.line("mbarrier.inval.shared.b64 " + place);
-      f_.line("mbarrier.init.shared.b64 " + place + ", " +
-              std::to_string(k_.lane.barriers[static_cast<size_t>(i)]));
+      f_.line("mbarrier.init.shared.b64 " + place + ", " + std::to_string(k_.lane.barriers[static_cast<size_t>(i)]));
     }
   });
 }

@@ -304,8 +304,8 @@ bool may_load_late(const ir::Kernel& k, const std::vector<ir::OpId>& ops, size_t
     if (used && (changed || !o.regions.empty() || (ir::writes_ref(o.code) && o.operands[0] == ref))) return false;
     if (used && ir::is_index_function(o.code))
       for (const Value v : o.results) late.insert(v.index);
-    changed = changed || !o.regions.empty() || ir::is_thread_op(o.code) ||
-              (ir::writes_ref(o.code) && o.operands[0] == ref);
+    changed =
+        changed || !o.regions.empty() || ir::is_thread_op(o.code) || (ir::writes_ref(o.code) && o.operands[0] == ref);
   }
   return true;
 }

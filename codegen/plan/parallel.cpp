@@ -607,8 +607,7 @@ class ParallelProof {
     const auto declared = [&](size_t a) {
       return k_.grid[a].parallel || k_.grid[a].role == ir::GridAxis::Role::thread;
     };
-    for (size_t a = 0; a < rank_; ++a)
-      rest_parallel = rest_parallel && (proved_[a] || (declared(a) && !bound_[a]));
+    for (size_t a = 0; a < rank_; ++a) rest_parallel = rest_parallel && (proved_[a] || (declared(a) && !bound_[a]));
     for (size_t a = 0; a < rank_; ++a) {
       if (!proved_[a] && declared(a)) {
         if (bound_[a]) why_[a] += ", although it is declared parallel";

@@ -44,8 +44,9 @@ Target target_of_thread(const ir::Kernel& k, const Target& target) {
     std::string parts = std::to_string(m.arrivals.size()) + " barriers";
     for (size_t i = 0; i < m.offset.size(); ++i)
       if (m.offset[i] >= 0) parts += ", " + to_string(k.type(k.region(k.body).args[i]));
-    throw CompileError(k.name + ": its threads have " + std::to_string(m.bytes) + " bytes of shared memory in common, " +
-                           target.name + " has " + std::to_string(target.shared_bytes),
+    throw CompileError(k.name + ": its threads have " + std::to_string(m.bytes) +
+                           " bytes of shared memory in common, " + target.name + " has " +
+                           std::to_string(target.shared_bytes),
                        k.loc, "they are " + parts);
   }
   one.shared_bytes = left / threads / kAlignment * kAlignment;

@@ -118,8 +118,7 @@ class Lowering {
       (shared ? hoisted_ : own).push_back(v);
     }
     k_.region(r).args = own;
-    const std::vector<OpId> made =
-        make(loc, [&] { b_.append({.code = Opcode::threads_meet, .operands = barriers}); });
+    const std::vector<OpId> made = make(loc, [&] { b_.append({.code = Opcode::threads_meet, .operands = barriers}); });
     ops.insert(ops.end(), made.begin(), made.end());
   }
   void drop_barriers(RegionId r) {

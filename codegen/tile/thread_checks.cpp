@@ -47,7 +47,8 @@ class Checks {
   }
   static const char* interpreter() { return "the interpreter runs the kernel: ts::interpret, or --device interpreter"; }
   static std::string one_thread() {
-    return std::string("for this target kernels of one thread, or of threads that share nothing, are compiled, and for ") +
+    return std::string(
+               "for this target kernels of one thread, or of threads that share nothing, are compiled, and for ") +
            "nvidia:sm_80 and newer others too; " + interpreter();
   }
   std::string name_of(Value ref) const {
@@ -74,7 +75,8 @@ class Checks {
       fail(n + "wait for each other at " + name_of(wait->first) + ", a barrier that is no barrier of a workgroup",
            wait->second->loc, one_thread());
     if (const auto use = first_shared()) fail(n + "share " + name_of(use->first), use->second->loc, one_thread());
-    if (const Op* op = first_meeting()) fail(n + "meet at a run_scoped of memory that they share", op->loc, one_thread());
+    if (const Op* op = first_meeting())
+      fail(n + "meet at a run_scoped of memory that they share", op->loc, one_thread());
   }
   using Use = std::optional<std::pair<Value, const Op*>>;
   Use first_barrier() const {

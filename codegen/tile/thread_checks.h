@@ -1,5 +1,6 @@
 // What lower_threads refuses: threads that meet or share memory, where a target cannot run them at once; programs that
-// wait for each other, and programs of a cluster whose order or whose copies for each other change the results. Read next: lower_threads.h.
+// wait for each other, and programs of a cluster whose order or whose copies for each other change the results. Read
+// next: lower_threads.h.
 #pragma once
 #include "engine/ir/kernel.h"
 

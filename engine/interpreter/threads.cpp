@@ -424,8 +424,8 @@ void Threads::meet(Machine& m, const ir::Op& op, const std::vector<ir::Value>& r
         m, op, [&meeting, mine] { return meeting.generation != mine; },
         [&meeting, wanted, scope = op.code == ir::Opcode::run_scoped] {
           return (scope ? "at a run_scoped of memory that all threads share, where "
-                        : "at a meeting of all threads, where ") + std::to_string(meeting.there) + " of " +
-                 std::to_string(wanted) + " threads are";
+                        : "at a meeting of all threads, where ") +
+                 std::to_string(meeting.there) + " of " + std::to_string(wanted) + " threads are";
         });
   }
   runners_[m.thread].knows.join_with(meeting.done[program]);

@@ -497,10 +497,11 @@ class Verifier {
       }
       const bool shared = op.code == Opcode::alloc_shared;
       const bool common = op.code == Opcode::alloc_program;
-      if (ir::is_alloc(op.code) && op.has(Attr::offset) && op.ints(Attr::offset).size() == 1 &&
-          t.shape.size() == 1) {
+      if (ir::is_alloc(op.code) && op.has(Attr::offset) && op.ints(Attr::offset).size() == 1 && t.shape.size() == 1) {
         const int64_t at = op.attr(Attr::offset), size = shared ? arena_stride(t.dtype) : size_bytes(t.dtype),
-                      bytes = shared ? l.shared_bytes : common ? l.program_bytes : l.scratch_bytes;
+                      bytes = shared   ? l.shared_bytes
+                              : common ? l.program_bytes
+                                       : l.scratch_bytes;
         if (at < 0 || t.shape[0] < 0 || at > bytes || t.shape[0] > (bytes - at) / size)
           add(entity(op),
               "takes " + std::to_string(t.shape[0]) + " elements of " + std::to_string(size) + " bytes from byte " +

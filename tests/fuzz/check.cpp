@@ -159,11 +159,9 @@ std::optional<std::string> validate(const std::vector<uint32_t>& words) {
 // What a target may say no to; any other CompileError of a kernel as they are made here is a fault.
 bool may_be_refused(const std::string& message) {
   constexpr const char* kTexts[] = {
-      " leaves all loops after ",                // a driver's limit on iterations
+      " leaves all loops after ",  // a driver's limit on iterations
       // threads of a program, on targets that run workgroups one by one
-      " threads wait for each other at ",
-      " threads share ",
-      " threads meet at ",
+      " threads wait for each other at ", " threads share ", " threads meet at ",
       " dtype f64 needs shaderFloat64, which ",  // the one dtype that nothing emulates
   };
   return std::any_of(std::begin(kTexts), std::end(kTexts),

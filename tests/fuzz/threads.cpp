@@ -189,8 +189,8 @@ class Threads {
   }
   Size product_;
 
-  // -- programs of several threads. Between two meetings of all threads a tile belongs to one thread, which may store to
-  // it, or to none, and then all may read it.
+  // -- programs of several threads. Between two meetings of all threads a tile belongs to one thread, which may store
+  // to it, or to none, and then all may read it.
   int64_t threads_ = 2;
   std::vector<int64_t> owner_;  // of each tile, -1: none
   std::string all(const Size& s) const {
@@ -230,8 +230,8 @@ class Threads {
     line("%one = constant 1 : i32[]");
     const std::string clusters = let("constant " + str(cluster_) + " : i32[]"), first = let("mul %g, " + clusters);
     line("%program = add " + first + ", %c");
-    starts_ = {"%g", "%c", "%wg", "%program", let("load %starts[" + str(random_.in(0, 5)) + "]"),
-               let("load %starts[%wg]")};
+    starts_ = {
+        "%g", "%c", "%wg", "%program", let("load %starts[" + str(random_.in(0, 5)) + "]"), let("load %starts[%wg]")};
     multiplies_ = random_.chance(0.3);
     for (size_t t = 0; t < owner_.size(); ++t) owner_[t] = static_cast<int64_t>(t) % threads_;
     each_thread([&](int64_t t) {
@@ -414,8 +414,8 @@ class Threads {
       text += "scratch " + smem(tile_, type_) + "\n";
       names += ", " + tile_name(t);
     }
-    text += "scratch ref<barrier, i32[" + str(threads_) + "]>\nscratch ref<barrier, i32[1], arrivals " +
-            str(threads_) + ">\n";
+    text += "scratch ref<barrier, i32[" + str(threads_) + "]>\nscratch ref<barrier, i32[1], arrivals " + str(threads_) +
+            ">\n";
     names += ", %full, %meet";
     if (multiplies_) {
       text += "scratch ref<barrier, i32[1], arrivals 2>\nscratch " + smem(left_, "f16") + "\nscratch " +

@@ -31,6 +31,7 @@ std::string refused(const std::string& text) {
 TEST_CASE("threads: kernels of one thread are compiled as the interpreter runs them") {
   const std::map<std::string, std::string> refusals = {
       {"gmem_scratch", "gmem_scratch: programs share scratch_types[0], scratch in gmem"},
+      {"meeting_again", "meeting_again: its 2 threads wait for each other at scratch_types[1], a barrier"},
       {"meeting", "meeting: its 2 threads share scratch_types[0]"},
       {"spinning", "spinning: programs wait for each other by scratch_types[0], a semaphore"},
       {"matmul_ring", "matmul_ring: its 2 threads wait for each other at scratch_types[3], a barrier"},
@@ -137,8 +138,9 @@ body (%0: ref<any, f16[100, 32]>, %1: ref<any, f16[32, 16]>, %2: ref<any, f32[12
 }
 
 TEST_CASE("threads: what is refused names the barrier or the memory, and the line") {
-  const std::string one = "one thread, or of threads that share nothing, are compiled, and for nvidia:sm_80 and newer others too; ",
-                    interpreter = "the interpreter runs the kernel: ts::interpret, or --device interpreter";
+  const std::string
+      one = "one thread, or of threads that share nothing, are compiled, and for nvidia:sm_80 and newer others too; ",
+      interpreter = "the interpreter runs the kernel: ts::interpret, or --device interpreter";
   CHECK(refused("kernel @k\ngrid (wg: 2 thread)\nscratch ref<barrier, i32[1]>\nbody (%b) {\n  barrier_arrive %b[0]\n  "
                 "barrier_wait %b[0]\n}\n") ==
         "k: its 2 threads wait for each other at scratch_types[0], a barrier that is no barrier of a workgroup\n  at "
@@ -146,7 +148,8 @@ TEST_CASE("threads: what is refused names the barrier or the memory, and the lin
             one + interpreter);
   CHECK(refused("kernel @k\ngrid (wg: 2 thread)\nscratch ref<smem, i32[2]>\nbody (%s) {\n  %i = program_id axis 0\n  "
                 "store %s[%i], %i\n}\n") ==
-        "k: its 2 threads share scratch_types[0]\n  at k.tir:7\n  note: for this target kernels of " + one + interpreter);
+        "k: its 2 threads share scratch_types[0]\n  at k.tir:7\n  note: for this target kernels of " + one +
+            interpreter);
   CHECK(
       refused("kernel @k\ngrid (2 parallel, 1 thread)\nscratch ref<semaphore, i32[]>\nbody (%s) {\n  %i = constant 1 : "
               "i32[]\n  semaphore_signal %s[], %i\n  semaphore_wait %s[], %i\n}\n") ==
@@ -167,11 +170,13 @@ TEST_CASE("threads: what is refused names the barrier or the memory, and the lin
 }
 
 TEST_CASE("threads: threads that meet, and clusters whose order or whose copies matter, are refused") {
-  const std::string interpreter = "the interpreter runs the kernel: ts::interpret, or --device interpreter",
-                    one = "\n  note: for this target kernels of one thread, or of threads that share nothing, are compiled, and for "
-                          "nvidia:sm_80 and newer others too; " +
-                          interpreter,
-                    each = "\n  note: without collective_axes each brings its own; " + interpreter;
+  const std::string
+      interpreter = "the interpreter runs the kernel: ts::interpret, or --device interpreter",
+      one =
+          "\n  note: for this target kernels of one thread, or of threads that share nothing, are compiled, and for "
+          "nvidia:sm_80 and newer others too; " +
+          interpreter,
+      each = "\n  note: without collective_axes each brings its own; " + interpreter;
   CHECK(refused("kernel @k\ngrid (wg: 2 thread)\nbody () {\n  run_scoped (%s: ref<smem, i32[2]>) {\n  }\n}\n") ==
         "k: its 2 threads meet at a run_scoped of memory that they share\n  at k.tir:5" + one);
   const std::string two = "kernel @k\ngrid (c: 2 cluster, 1 thread)\n";
