@@ -212,6 +212,7 @@ void Walk::emit(const ir::Op& op) {
         case ir::Group::subgroup_barrier: return emit_barrier(true);
         case ir::Group::program_barrier:
         case ir::Group::mbarrier_arrive:
+        case ir::Group::mbarrier_copies:
         case ir::Group::mbarrier_wait: return emit_program_op(op);
         case ir::Group::subgroup_reduce: return emit_reduce(op);
         case ir::Group::subgroup_shuffle: {

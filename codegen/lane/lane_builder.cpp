@@ -174,7 +174,11 @@ ir::Op access(const LaneBuilder& b, Opcode code, std::vector<Value> operands, Va
 }
 }  // namespace
 Value LaneBuilder::load(Value ref, Value index) { return b_.one(access(*this, Opcode::load, {ref}, index)); }
-void LaneBuilder::store(Value ref, Value index, Value v) { b_.append(access(*this, Opcode::store, {ref, v}, index)); }
+void LaneBuilder::store(Value ref, Value index, Value v, bool late) {
+  ir::Op o = access(*this, Opcode::store, {ref, v}, index);
+  if (late) o.set(Attr::late, 1);
+  b_.append(std::move(o));
+}
 Value LaneBuilder::atomic(Opcode kind, Value ref, Value index, Value v, Value compare) {
   const bool swaps = kind == Opcode::atomic_cas;
   ir::Op o = swaps ? access(*this, kind, {ref, v, compare}, index) : access(*this, Opcode::atomic_rmw, {ref, v}, index);

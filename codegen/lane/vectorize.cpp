@@ -61,6 +61,7 @@ class Vectorizer {
 
   struct Key {
     uint32_t ref = 0, base = 0;
+    int64_t late = 0;  // stores that may land late
     auto operator<=>(const Key&) const = default;
   };
   using Members = std::map<int64_t, ir::OpId>;  // by offset
@@ -149,7 +150,7 @@ class Vectorizer {
         continue;
       }
       const auto [base, offset] = split(o);
-      const Key key{o.operands[0].index, base.index};
+      const Key key{o.operands[0].index, base.index, o.attr_or(ir::Attr::late, 0)};
       Pending& p = pending[memory_.of(o.operands[0])];
       if (meets(p.stores, key, offset)) finish(p);
       (o.code == Opcode::load ? p.loads : p.stores)[key].try_emplace(offset, id);

@@ -313,7 +313,8 @@ class Printer {
       case Attr::keys:
       case Attr::count:
       case Attr::read_only:
-      case Attr::decrease: return true;
+      case Attr::decrease:
+      case Attr::late: return true;
       default: return false;
     }
   }
@@ -343,7 +344,7 @@ class Printer {
     if (o.code == Opcode::atomic_cas) out_ += " compare ", operand(2);
     if (o.has_mask()) out_ += " mask ", operand(static_cast<size_t>(o.mask_position()));
     if (o.has_other()) out_ += " other ", operand(static_cast<size_t>(o.other_position()));
-    for (Attr a : {Attr::kind, Attr::unordered, Attr::bits})
+    for (Attr a : {Attr::kind, Attr::unordered, Attr::bits, Attr::late})
       if (o.has(a)) attribute(a, o.ints(a));
   }
   void copy(const Op& o) {

@@ -94,7 +94,7 @@ TEST_CASE("nvidia: programs of several threads compute what the interpreter comp
 
 TEST_CASE("nvidia: a missing instruction that orders threads is noticed") {
   // A slot that one thread fills and the other empties; and barriers that begin anew in each step.
-  const Kernel ring = with_arrays(parse(R"(kernel @ring
+  const std::string slots = R"(kernel @ring
 grid (wg: 2 thread)
 in f32[5, 8] whole
 out f32[5, 8] whole
@@ -124,7 +124,8 @@ body (%x, %o, %s, %full, %empty) {
     }
   }
 }
-)"));
+)";
+  const Kernel ring = with_arrays(parse(slots));
   const Kernel meet = with_arrays(parse(R"(kernel @meet
 grid (wg: 2 thread)
 in f32[5, 8] whole
@@ -162,6 +163,15 @@ body (%x, %o, %s, %b) {
   CHECK(unnoticed(ring, p, "  bar.sync", "  bar.sync") == "");
   CHECK(unnoticed(ring, p, "  mbarrier.arrive", "  mbarrier.arrive") == "");
   CHECK(unnoticed(ring, p, "  mbarrier.init", "  mbarrier.init") == "");
+  std::string large = slots;  // copies that land late
+  for (size_t at = large.find('8'); at != std::string::npos; at = large.find('8', at)) large.replace(at, 1, "512");
+  const Kernel copies = with_arrays(parse(large));
+  const Program c = compile(copies.k, Target::nvidia("sm_90a"), {});
+  REQUIRE(places(c.ptx, "cp.async.cg").size() == 1);
+  REQUIRE(wrong(copies, c, 12) == "");
+  CHECK(unnoticed(copies, c, "  cp.async", "  cp.async") == "");
+  CHECK(unnoticed(copies, c, "  @!", "mbarrier.try_wait") == "");
+  CHECK(unnoticed(copies, c, "  bar.sync", "  bar.sync") == "");
   CHECK(unnoticed(meet, q, "  bar.sync 0;", "  bar.sync 0;") == "");
   CHECK(unnoticed(meet, q, "  mbarrier.init", "  mbarrier.inval") == "");
 }
