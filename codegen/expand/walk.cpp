@@ -220,10 +220,9 @@ void Walk::emit(const ir::Op& op) {
           return result(shuffle(op, get(op.operands.at(0)), from));
         }
         case ir::Group::subgroup_shuffle_xor: {
-          const auto mask = static_cast<uint32_t>(op.attr(ir::Attr::mask));
           const V v = get(op.operands.at(0));
           sink_.extremes.erase({v.reg, v.id});  // which has to be selected now: what follows takes it
-          return result(shuffle_xor(op, v, mask));
+          return result(shuffle_xor(op, v, static_cast<uint32_t>(op.attr(ir::Attr::mask))));
         }
       }
       break;

@@ -192,7 +192,7 @@ class Threads {
   // -- programs of several threads. Between two meetings of all threads a tile belongs to one thread, which may store
   // to it, or to none, and then all may read it.
   int64_t threads_ = 2;
-  bool aligned_ = false;  // rows of tiles, and where copies find them, so that vectors may be copied
+  bool aligned_ = false;        // rows of tiles, and where copies find them, so that vectors may be copied
   std::vector<int64_t> owner_;  // of each tile, -1: none
   std::string all(const Size& s) const {
     std::string text;
@@ -290,7 +290,8 @@ class Threads {
   std::string source(const Size& s) {
     if (!aligned_ || s[1] != tile_[1]) return window(from_, s, starts_);
     const int64_t first = 16 * random_.in(0, (from_[1] - s[1]) / 16), row = random_.in(0, from_[0] - s[0]);
-    const std::string rows = random_.chance(0.3) ? along(from_[0], s[0], starts_) : cat({str(row), ":", str(row + s[0])});
+    const std::string rows =
+        random_.chance(0.3) ? along(from_[0], s[0], starts_) : cat({str(row), ":", str(row + s[0])});
     return cat({"[", rows, ", ", str(first), ":", str(first + s[1]), "]"});
   }
   void bring_tile(int64_t t, size_t tile, bool whole) {
@@ -362,8 +363,8 @@ class Threads {
       const std::string slot = let("rem " + k + ", " + size), reused = let("ge " + k + ", " + size);
       block("if " + reused + " {", [&] { line("barrier_wait " + free + "[" + slot + "]"); });
       for (int64_t i = 0; i < copies; ++i)
-        line(cat({"copy_gmem_to_smem %x", source(tile_), " to ", ring, "[", slot, ", ", str(i), ", ",
-                  all(tile_), "] with ", ready, "[", slot, "]"}));
+        line(cat({"copy_gmem_to_smem %x", source(tile_), " to ", ring, "[", slot, ", ", str(i), ", ", all(tile_),
+                  "] with ", ready, "[", slot, "]"}));
     });
   }
   void consume(const std::string& ring, const std::string& ready, const std::string& free, const std::string& end,

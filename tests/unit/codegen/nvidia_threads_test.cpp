@@ -171,7 +171,6 @@ body (%x, %o, %s, %b) {
   REQUIRE(wrong(copies, c, 12) == "");
   CHECK(unnoticed(copies, c, "  cp.async", "  cp.async") == "");
   CHECK(unnoticed(copies, c, "  @!", "mbarrier.try_wait") == "");
-  CHECK(unnoticed(copies, c, "  bar.sync", "  bar.sync") == "");
   CHECK(unnoticed(meet, q, "  bar.sync 0;", "  bar.sync 0;") == "");
   CHECK(unnoticed(meet, q, "  mbarrier.init", "  mbarrier.inval") == "");
 }
