@@ -213,6 +213,7 @@ void Walk::emit(const ir::Op& op) {
         case ir::Group::async_wait: return emit_async_wait(op);
         case ir::Group::program_barrier:
         case ir::Group::mbarrier_arrive:
+        case ir::Group::mbarrier_copies:
         case ir::Group::mbarrier_wait: return emit_program_op(op);
         case ir::Group::subgroup_reduce: return emit_reduce(op);
         case ir::Group::subgroup_shuffle: {
@@ -220,10 +221,9 @@ void Walk::emit(const ir::Op& op) {
           return result(shuffle(op, get(op.operands.at(0)), from));
         }
         case ir::Group::subgroup_shuffle_xor: {
-          const auto mask = static_cast<uint32_t>(op.attr(ir::Attr::mask));
           const V v = get(op.operands.at(0));
           sink_.extremes.erase({v.reg, v.id});  // which has to be selected now: what follows takes it
-          return result(shuffle_xor(op, v, mask));
+          return result(shuffle_xor(op, v, static_cast<uint32_t>(op.attr(ir::Attr::mask))));
         }
       }
       break;

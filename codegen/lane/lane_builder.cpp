@@ -174,10 +174,9 @@ ir::Op access(const LaneBuilder& b, Opcode code, std::vector<Value> operands, Va
 }
 }  // namespace
 Value LaneBuilder::load(Value ref, Value index) { return b_.one(access(*this, Opcode::load, {ref}, index)); }
-void LaneBuilder::store(Value ref, Value index, Value v) { b_.append(access(*this, Opcode::store, {ref, v}, index)); }
-void LaneBuilder::store_async(Value ref, Value index, Value v) {
+void LaneBuilder::store(Value ref, Value index, Value v, bool late) {
   ir::Op o = access(*this, Opcode::store, {ref, v}, index);
-  o.set(Attr::async, 1);
+  if (late) o.set(Attr::late, 1);
   b_.append(std::move(o));
 }
 void LaneBuilder::async_wait(int64_t groups) {

@@ -60,8 +60,7 @@ class LaneBuilder {
   Value shuffle_xor(Value v, int64_t mask);
   Value pack(std::vector<Value> elements);  ///< a word of elements of 8 or 16 bits
   Value load(Value ref, Value index);
-  void store(Value ref, Value index, Value v);
-  void store_async(Value ref, Value index, Value v);
+  void store(Value ref, Value index, Value v, bool late = false);
   void async_wait(int64_t groups);
   /// What the element was. `kind` is an atomic_rmw's, or atomic_cas with what the element is compared with.
   Value atomic(ir::Opcode kind, Value ref, Value index, Value v, Value compare);

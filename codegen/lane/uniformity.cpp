@@ -90,6 +90,7 @@ class Analysis {
       case ir::Group::subgroup_barrier:
       case ir::Group::program_barrier:
       case ir::Group::mbarrier_arrive:
+      case ir::Group::mbarrier_copies:
       case ir::Group::mbarrier_wait:
       case ir::Group::async_wait: return;
       case ir::Group::subgroup_shuffle_xor: return result(o, all);  // among equal values

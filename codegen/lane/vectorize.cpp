@@ -52,6 +52,8 @@ class Vectorizer {
     const ir::Op* o = k_.def(ref);
     if (!o) return {};  // an argument
     if (o->code == Opcode::alloc_shared) return Residue::of(o->attr(ir::Attr::offset) / kWord);
+    if (o->code == Opcode::alloc_program)  // whose memory begins at a multiple of 16 bytes
+      return Residue::of(o->attr(ir::Attr::offset) / size_bytes(k_.type(ref).dtype));
     if (o->code != Opcode::view) return {1, 0};
     const Residue outer = begin(o->operands[0]);
     return outer + divisors_.residue(o->operands[1]);
@@ -59,6 +61,7 @@ class Vectorizer {
 
   struct Key {
     uint32_t ref = 0, base = 0;
+    int64_t late = 0;  // stores that may land late
     auto operator<=>(const Key&) const = default;
   };
   using Members = std::map<int64_t, ir::OpId>;  // by offset
@@ -147,7 +150,7 @@ class Vectorizer {
         continue;
       }
       const auto [base, offset] = split(o);
-      const Key key{o.operands[0].index, base.index};
+      const Key key{o.operands[0].index, base.index, o.attr_or(ir::Attr::late, 0)};
       Pending& p = pending[memory_.of(o.operands[0])];
       if (meets(p.stores, key, offset)) finish(p);
       (o.code == Opcode::load ? p.loads : p.stores)[key].try_emplace(offset, id);

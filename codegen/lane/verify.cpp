@@ -255,6 +255,7 @@ class Verifier {
         break;
       }
       case ir::Group::mbarrier_arrive:
+      case ir::Group::mbarrier_copies:
       case ir::Group::mbarrier_wait:
         if (o.operands.size() != 1 || !is_int_scalar(k_.type(o.operands[0]), DType::i32))
           problem(o, "wants the number of a barrier, an i32");

@@ -199,11 +199,11 @@ Value RefWindows::load_at(const RefState& r, const Address& a, Value mask, Value
   return other ? b_.select(valid, v, other) : v;
 }
 
-void RefWindows::store_at(const RefState& r, const Address& a, Value v, Value predicate, bool adds) {
+void RefWindows::store_at(const RefState& r, const Address& a, Value v, Value predicate, bool adds, bool late) {
   if (r.dead) return;
   b_.when(b_.both(a.valid, predicate), [&] {
     const Value to = a.wide ? b_.view(r.ref, a.wide) : r.ref;
-    b_.store(to, a.narrow, adds ? b_.op(Opcode::add, {b_.load(to, a.narrow), v}, r.dtype) : v);
+    b_.store(to, a.narrow, adds ? b_.op(Opcode::add, {b_.load(to, a.narrow), v}, r.dtype) : v, late);
   });
 }
 
@@ -239,7 +239,7 @@ Value RefWindows::load_element(const ir::Op& o, const Coords& c, Value valid) {
 void RefWindows::store_element(const ir::Op& o, const Coords& c, Value v, Value predicate) {
   const RefState& r = states_[static_cast<size_t>(ref_position(k_, o.operands[0]))];
   if (o.has_mask()) predicate = b_.both(predicate, elements_.of(o.operands[static_cast<size_t>(o.mask_position())], c));
-  store_at(r, address(r, o, c), v, predicate, o.code == Opcode::addupdate);
+  store_at(r, address(r, o, c), v, predicate, o.code == Opcode::addupdate, o.attr_or(ir::Attr::late, 0) != 0);
 }
 
 // An invocation takes a position along the slices, which differ in memory, and walks the elements of the arrays. Of a

@@ -58,6 +58,7 @@ void ControlEmitter::thread_op(const ir::Op& o) {
       const RefState& r = refs_.state(ref_position(k_, o.operands[0]));
       const Value place = refs_.address(r, o, {}).narrow, first = b_.i32(numbered(o.operands[0]));
       const Value number = b_.add(place, first);
+      if (o.attr_or(ir::Attr::late, 0)) b_.raw().append({.code = Opcode::mbarrier_copies, .operands = {number}});
       if (arrives) arena_.barrier();
       b_.raw().append({.code = arrives ? Opcode::mbarrier_arrive : Opcode::mbarrier_wait, .operands = {number}});
       return;

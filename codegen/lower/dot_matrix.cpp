@@ -186,7 +186,7 @@ class MatrixDot : public ChunkedDot {
     if (own()) reads.push_back(d_.lhs_tile.range);
     arena_.order(reads, {});
   }
-  void put_words(const Values& in, size_t from, Value chunk, bool async) {
+  void put_words(const Values& in, size_t from, Value chunk, bool late) {
     for (const Operand* o : {&lhs_, &rhs_}) {
       const Value tile = tile_start(*o, chunk);
       for (const Fetched& x : o->share) {
@@ -196,8 +196,7 @@ class MatrixDot : public ChunkedDot {
           for (int64_t w = 0; w < n; ++w) {
             const Value at = b_.add(index, b_.i32(w * step(*o)));
             const Value word = in[from + static_cast<size_t>(w)];
-            if (async) b_.store_async(o->tile.ref, at, word);
-            else b_.store(o->tile.ref, at, word);
+            b_.store(o->tile.ref, at, word, late);
           }
         });
         from += static_cast<size_t>(n);
@@ -215,9 +214,11 @@ class MatrixDot : public ChunkedDot {
            o.width * size_bytes(m_.a) == 4 * kPiece &&
            std::none_of(o.share.begin(), o.share.end(), [](const Fetched& x) { return bool(x.valid); });
   }
-  // As many as leave room for a second workgroup, where the operands come without registers on their way.
+  // As many as leave room for a second workgroup, where the operands come without registers on their way. Not where
+  // warpgroups multiply: the fence that shows them the tiles waits for all that is on its way (an H200 takes 2.8 times
+  // as long with it).
   int ring() const {
-    if (!target_.async_stores || chunks_ == 1 || k_ends() || !streams(rhs_) || (fetches_left() && !streams(lhs_)))
+    if (warpgroups_ || !target_.async_stores || chunks_ == 1 || k_ends() || !streams(rhs_) || (fetches_left() && !streams(lhs_)))
       return 0;
     const int64_t bytes = 4 * (tile_words(rhs_) + (fetches_left() ? tile_words(lhs_) : 0));
     const int64_t fit = std::min<int64_t>({kMostTiles, target_.shared_bytes * 7 / 16 / bytes, chunks_ + 1});
@@ -397,12 +398,12 @@ bool DotEmitter::keeps_order(const MatrixForm& form) const {
   return target_.turns_matrices && size_bytes(form.shape.a) == 2;
 }
 
-// Four subgroups together, with factors as they lie in their tiles. Sums of products of 8-bit floats lose bits so.
+// Four subgroups together, with factors as they lie in their tiles.
 bool DotEmitter::by_warpgroups(const MatrixForm& form) const {
   const MatrixShape& s = form.shape;
   const int64_t columns = plan(form.cols).cover();
-  return target_.warpgroup_matrices && s_.subgroup == 32 && s_.group % (kSubgroups * 32) == 0 && s.m == 16 &&
-         s.k * size_bytes(s.a) == 32 && columns <= 256 && !(is_float(s.a) && size_bytes(s.a) == 1);
+  return lowering::by_warpgroups(target_, s) && s_.subgroup == 32 && s_.group % (kSubgroups * 32) == 0 &&
+         columns <= 256;
 }
 
 // All of them, where the tiles leave room for other workgroups: then a product needs no loop, and two barriers.
@@ -412,7 +413,7 @@ int64_t DotEmitter::matrix_depth(const DotShape& d, const MatrixForm& form) cons
   const int64_t right = row * plan(form.cols).cover(), both = right + row * plan(form.rows).cover();
   const bool fits = s_.whole_depth && all * size_bytes(s.a) <= 256 && right * 5 <= target_.shared_bytes * 2 &&
                     both * 4 <= target_.shared_bytes * 3;
-  return fits ? all : std::min(matrix_chunk(s), all);
+  return fits ? all : std::min(matrix_chunk(target_, s), all);
 }
 
 // Which dim of an operand is the fastest in memory decides how invocations are dealt to its tile: as many items for

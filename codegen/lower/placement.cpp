@@ -78,7 +78,23 @@ std::vector<MemoryRange> Placement::arena_reads(const std::vector<Value>& roots)
     each_placed(root, seen, [&](Value v) {
       if (kinds_[v.index] == Kind::arena && of(v).slot.offset >= 0) reads.push_back(of(v).slot.range);
     });
+  if (k_.has_threads()) smem_reads(roots, reads);
   return reads;
+}
+
+// Memory that the threads of a program share is stored to, but what loads it late is an index function.
+void Placement::smem_reads(const std::vector<Value>& roots, std::vector<MemoryRange>& reads) {
+  std::set<uint32_t> seen;
+  for (Value root : roots)
+    ir::walk_back(k_, root, seen, [&](Value v, std::vector<Value>& next) {
+      const ir::Op* o = k_.def(v);
+      if (kinds_[v.index] != Kind::lazy || !o) return true;
+      next.insert(next.end(), o->operands.begin(), o->operands.end());
+      if (o->code != Opcode::load) return true;
+      const RefState& r = refs_.state(ref_position(k_, o->operands[0]));
+      if (r.tracked) reads.push_back(r.range);
+      return true;
+    });
 }
 
 // Single elements do not count: every invocation holds them, so any position may read them.

@@ -57,6 +57,7 @@ class Placement : public Part {
 
  private:
   /// Walks lazy values down to what they read.
+  void smem_reads(const std::vector<Value>& roots, std::vector<MemoryRange>& reads);
   template <class F> void each_placed(Value root, std::set<uint32_t>& seen, const F& f) const {
     ir::walk_back(k_, root, seen, [&](Value v, std::vector<Value>& next) {
       const ir::Op* o = k_.def(v);

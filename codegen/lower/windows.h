@@ -102,7 +102,7 @@ class RefWindows : public Part {
   Value position(const ir::Op& op, const ir::AccessDims& form, size_t d, int64_t n, const Coords& c, bool reads,
                  Value& valid);
   Value load_at(const RefState& r, const Address& a, Value mask, Value other);
-  void store_at(const RefState& r, const Address& a, Value v, Value predicate, bool adds = false);
+  void store_at(const RefState& r, const Address& a, Value v, Value predicate, bool adds = false, bool late = false);
 
   std::vector<bool> written_, owned_;         // per body argument
   std::vector<RefState> states_;              // per body argument

@@ -59,7 +59,7 @@ void Emitter::emit(const ir::Op& op) {
     const int file = files_.emplace(op.loc.file, static_cast<int>(files_.size()) + 1).first->second;
     f_.line(".loc " + std::to_string(file) + " " + std::to_string(op.loc.line) + " 0");
   }
-  if (!emit_turned_pack(op)) Walk::emit(op);
+  if (!emit_copy(op) && !emit_turned_pack(op)) Walk::emit(op);
 }
 
 V Emitter::launch_value(const ir::Op& op) {
@@ -116,6 +116,7 @@ std::string Emitter::run() {
   arguments();
   if (k_.lane.shared_bytes > 0 && k_.lane.threads == 1) arena_ = special("arena");
   place_lanes();
+  if (k_.lane.threads > 1) find_copies();
   find_async();
   ir::each_op(k_, k_.body, [&](ir::OpId id) {
     by_warpgroups_ = by_warpgroups_ || k_.op(id).code == Opcode::warpgroup_multiply_add;

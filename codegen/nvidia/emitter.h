@@ -74,6 +74,8 @@ class Emitter final : private Code, public Walk {
   void make_barriers(int64_t first, int64_t count, bool again);
   void meet();
   void emit_program_op(const ir::Op& op) override;
+  void find_copies();
+  bool emit_copy(const ir::Op& op);
   void arrive(V number);
   void wait(V number);
 
@@ -119,6 +121,10 @@ class Emitter final : private Code, public Walk {
   // of programs of several workgroups: the invocation's number in its program, the workgroup's, its named barrier, and
   // where the mbarriers are
   V invocation_, thread_index_, barrier_, barriers_;
+  // Loads that one late store each puts to the program's memory, by their first results, and where they load from, as
+  // far as is emitted: the two are one copy.
+  std::set<uint32_t> copied_;
+  std::map<uint32_t, std::string> sources_;
   std::vector<V> phases_;  // a bit for each mbarrier, in registers that change: this workgroup has waited an odd number
   std::map<std::string, int> files_;  // of lines
   int64_t argument_bytes_ = 0;

@@ -139,7 +139,7 @@ void Emitter::find_async() {
   ir::each_op(k_, k_.body, [&](ir::OpId id) {
     const ir::Op& op = k_.op(id);
     for (const ir::Value v : op.operands) ++uses[v.index];
-    if (op.code == Opcode::store && op.attr_or(ir::Attr::async, 0) && ir::is_vector_access(op)) stores.push_back(&op);
+    if (op.code == Opcode::store && op.attr_or(ir::Attr::late, 0) && ir::is_vector_access(op)) stores.push_back(&op);
   });
   for (const ir::Op* store : stores) {
     const auto words = static_cast<size_t>(store->index[0].size);

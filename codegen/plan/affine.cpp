@@ -55,6 +55,12 @@ int ScalarAnalysis::grid_axis(int64_t axis) const {
 }
 
 Affine ScalarAnalysis::bounded(Range r) const { return {std::vector<int64_t>(k_.grid.size(), 0), r}; }
+bool ScalarAnalysis::constant_along(ir::Value v, const std::vector<int>& axes) {
+  const Affine& f = of(v);
+  if (!f.rest.bounded() || f.rest.lo != f.rest.hi) return false;
+  return std::all_of(axes.begin(), axes.end(), [&](int a) { return f.coef[static_cast<size_t>(a)] == 0; });
+}
+
 Affine ScalarAnalysis::constant(int64_t v) const { return bounded({v, v}); }
 
 Affine ScalarAnalysis::axis(size_t a) const {

@@ -36,6 +36,8 @@ class ScalarAnalysis {
   /// All values `a` can take, given the grid's static sizes.
   Range range(const Affine& a) const;
   Range range(ir::Value v) { return range(of(v)); }
+  /// One and the same value in all programs that differ along these grid axes alone, in every iteration of their loops.
+  bool constant_along(ir::Value v, const std::vector<int>& axes);
   /// The grid axis that program_id(axis) means: vmapped axes are not counted.
   int grid_axis(int64_t axis) const;
   Affine constant(int64_t v) const;

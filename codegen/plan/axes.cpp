@@ -38,7 +38,7 @@ Axes::Axes(const ir::Kernel& k, const std::vector<bool>& resident, bool scans)
   scanned_.resize(n);
   stored_.resize(n);
   walk(k.body);
-  if (scans) join_stores();
+  if (scans && !k.has_threads()) join_stores();  // threads do not do the same
 
   // A value that has one axis in two dims (x + x^T) cannot be laid out by it.
   for (size_t v = 0; v < k.values.size(); ++v) {

@@ -16,6 +16,7 @@
 #include "codegen/plan/axes.h"
 #include "codegen/plan/parallel.h"
 #include "engine/ir/moves.h"
+#include "engine/ir/walk.h"
 
 namespace tessera::lowering {
 namespace {
@@ -285,6 +286,43 @@ class Choice {
 
 }  // namespace
 
+namespace {
+// Whether a load of smem, ops[at], may be done where its value is used: nothing that could change the memory, of this
+// thread or another, comes between. An op that reads it, or what is computed of it element by element, does so at once.
+bool may_load_late(const ir::Kernel& k, const std::vector<ir::OpId>& ops, size_t at) {
+  const Value ref = k.op(ops[at]).operands[0];
+  std::set<uint32_t> late{k.op(ops[at]).results[0].index};
+  const auto uses = [&](const Op& o) {
+    return std::any_of(o.operands.begin(), o.operands.end(), [&](Value v) { return late.count(v.index) != 0; });
+  };
+  bool changed = false;
+  for (size_t i = at + 1; i < ops.size(); ++i) {
+    const Op& o = k.op(ops[i]);
+    bool used = uses(o);
+    for (const ir::RegionId r : o.regions)
+      used = used || ir::any_op(k, r, [&](ir::OpId inner) { return uses(k.op(inner)); });
+    if (used && (changed || !o.regions.empty() || (ir::writes_ref(o.code) && o.operands[0] == ref))) return false;
+    if (used && ir::is_index_function(o.code))
+      for (const Value v : o.results) late.insert(v.index);
+    changed =
+        changed || !o.regions.empty() || ir::is_thread_op(o.code) || (ir::writes_ref(o.code) && o.operands[0] == ref);
+  }
+  return true;
+}
+
+// Of kernels whose threads share smem: the loads of it that need no copy.
+void find_late_loads(const ir::Kernel& k, ir::RegionId r, std::vector<bool>& lazy) {
+  const std::vector<ir::OpId>& ops = k.region(r).ops;
+  for (size_t i = 0; i < ops.size(); ++i) {
+    const Op& o = k.op(ops[i]);
+    for (const ir::RegionId inner : o.regions) find_late_loads(k, inner, lazy);
+    if (o.code != Opcode::load || k.type(o.results[0]).shape.empty()) continue;
+    if (k.type(o.operands[0]).space == ir::MemorySpace::smem && k.value(o.operands[0]).number >= k.blocks.size())
+      lazy[o.results[0].index] = may_load_late(k, ops, i);
+  }
+}
+}  // namespace
+
 std::vector<bool> lazy_values(const ir::Kernel& k) {
   const std::vector<bool> stored = stored_memory(k);
   std::vector<bool> lazy(k.values.size(), false);
@@ -297,6 +335,7 @@ std::vector<bool> lazy_values(const ir::Kernel& k) {
     }
     lazy[o.results[0].index] = yes;
   }
+  if (k.has_threads()) find_late_loads(k, k.body, lazy);
   return lazy;
 }
 

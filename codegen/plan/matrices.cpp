@@ -32,9 +32,9 @@ MatrixProduct matrix_product(const ir::Kernel& k, const ir::Op& dot) {
   return {k.type(dot.operands[0]).dtype, k.type(dot.operands[1]).dtype, is_narrow_float(t) ? DType::f32 : t};
 }
 
-std::string describe(const MatrixShape& s, const MatrixTile& t) {
+std::string describe(const Target& target, const MatrixShape& s, const MatrixTile& t) {
   return "dots of " + std::string(name(s.a)) + ": matrices of " + to_string(s) + ", " + std::to_string(t.rows) + " x " +
-         std::to_string(t.cols / s.n) + " of them in each subgroup; chunks of " + std::to_string(matrix_chunk(s)) +
+         std::to_string(t.cols / s.n) + " of them in each subgroup; chunks of " + std::to_string(matrix_chunk(target, s)) +
          " packed in shared memory, the next one prefetched into registers";
 }
 
@@ -76,6 +76,13 @@ MatrixTile matrix_tile(const MatrixShape& s, MatrixLanes lanes, const MatrixTile
   return t;
 }
 
-int64_t matrix_chunk(const MatrixShape& s) { return std::max<int64_t>(64 / size_bytes(s.a), s.k); }
+bool by_warpgroups(const Target& target, const MatrixShape& s) {
+  return target.warpgroup_matrices && s.m == 16 && s.k * size_bytes(s.a) == 32 &&
+         !(is_float(s.a) && size_bytes(s.a) == 1);
+}
+
+int64_t matrix_chunk(const Target& target, const MatrixShape& s) {
+  return std::max<int64_t>((by_warpgroups(target, s) ? 128 : 64) / size_bytes(s.a), s.k);
+}
 
 }  // namespace tessera::lowering

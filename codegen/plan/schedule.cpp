@@ -51,9 +51,9 @@ class Scheduler {
     const int subgroup = static_cast<int>(std::bit_floor(static_cast<unsigned>(target_.subgroup_size)));
     s_.subgroup = subgroup;
     if (general) {
-      s_.workgroup = s_.group = std::min(
-          std::max(subgroup, 64), static_cast<int>(std::bit_floor(static_cast<unsigned>(target_.max_workgroup_size))));
-      if (k_.has_threads()) s_.workgroup = s_.group = kThreadSize;
+      s_.workgroup = s_.group =
+          std::min(k_.has_threads() ? kThreadSize : std::max(subgroup, 64),
+                   static_cast<int>(std::bit_floor(static_cast<unsigned>(target_.max_workgroup_size))));
       residencies();
       return s_;
     }
@@ -225,8 +225,9 @@ class Scheduler {
     const size_t args = k_.region(k_.body).args.size();
     for (size_t a = 0; a < axes_.size(); ++a) {
       Axis& axis = axes_.axes[a];
-      axis.splittable =
-          !axis.mixed && !axis.reduced && !axis.contracted && !axis.scanned && axis.stored && axis.extent > 1;
+      axis.splittable =  // a thread is one workgroup
+          !k_.has_threads() && !axis.mixed && !axis.reduced && !axis.contracted && !axis.scanned && axis.stored &&
+          axis.extent > 1;
       axis.repeats = false;
       if (!axis.splittable) continue;
       std::vector<std::vector<Use>> uses(args);
@@ -247,7 +248,7 @@ class Scheduler {
                  ix.start, ix.is_static() ? Value{} : op.operands[static_cast<size_t>(ix.start_operand)],
                  ix.step,  Outside::none};
           if (ix.is_static()) continue;
-          if (!program_constant(use.operand)) axis.splittable = false;
+          if (!scalars_.constant_along(use.operand, s_.sequential)) axis.splittable = false;
           const Range r = scalars_.range(use.operand);
           if (r.lo >= 0 && r.hi + std::max<int64_t>(ix.size - 1, 0) * ix.step < k_.type(op.operands[0]).shape[d])
             continue;
@@ -270,8 +271,6 @@ class Scheduler {
       }
     }
     split_only_what_pays();
-    if (k_.has_threads())  // a thread is one workgroup
-      for (Axis& axis : axes_.axes) axis.splittable = false;
     // A program prints once, and in its order.
     ir::each_op(k_, k_.body, [&](ir::OpId id) {
       if (!ir::is_print(k_.op(id).code)) return;
@@ -314,15 +313,6 @@ class Scheduler {
       axis.repeats = axis.splittable && costly(a);
       axis.splittable = axis.splittable && !axis.repeats;
     }
-  }
-
-  // One and the same value in every program and iteration that a workgroup runs for one parallel coordinate.
-  bool program_constant(Value v) {
-    const Affine& f = scalars_.of(v);
-    if (!f.rest.bounded() || f.rest.lo != f.rest.hi) return false;
-    for (int a : s_.sequential)
-      if (f.coef[static_cast<size_t>(a)] != 0) return false;
-    return true;
   }
 
   AxisPlan& plan(int a) { return s_.plans[static_cast<size_t>(a)]; }
@@ -602,6 +592,11 @@ class Scheduler {
     return u;
   }
 
+  // What is done along it afterwards finds it in registers; a smaller tile would be no smaller part for a workgroup.
+  bool whole_in_registers(int a) const {
+    return !axis(a).splittable && (axis(a).reduced || axis(a).contracted || axis(a).scanned || k_.has_threads());
+  }
+
   // Square tiles of the group's invocations, each of which holds a square tile of registers: that grows while enough
   // workgroups remain. But an axis that is reduced or contracted afterwards stays whole where it can, so that those
   // find it in registers.
@@ -616,8 +611,7 @@ class Scheduler {
     pi.invocations = ti;
     int ri = std::max(8 >> smaller_, 1), rj = ri;
     const auto whole = [&](int a, int invocations) {
-      return (axis(a).reduced || axis(a).contracted || axis(a).scanned) && !axis(a).splittable &&
-             axis(a).extent <= int64_t{8} * invocations;
+      return whole_in_registers(a) && axis(a).extent <= int64_t{8} * invocations;
     };
     if (whole(i, ti)) ri = static_cast<int>(cdiv(axis(i).extent, int64_t{ti}));
     if (whole(j, tj)) rj = static_cast<int>(cdiv(axis(j).extent, int64_t{tj}));
@@ -656,16 +650,13 @@ class Scheduler {
     AxisPlan& pi = plan(i);
     pi.invocation_stride = lanes.across;
     pi.invocations = s_.group / lanes.across;
-    const auto whole = [&](int a) {
-      return (axis(a).reduced || axis(a).contracted || axis(a).scanned) && !axis(a).splittable;
-    };
     const auto units = [&](const MatrixTile& t) { return tiles(n, i, t.rows * pi.invocations, j, t.cols); };
     const auto [rows, cols] = matrix_tile(*shape, lanes,
                                           {.rows = axis(i).extent,
                                            .cols = axis(j).extent,
                                            .down = pi.invocations,
-                                           .all_rows = whole(i),
-                                           .all_cols = whole(j),
+                                           .all_rows = whole_in_registers(i),
+                                           .all_cols = whole_in_registers(j),
                                            .smaller = smaller_,
                                            .compute_units = target_.compute_units,
                                            .units = units});
@@ -673,7 +664,7 @@ class Scheduler {
     pi.vec = 1;
     columns_of_matrices(plan(j), lanes, cols);
     s_.wide_dot = DotForm::matrix;
-    s_.remarks.push_back(describe(*shape, {rows, cols}));
+    s_.remarks.push_back(describe(target_, *shape, {rows, cols}));
     return true;
   }
 

@@ -162,9 +162,9 @@ Sharing::Wanted Sharing::wanted(const Nest& n, const std::vector<int>& order) co
     return wanted;
   }
   if (dropped.empty()) {
-    // What streams through: a vector to each invocation, if that leaves enough of them.
+    // What streams through: a vector to each invocation, if that leaves enough of them. A thread's are as many anyway.
     const int64_t vec = vector_of(fastest);
-    if (open(fastest) && !placed_.count(fastest) && results(n) >= vec * busy())
+    if (open(fastest) && !placed_.count(fastest) && (k_.has_threads() || results(n) >= vec * busy()))
       wanted[fastest] = cdiv(axis(fastest).extent, vec);
     return wanted;
   }

@@ -178,8 +178,13 @@ class Lowering {
           load.set(Attr::other, 1);
         }
         const Value v = b_.one(std::move(load));
-        b_.append(access(Opcode::store, op, places[1], {v}));
-        if (together_) b_.append(access(Opcode::barrier_arrive, op, places[2], {}));
+        Op store = access(Opcode::store, op, places[1], {v});
+        if (together_) store.set(Attr::late, 1);
+        b_.append(std::move(store));
+        if (!together_) return;
+        Op arrival = access(Opcode::barrier_arrive, op, places[2], {});
+        arrival.set(Attr::late, 1);
+        b_.append(std::move(arrival));
         return;
       }
       case ir::Thread::copy_smem_to_gmem: {

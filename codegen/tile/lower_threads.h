@@ -5,7 +5,7 @@
 // lower_threads_together, for targets that run the threads of a program at once: where they share something, the kernel
 // stays one of threads. Its smem and barriers are scratch of the kernel, those of a run_scoped too, before which the
 // threads meet; of the ops on threads only arrivals, waits and such meetings are left. A copy is a load and a store,
-// and one to smem an arrival behind them.
+// and one to smem an arrival behind them, which a target may take for one copy that lands late (attr late).
 #pragma once
 #include "engine/ir/kernel.h"
 

@@ -596,6 +596,7 @@ std::vector<Type> Inference::structured() const {
       if (k_.level == Level::lane && is_vector_access(op_)) vector_store();
       else stored();
       flag(Attr::unordered);
+      flag(Attr::late);
       return {};
     case Opcode::swap: return {stored()};
     case Opcode::addupdate:
@@ -660,6 +661,7 @@ std::vector<Type> Inference::structured() const {
              " is negative");
       return {};
     case Opcode::mbarrier_arrive:
+    case Opcode::mbarrier_copies:
     case Opcode::mbarrier_wait:
       count(1);
       scalar(0, DType::i32, "the number of the barrier");

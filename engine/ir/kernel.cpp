@@ -117,7 +117,7 @@ std::string_view name(Attr a) {
       "bits",   "axis",         "axes",         "dims",      "perm",      "start",     "limit",
       "stride", "lhs_contract", "rhs_contract", "lhs_batch", "rhs_batch", "reverse",   "mask",
       "other",  "offset",       "kind",         "index",     "clip",      "unordered", "text",
-      "keys",   "count",        "transposed",   "read_only", "decrease",  "pieces",    "async"};
+      "keys",   "count",        "transposed",   "read_only", "decrease",  "late",      "pieces"};
   static_assert(std::size(kNames) == kNumAttrs);
   return kNames[static_cast<int>(a)];
 }

@@ -112,9 +112,9 @@ struct Index {
 enum class Attr : uint8_t { bits, axis, axes, dims, perm, start, limit, stride, lhs_contract, rhs_contract,
   lhs_batch, rhs_batch,
                             reverse, mask, other, offset, kind, index, clip, unordered, text, keys,
-                            count, transposed, read_only, decrease, pieces, async };
+                            count, transposed, read_only, decrease, late, pieces };
 // clang-format on
-inline constexpr int kNumAttrs = static_cast<int>(Attr::async) + 1;
+inline constexpr int kNumAttrs = static_cast<int>(Attr::pieces) + 1;
 std::string_view name(Attr a);
 
 /// One struct for all ops; what differs is in ops.def. Memory ops' operands lie in this order:

@@ -174,7 +174,8 @@ constexpr bool is_packed(Opcode op) { return family(op) == Family::packed; }
 constexpr bool is_matrix(Opcode op) { return family(op) == Family::matrix && op != Opcode::pack; }
 /// What the workgroups of one program do together.
 constexpr bool is_program_op(Opcode op) {
-  return op == Opcode::program_barrier || op == Opcode::mbarrier_arrive || op == Opcode::mbarrier_wait;
+  return op == Opcode::program_barrier || op == Opcode::mbarrier_arrive || op == Opcode::mbarrier_copies ||
+         op == Opcode::mbarrier_wait;
 }
 constexpr bool is_barrier(Opcode op) {
   return op == Opcode::barrier || op == Opcode::subgroup_barrier || is_program_op(op);

@@ -632,7 +632,8 @@ class Parser {
       o.operands.push_back(use());
       o.set(Attr::other, 1);
     }
-    while ((is_atomic(o.code) || (o.code == Opcode::store && token_.text == name(Attr::unordered))) && same_line() &&
+    const auto of_store = [&] { return token_.text == name(Attr::unordered) || token_.text == name(Attr::late); };
+    while ((is_atomic(o.code) || (o.code == Opcode::store && of_store())) && same_line() &&
            token_.kind == Token::Kind::word)
       attribute(o);
     for (Index& x : o.index)

@@ -314,8 +314,8 @@ class Printer {
       case Attr::count:
       case Attr::read_only:
       case Attr::decrease:
-      case Attr::pieces:
-      case Attr::async: return true;
+      case Attr::late:
+      case Attr::pieces: return true;
       default: return false;
     }
   }
@@ -345,7 +345,7 @@ class Printer {
     if (o.code == Opcode::atomic_cas) out_ += " compare ", operand(2);
     if (o.has_mask()) out_ += " mask ", operand(static_cast<size_t>(o.mask_position()));
     if (o.has_other()) out_ += " other ", operand(static_cast<size_t>(o.other_position()));
-    for (Attr a : {Attr::kind, Attr::unordered, Attr::bits})
+    for (Attr a : {Attr::kind, Attr::unordered, Attr::bits, Attr::late})
       if (o.has(a)) attribute(a, o.ints(a));
   }
   void copy(const Op& o) {

@@ -192,6 +192,7 @@ class Threads {
   // -- programs of several threads. Between two meetings of all threads a tile belongs to one thread, which may store
   // to it, or to none, and then all may read it.
   int64_t threads_ = 2;
+  bool aligned_ = false;        // rows of tiles, and where copies find them, so that vectors may be copied
   std::vector<int64_t> owner_;  // of each tile, -1: none
   std::string all(const Size& s) const {
     std::string text;
@@ -207,6 +208,11 @@ class Threads {
 
   Case team() {
     threads_ = random_.in(2, random_.chance(0.2) ? 4 : 3), cluster_ = random_.in(1, 2);
+    aligned_ = random_.chance(0.3);
+    if (aligned_) {
+      const int64_t columns = random_.pick<int64_t>({16, 32});
+      tile_ = {512 / columns * random_.in(1, 2), columns}, from_ = {tile_[0] + random_.in(0, 5), 32};
+    }
     owner_.assign(static_cast<size_t>(threads_) + 1, -1);
     begin_team();
     for (int64_t n = random_.in(1, 3); n-- > 0;) {
@@ -280,10 +286,18 @@ class Threads {
   }
   std::string barrier_of(int64_t t) { return random_.chance(0.5) ? "%full[" + str(t) + "]" : "%full[%wg]"; }
 
+  /// A window of the array.
+  std::string source(const Size& s) {
+    if (!aligned_ || s[1] != tile_[1]) return window(from_, s, starts_);
+    const int64_t first = 16 * random_.in(0, (from_[1] - s[1]) / 16), row = random_.in(0, from_[0] - s[0]);
+    const std::string rows =
+        random_.chance(0.3) ? along(from_[0], s[0], starts_) : cat({str(row), ":", str(row + s[0])});
+    return cat({"[", rows, ", ", str(first), ":", str(first + s[1]), "]"});
+  }
   void bring_tile(int64_t t, size_t tile, bool whole) {
     const Size s = whole ? tile_ : shape(from_, tile_);
     const std::string bar = barrier_of(t), to = whole ? "[" + all(tile_) + "]" : window(tile_, s, starts_);
-    line(cat({"copy_gmem_to_smem %x", window(from_, s, starts_), " to ", tile_name(tile), to, " with ", bar}));
+    line(cat({"copy_gmem_to_smem %x", source(s), " to ", tile_name(tile), to, " with ", bar}));
     line("barrier_wait " + bar);
   }
   void flush_tile(int64_t t, size_t tile) {
@@ -349,8 +363,8 @@ class Threads {
       const std::string slot = let("rem " + k + ", " + size), reused = let("ge " + k + ", " + size);
       block("if " + reused + " {", [&] { line("barrier_wait " + free + "[" + slot + "]"); });
       for (int64_t i = 0; i < copies; ++i)
-        line(cat({"copy_gmem_to_smem %x", window(from_, tile_, starts_), " to ", ring, "[", slot, ", ", str(i), ", ",
-                  all(tile_), "] with ", ready, "[", slot, "]"}));
+        line(cat({"copy_gmem_to_smem %x", source(tile_), " to ", ring, "[", slot, ", ", str(i), ", ", all(tile_),
+                  "] with ", ready, "[", slot, "]"}));
     });
   }
   void consume(const std::string& ring, const std::string& ready, const std::string& free, const std::string& end,

@@ -461,7 +461,7 @@ const std::vector<PassFolder>& pass_folders() {
       {"licm", plain<passes::licm>, {}, true},
       {"dce", plain<passes::dce>, {}, true},
       {"lower_threads", plain<lowering::lower_threads>, {}, true},
-      {"lower_threads_together", plain<lowering::lower_threads_together>, {}, true},
+      {"lower_threads_together", plain<lowering::lower_threads_together>, {}, false},
       {"lower_async", run_scopes, {}, true},
       {"unread_scratch", plain<lowering::drop_unread_scratch>, {}, false},
       {"squeeze", plain<lowering::squeeze_refs>, {}, true},
