@@ -218,7 +218,8 @@ class MatrixDot : public ChunkedDot {
   // warpgroups multiply: the fence that shows them the tiles waits for all that is on its way (an H200 takes 2.8 times
   // as long with it).
   int ring() const {
-    if (warpgroups_ || !target_.async_stores || chunks_ == 1 || k_ends() || !streams(rhs_) || (fetches_left() && !streams(lhs_)))
+    if (warpgroups_ || !target_.async_stores || chunks_ == 1 || k_ends() || !streams(rhs_) ||
+        (fetches_left() && !streams(lhs_)))
       return 0;
     const int64_t bytes = 4 * (tile_words(rhs_) + (fetches_left() ? tile_words(lhs_) : 0));
     const int64_t fit = std::min<int64_t>({kMostTiles, target_.shared_bytes * 7 / 16 / bytes, chunks_ + 1});

@@ -33,9 +33,12 @@ MatrixProduct matrix_product(const ir::Kernel& k, const ir::Op& dot) {
 }
 
 std::string describe(const Target& target, const MatrixShape& s, const MatrixTile& t) {
+  const bool together = by_warpgroups(target, s);
   return "dots of " + std::string(name(s.a)) + ": matrices of " + to_string(s) + ", " + std::to_string(t.rows) + " x " +
-         std::to_string(t.cols / s.n) + " of them in each subgroup; chunks of " + std::to_string(matrix_chunk(target, s)) +
-         " packed in shared memory, the next one prefetched into registers";
+         std::to_string(t.cols / s.n) + " of them in each subgroup" +
+         (together ? ", four of which work together" : "") + "; chunks of " + std::to_string(matrix_chunk(target, s)) +
+         " packed in shared memory, the next one prefetched" +
+         (target.async_stores && !together ? " there, or into registers" : " into registers");
 }
 
 std::optional<MatrixShape> matrices_for(const Target& target, int subgroup, const MatrixProduct& p, std::string& why) {
