@@ -294,7 +294,7 @@ V Function::apply(Prim p, Reg r, const std::vector<V>& a) {
       return 1.0 / op("sqrt.rn.f64", r, a);
     case Prim::exp2:
       if (r != Reg::f32) break;
-      return op("ex2.approx.f32", r, a);
+      return op("ex2.approx.ftz.f32", r, a);  // of subnormal numbers 1 as well: no code that scales them
     case Prim::max_number: return op("max." + type, r, a);
     case Prim::min_number: return op("min." + type, r, a);
     case Prim::clamp_number: return op("min." + type, r, {op("max." + type, r, {a[0], a[1]}), a[2]});
