@@ -165,8 +165,18 @@ void run(const Device& device, const std::vector<std::string>& ops, DType t, con
   options.strict = true;  // bit for bit
   const CompiledKernel compiled(device, std::make_shared<const Program>(compile(k, target, options)));
   const std::vector<Array> wanted = interpret(k, inputs), got = compiled.run(inputs);
+  // A device may take subnormals for zeros, so the place of an extreme value may be another zero's.
+  std::vector<Array> flushed = inputs;
+  for (Array& a : flushed)
+    for (int64_t i = 0; i < a.size(); ++i)
+      if (t == DType::f32 || t == DType::bf16) a.set_element_bits(i, test::flushed(t, a.element_bits(i)));
+  const std::vector<Array> of_flushed = interpret(k, flushed);
   for (size_t o = 0; o < ops.size(); ++o) {
     int failures = 0;
+    bool as_flushed = ops[o].starts_with("argm");
+    for (int64_t i = 0; i < got[o].size() && as_flushed; ++i)
+      as_flushed = got[o].element_bits(i) == of_flushed[o].element_bits(i);
+    if (as_flushed) continue;
     for (int64_t i = 0; i < got[o].size() && failures < 3; ++i) {
       const uint64_t a = got[o].element_bits(i), b = wanted[o].element_bits(i);
       if (test::agrees(got[o].dtype(), a, b, 0)) continue;

@@ -40,12 +40,18 @@ V Function::make_bits(Reg r, uint64_t b) {
   const V v{this, module.constant(type(r), b, width(r)), r};
   if (r == Reg::u32) words_[v.id] = static_cast<uint32_t>(b);
   if (is_float(r) && (b & ~layout(r).sign) == 0) zeros_[v.id] = b != 0;
+  if (is_float(r) && (b & ~layout(r).sign) == layout(r).infinity) infinities_[v.id] = (b & layout(r).sign) != 0;
   return v;
 }
 
 std::optional<bool> Function::known_zero(V v) const {
   const auto it = zeros_.find(v.id);
   return it == zeros_.end() ? std::nullopt : std::optional(it->second);
+}
+
+std::optional<bool> Function::known_infinity(V v) const {
+  const auto it = infinities_.find(v.id);
+  return it == infinities_.end() ? std::nullopt : std::optional(it->second);
 }
 
 V Function::join(V low, V high) {
@@ -226,6 +232,8 @@ V div(V a, V b) {
   // Compilers may make anything of a division by a constant 0. This is the same, but for which NaN comes out.
   if (const auto zero = function(a).known_zero(b)) return a * (*zero ? -infinity(a) : infinity(a));
   if (const auto negative = mistaken_zero(a)) return zero_by(b, *negative);
+  // NVIDIA's (580.159) makes 0 of inf / inf where the divisor is a constant.
+  if (const auto negative = function(a).known_infinity(b)) return times_zero(a, *negative);
   return function(a).exact(spv::OpFDiv, a.reg, {a, b});
 }
 

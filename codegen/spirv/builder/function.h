@@ -51,6 +51,7 @@ class Function final : public Sink {
   std::array<V, 2> halves(V pair);                   ///< its low and its high word
   std::optional<uint32_t> known_word(V word) const;  ///< of a constant
   std::optional<bool> known_zero(V v) const;         ///< of a float constant that is 0: whether it is -0
+  std::optional<bool> known_infinity(V v) const;     ///< of one that is infinite: whether it is negative
 
   // Where f16 is native: the 16-bit float that an f32 of exactly that value holds, and back.
   Id type_f16();
@@ -82,7 +83,7 @@ class Function final : public Sink {
   std::map<Id, uint32_t> words_;           // constants
   std::map<Id, Id> half_of_;               // f32 values that were made of a 16-bit float: that
   std::map<Id, Id> short_of_;              // words that were made of a 16-bit integer: that
-  std::map<Id, bool> zeros_;               // float constants that are 0: whether negative
+  std::map<Id, bool> zeros_, infinities_;  // float constants that are 0, or infinite: whether negative
 };
 
 inline Function& function(V a) { return static_cast<Function&>(*a.fn); }

@@ -153,15 +153,15 @@ TEST_CASE("spirv ranges: a shift's guards are there where the amount may be the 
 TEST_CASE("spirv ranges: a loop's step and end") {
   struct Loop {
     Ends step;
-    int64_t end;
-  };  // end: at most
+    int64_t end, begin = INT32_MIN;
+  };  // end: at most; begin: at least
   const Target gpu = minimum_target(), cpu = lavapipe_target();
   const auto module = [](LaneKernel& t, const Loop& l, const Target& target, int* copies) {
     const Value in = t.arg(DType::i32), out = t.arg(DType::i32), i = t.value(Opcode::local_index);
     const auto clamped = [&](int64_t at, int64_t lo, int64_t hi) {
       return t.op(Opcode::clamp, {t.i32c(lo), t.load(in, t.op(Opcode::add, {i, t.i32c(at)})), t.i32c(hi)}, DType::i32);
     };
-    const Value lower = clamped(0, INT32_MIN, INT32_MAX), upper = clamped(8, INT32_MIN, l.end),
+    const Value lower = clamped(0, l.begin, INT32_MAX), upper = clamped(8, INT32_MIN, l.end),
                 step = l.step.lo == l.step.hi ? t.i32c(l.step.lo) : clamped(16, l.step.lo, l.step.hi);
     const auto r = t.b.for_loop(lower, upper, step, {t.i32c(0), t.i32c(0)}, [&](Value iv, const std::vector<Value>& c) {
       return std::vector<Value>{t.op(Opcode::add, {t.op(Opcode::mul, {c[0], t.i32c(31)}), iv}),
@@ -230,7 +230,7 @@ TEST_CASE("spirv ranges: a loop's step and end") {
     for (const Ends& step :
          {Ends{1, 1}, Ends{3, 3}, Ends{1, 4}, Ends{0, 1}, Ends{-2, 3}, Ends{1, 1 << 20}, Ends{1 << 20, 1 << 20}}) {
       LaneKernel short_of_it(8);
-      const int phis = count(module(short_of_it, {step, 1000}, target, &copies), spv::OpPhi);
+      const int phis = count(module(short_of_it, {step, 1000, 0}, target, &copies), spv::OpPhi);
       CHECK((copies > 1) == (target.kind == Target::Kind::cpu && step.lo == step.hi));
       for (const int64_t by : {-1, 0, 1, 2}) {
         const int64_t last = INT32_MAX + int64_t{1} - copies * std::max<int64_t>(step.hi, 1), end = last + by;
@@ -239,9 +239,18 @@ TEST_CASE("spirv ranges: a loop's step and end") {
         CAPTURE(step.hi);
         CAPTURE(by);
         LaneKernel t(8);
-        const auto words = module(t, {step, end}, target, &copies);
+        const auto words = module(t, {step, end, 0}, target, &copies);
         CHECK(count(words, spv::OpPhi) == phis + (by > 0 ? (copies > 1 ? 2 : 1) : 0));
-        run(words, {step, end});
+        run(words, {step, end, 0});
+      }
+      // So it is where the ends are 2^31 or more apart.
+      for (const int64_t by : {-1, 0}) {
+        CAPTURE(by);
+        LaneKernel t(8);
+        const Loop l{step, 1000, 1000 - INT32_MAX + by};
+        const auto words = module(t, l, target, &copies);
+        CHECK(count(words, spv::OpPhi) == phis + (by < 0 ? (copies > 1 ? 2 : 1) : 0));
+        run(words, l);
       }
     }
     for (const int64_t step : {1, 2, 3, 1000, INT32_MAX / 16, INT32_MAX / 16 + 1, INT32_MAX - 1, INT32_MAX})
