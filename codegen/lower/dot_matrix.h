@@ -1,7 +1,7 @@
 // MatrixSums: sums of products that stay matrices of a subgroup from one dot to the next, in scratch, blocks and
 // carried values that live in registers. Each row may be multiplied by a factor on the way. Where anything but a dot
 // reads them, each invocation gets the elements of its layout through memory of its own subgroup. Made in
-// dot_matrix.cpp. Read next: dot.h.
+// matrix_sums.cpp. Read next: dot.h.
 #pragma once
 #include <map>
 #include <optional>
@@ -9,6 +9,10 @@
 #include "codegen/lower/part.h"
 
 namespace tessera::lowering {
+
+// Words behind each row of a tile or of sums, against bank conflicts; rows stay aligned to 16 bytes.
+constexpr int64_t kRowPad = 4;
+constexpr int64_t kMostColumns = 64;  // of sums that pass through memory at once
 
 /// A tile value as matrices: of these axes' parts, rows by columns of them. A subgroup has whole rows.
 struct MatrixForm {

@@ -14,7 +14,7 @@ struct Case {
   std::vector<Array> inputs;
   DimValues dims;                 // all run-time sizes
   std::vector<double> tolerance;  // per output, absolute; 0: exact but for the sign of zeros
-  double ulps = 0;                // of floats, beside that
+  double ulps = 0;                // of a device's floats, beside that
   bool relaxed = false;           // of a file: its answers are the same where code is relaxed
 };
 
