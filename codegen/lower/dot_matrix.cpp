@@ -98,7 +98,7 @@ class MatrixDot : public ChunkedDot {
   // Of the tile that is this chunk's turn, the first word; nothing where there is one tile (dot_staged.cpp, in_tile).
   Value tile_start(const Operand& o, Value chunk) {
     if (tiles_each_ == 1) return {};
-    const Value turn = b_.rem(chunk, int64_t{tiles_each_});
+    const Value turn = turn_ ? turn_ : b_.rem(chunk, int64_t{tiles_each_});
     return b_.mul(turn, b_.i32(tile_words(o)));
   }
   size_t values_of(const Operand& o) const override { return static_cast<size_t>(words_of(o)); }
@@ -215,7 +215,8 @@ class MatrixDot : public ChunkedDot {
     const int64_t fit = std::min<int64_t>({kMostTiles, target_.shared_bytes * 7 / 16 / bytes, chunks_ + 1});
     return fit > 2 ? static_cast<int>(fit) : 0;
   }
-  void put_async(Value chunk) {
+  void put_late(Value chunk, Value turn) {
+    turn_ = turn;
     Values words;
     for (const Operand* o : {&lhs_, &rhs_}) {
       if (o->share.empty()) continue;
@@ -229,18 +230,26 @@ class MatrixDot : public ChunkedDot {
     const int ahead = tiles_each_ - 1;
     arena_.order({}, tiles());
     for (int c = 0; c < ahead; ++c) {
-      put_async(b_.i32(c));
+      put_late(b_.i32(c), b_.i32(c));
       if (c + 1 < ahead) b_.async_wait(tiles_each_);
     }
-    return nests_.counted(chunks_, sums, [&](Value chunk, const Values& in) {
+    sums.push_back(b_.i32(0));  // whose turn it is
+    sums = nests_.counted(chunks_, sums, [&](Value chunk, const Values& in) {
       b_.async_wait(ahead - 1);
       arena_.barrier();
-      const Value next = b_.add(chunk, b_.i32(ahead)), all = b_.i32(chunks_);
-      b_.when(b_.lt(next, all), [&] { put_async(b_.min(next, b_.i32(chunks_ - 1))); });
-      Values out = in;
+      const Value turn = in.back(), last = b_.i32(ahead);
+      const Value before = b_.select(b_.eq(turn, b_.i32(0)), last, b_.sub(turn, b_.i32(1)));
+      const Value next = b_.add(chunk, last), all = b_.i32(chunks_);
+      b_.when(b_.lt(next, all), [&] { put_late(b_.min(next, b_.i32(chunks_ - 1)), before); });
+      Values out(in.begin(), in.end() - 1);
+      turn_ = turn;
       multiply(out, chunk);
+      out.push_back(b_.select(b_.eq(turn, last), b_.i32(0), b_.add(turn, b_.i32(1))));
       return out;
     });
+    turn_ = {};
+    sums.pop_back();
+    return sums;
   }
 
   // -- matrices
@@ -367,6 +376,7 @@ class MatrixDot : public ChunkedDot {
   const int64_t per_ = 4 / size_bytes(m_.a);  // elements in a word
   int tiles_each_ = 1;  // of both operands; chunks take turns with them, with one barrier for each
   bool warpgroups_;     // tiles lie in pieces
+  Value turn_;          // the tile of those, where it is not the chunk\'s remainder
   Value wave_;
 };
 }  // namespace
@@ -404,7 +414,7 @@ int64_t DotEmitter::matrix_depth(const DotShape& d, const MatrixForm& form) cons
   const int64_t right = row * plan(form.cols).cover(), both = right + row * plan(form.rows).cover();
   const bool fits = s_.whole_depth && all * size_bytes(s.a) <= 256 && right * 5 <= target_.shared_bytes * 2 &&
                     both * 4 <= target_.shared_bytes * 3;
-  return fits ? all : std::min(matrix_chunk(target_, s), all);
+  return fits ? all : std::min(matrix_chunk(target_, s, d.depth), all);
 }
 
 // Which dim of an operand is the fastest in memory decides how invocations are dealt to its tile: as many items for

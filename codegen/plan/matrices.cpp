@@ -32,12 +32,18 @@ MatrixProduct matrix_product(const ir::Kernel& k, const ir::Op& dot) {
   return {k.type(dot.operands[0]).dtype, k.type(dot.operands[1]).dtype, is_narrow_float(t) ? DType::f32 : t};
 }
 
-std::string describe(const Target& target, const MatrixShape& s, const MatrixTile& t) {
+int64_t contracted(const ir::Kernel& k, const ir::Op& dot) {
+  int64_t n = 1;
+  for (const int64_t d : dot.ints(ir::Attr::lhs_contract)) n *= k.type(dot.operands[0]).shape[static_cast<size_t>(d)];
+  return n;
+}
+
+std::string describe(const Target& target, const MatrixShape& s, const MatrixTile& t, int64_t depth) {
   const bool together = by_warpgroups(target, s);
   return "dots of " + std::string(name(s.a)) + ": matrices of " + to_string(s) + ", " + std::to_string(t.rows) + " x " +
          std::to_string(t.cols / s.n) + " of them in each subgroup" +
-         (together ? ", four of which work together" : "") + "; chunks of " + std::to_string(matrix_chunk(target, s)) +
-         " packed in shared memory, the next one prefetched" +
+         (together ? ", four of which work together" : "") + "; chunks of " +
+         std::to_string(matrix_chunk(target, s, depth)) + " packed in shared memory, the next one prefetched" +
          (target.async_stores && !together ? " there, or into registers" : " into registers");
 }
 
@@ -84,8 +90,9 @@ bool by_warpgroups(const Target& target, const MatrixShape& s) {
          !(is_float(s.a) && size_bytes(s.a) == 1);
 }
 
-int64_t matrix_chunk(const Target& target, const MatrixShape& s) {
-  return std::max<int64_t>((by_warpgroups(target, s) ? 128 : 64) / size_bytes(s.a), s.k);
+int64_t matrix_chunk(const Target& target, const MatrixShape& s, int64_t depth) {
+  const int64_t size = size_bytes(s.a), wide = 128 / size;
+  return std::max<int64_t>(by_warpgroups(target, s) && depth % wide == 0 ? wide : 64 / size, s.k);
 }
 
 }  // namespace tessera::lowering

@@ -48,13 +48,15 @@ MatrixTile matrix_tile(const MatrixShape& s, MatrixLanes lanes, const MatrixTile
 /// Columns of a tile, halved so often, of a product with so many.
 int64_t matrix_columns(const MatrixShape& s, MatrixLanes lanes, int64_t columns, int smaller);
 
-std::string describe(const Target& target, const MatrixShape& s, const MatrixTile& t);  ///< for explain
+std::string describe(const Target& target, const MatrixShape& s, const MatrixTile& t,
+                     int64_t depth);                         ///< for explain
+int64_t contracted(const ir::Kernel& k, const ir::Op& dot);  ///< elements of k
 
 /// Whether the four subgroups of a warpgroup multiply matrices of that shape together, where there are such and the
 /// tile allows it. Not 8-bit floats, whose sums lose bits so.
 bool by_warpgroups(const Target& target, const MatrixShape& s);
-/// Elements of a row (of k) that pass through shared memory at once: 64 bytes, for warpgroups 128, and at least one
-/// matrix.
-int64_t matrix_chunk(const Target& target, const MatrixShape& s);
+/// Elements of a row (of k) that pass through shared memory at once: 64 bytes, for warpgroups 128 where all chunks are
+/// whole, and at least one matrix.
+int64_t matrix_chunk(const Target& target, const MatrixShape& s, int64_t depth);
 
 }  // namespace tessera::lowering

@@ -664,7 +664,7 @@ class Scheduler {
     pi.vec = 1;
     columns_of_matrices(plan(j), lanes, cols);
     s_.wide_dot = DotForm::matrix;
-    s_.remarks.push_back(describe(target_, *shape, {rows, cols}));
+    s_.remarks.push_back(describe(target_, *shape, {rows, cols}, contracted(k_, *n.dot)));
     return true;
   }
 

@@ -1,6 +1,6 @@
-// Swaps without use for the old contents become stores. Marks what stores, swaps, semaphores, copies, barriers, reports
-// and whiles need, then removes the rest: ops, loop carries, and results of if and switch. A for always ends, so one
-// without live results or effects goes; a while may not end and stays.
+// Swaps without use for the old contents become stores. Marks what stores, swaps, semaphores, copies, barriers, waits,
+// reports and whiles need, then removes the rest: ops, loop carries, and results of if and switch. A for always ends,
+// so one without live results or effects goes; a while may not end and stays.
 #include <algorithm>
 
 #include "engine/ir/walk.h"
@@ -43,9 +43,9 @@ class Dce {
   static bool is_control(const Op& o) { return !o.regions.empty(); }
   bool is_root(const Op& o) const {
     if (o.code == Opcode::report && ir::constant_bits(k_, o.operands[0]) == uint64_t{0}) return false;
-    return ir::writes_ref(o.code) || ir::is_print(o.code) || is_barrier(o.code) || o.code == Opcode::report ||
-           o.code == Opcode::while_ || ir::is_thread_op(o.code) || ir::threads_meet(k_, o) ||
-           (ir::is_async(o.code) && o.code != Opcode::semaphore_read);
+    return ir::writes_ref(o.code) || ir::is_print(o.code) || is_barrier(o.code) || o.code == Opcode::async_wait ||
+           o.code == Opcode::report || o.code == Opcode::while_ || ir::is_thread_op(o.code) ||
+           ir::threads_meet(k_, o) || (ir::is_async(o.code) && o.code != Opcode::semaphore_read);
   }
 
   void own(RegionId r, OpId owner) {

@@ -39,7 +39,7 @@ def ratio(a, b, a_floor=0.0, b_floor=0.0):
 
 def rate(result, line):
     """As TFLOP/s where the kernel does much for each byte, else GB/s."""
-    if not line or "median" not in line:
+    if not line or "median" not in line or "bytes" not in result:
         return "-"
     if result.get("flops", 0) > 16 * result["bytes"]:
         return f"{result['flops'] / line['median'] / 1e12:.1f} T"

@@ -1,6 +1,6 @@
-// Products by mma.sync: which instructions a dot becomes, for which chips and dtypes, and that the emulator (tests/ptx,
-// whose fragments are the manual's) notices when one of them is wrong. What products compute in general the fuzzer's
-// suite compares with the interpreter.
+// Products by mma.sync and wgmma: which instructions a dot becomes, for which chips and dtypes, and that the emulator
+// (tests/ptx, whose fragments are the manual's) notices when one of them is wrong. What products compute in general the
+// fuzzer's suite compares with the interpreter.
 #include <doctest/doctest.h>
 
 #include <string>
@@ -156,6 +156,74 @@ TEST_CASE("nvidia: a changed instruction of a product is noticed") {
   CHECK(wrong(text, p, replaced(p.ptx, ", 80;\n", ", 96;\n")) != "");
   const std::string fault = wrong(text, p, replaced(p.ptx, ", 80;\n", ", 84;\n"));
   CHECK_MESSAGE(has(fault, "ldmatrix"), fault);
+}
+
+TEST_CASE("nvidia: operands that are loaded ahead by cp.async") {
+  const std::string text = product("f16", "f32", 64, 256, 128);  // eight chunks
+  const Program p = compiled(text, "sm_80");
+  REQUIRE(count(p.ptx, "cp.async.cg.shared.global") >= 4);
+  CHECK(count(p.ptx, "st.shared.v4") == 0);
+  REQUIRE(wrong(text, p, p.ptx) == "");
+  const std::string wait = "  cp.async.wait_group 2;\n";
+  REQUIRE(count(p.ptx, wait) == 1);
+  CHECK(wrong(text, p, replaced(p.ptx, wait, "")) != "");
+  CHECK(wrong(text, p, replaced(p.ptx, wait, "  cp.async.wait_group 3;\n")) != "");
+  CHECK(wrong(text, p, replaced(p.ptx, "cp.async.commit_group", "// ", count(p.ptx, "cp.async.commit_group") - 1)) !=
+        "");
+  CHECK(wrong(text, p, replaced(p.ptx, "  bar.sync 0;\n", "")) != "");  // the loop's
+  // What needs work on its way comes through registers: an end of k, another dtype, rows that are not aligned.
+  CHECK_FALSE(has(compiled(product("f16", "f32", 64, 250, 128), "sm_80").ptx, "cp.async"));
+  CHECK_FALSE(has(compiled(product("f16", "f32", 64, 256, 127), "sm_80").ptx, "cp.async.cg.shared.global"));
+}
+
+TEST_CASE("nvidia: products by wgmma, of each dtype, at sizes with ends") {
+  struct Size {
+    int64_t m, k, n;
+  };
+  for (const char* dtype : {"f16", "bf16", "i8", "u8"}) {
+    CAPTURE(dtype);
+    const bool whole = dtype[0] == 'i' || dtype[0] == 'u';
+    for (const Size& z : {Size{64, 256, 128}, {130, 72, 48}, {100, 200, 264}, {64, 64, 32}, {128, 333, 77}})
+      for (const bool turned : {false, true}) {
+        CAPTURE(z.m);
+        CAPTURE(turned);
+        const std::string text =
+            product(dtype, whole ? (dtype[0] == 'i' ? "i32" : "u32") : "f32", z.m, z.k, z.n, turned);
+        const Program p = compiled(text, "sm_90a");
+        CHECK(has(p.ptx, "wgmma.mma_async.sync.aligned.m64n"));
+        CHECK_FALSE(has(p.ptx, "mma.sync."));
+        CHECK(wrong(text, p, p.ptx) == "");
+      }
+  }
+  for (const char* chip : {"sm_90", "sm_100a"})
+    CHECK_FALSE(has(compiled(product("f16", "f32", 64, 256, 128), chip).ptx, "wgmma"));
+  CHECK_FALSE(has(compiled(product("f8e5m2", "f32", 64, 256, 128), "sm_90a").ptx, "wgmma"));
+}
+
+TEST_CASE("nvidia: a changed instruction of a product by wgmma is noticed") {
+  const std::string text = product("f16", "f32", 128, 256, 128);
+  const Program p = compiled(text, "sm_90a");
+  REQUIRE(wrong(text, p, p.ptx) == "");
+  const auto each = [&](const std::string& line) {
+    CAPTURE(line);
+    const size_t n = count(p.ptx, line);
+    REQUIRE(n >= 1);
+    size_t noticed = 0;
+    for (size_t i = 0; i < n; ++i) noticed += wrong(text, p, replaced(p.ptx, line, "", i)) != "";
+    return n - noticed;
+  };
+  CHECK(each("  wgmma.fence.sync.aligned;\n") == 0);
+  CHECK(each("  wgmma.commit_group.sync.aligned;\n") == 0);
+  CHECK(each("  wgmma.wait_group.sync.aligned 0;\n") == 0);
+  CHECK(each("  bar.sync 0;\n") == 0);
+  CHECK(each("  fence.proxy.async.shared::cta;\n") < count(p.ptx, "  fence.proxy.async.shared::cta;\n"));
+  // Which factor is turned, and the order of the registers of the sums.
+  const size_t at = p.ptx.find("wgmma.mma_async"), end = p.ptx.find(';', at);
+  const std::string one = p.ptx.substr(at, end - at);
+  REQUIRE(one.ends_with(", 1, 1, 0, 1"));
+  CHECK(wrong(text, p, replaced(p.ptx, one, one.substr(0, one.size() - 4) + "1, 1")) != "");
+  CHECK(wrong(text, p, replaced(p.ptx, one, one.substr(0, one.size() - 4) + "0, 0")) != "");
+  CHECK(wrong(text, p, replaced(p.ptx, one, one.substr(0, one.size() - 10) + "-1, 1, 0, 1")) != "");
 }
 
 // -- places that ldmatrix does not take
