@@ -164,19 +164,22 @@ void Walk::emit_elementwise(const ir::Op& op) {
   return bound(op);
 }
 
+void Walk::emit_constant(const ir::Op& op) {
+  const DType t = k_.type(op.results.at(0)).dtype;
+  const auto bits = static_cast<uint64_t>(op.attr(ir::Attr::bits));
+  V raw;
+  if (is_narrow_float(t)) raw = sink_.make(Reg::u32, static_cast<uint32_t>(bits & 0xffff));
+  set(op.results[0], constant(sink_, t, bits), raw);
+  bound(op);
+}
+
 void Walk::emit(const ir::Op& op) {
   const auto result = [&](V v) { set(op.results.at(0), v); };
   switch (ir::family(op.code)) {
     case Family::elementwise: return emit_elementwise(op);
-    case Family::source: {
+    case Family::source:
       if (op.code != Opcode::constant) break;
-      const DType t = k_.type(op.results.at(0)).dtype;
-      const auto bits = static_cast<uint64_t>(op.attr(ir::Attr::bits));
-      V raw;
-      if (is_narrow_float(t)) raw = sink_.make(Reg::u32, static_cast<uint32_t>(bits & 0xffff));
-      set(op.results[0], constant(sink_, t, bits), raw);
-      return bound(op);
-    }
+      return emit_constant(op);
     case Family::memory:
       switch (ir::Memory(op.code)) {
         case ir::Memory::load: return emit_load(op);

@@ -91,6 +91,7 @@ class Walk {
   /// The op's result has the bounds that it gets from its operands'.
   void bound(const ir::Op& op);
   void emit_elementwise(const ir::Op& op);
+  void emit_constant(const ir::Op& op);
   bool stays_wide(DType t) const;
   void set_wide(ir::Value v, V wide, DType t);
   bool widens(const ir::Op& op) const;  ///< from a narrow float to f32 or f64

@@ -3,7 +3,7 @@
 #include <map>
 #include <set>
 
-#include "codegen/lower/dot_matrix.h"
+#include "codegen/lower/matrix_sums.h"
 #include "codegen/lower/part.h"
 
 namespace tessera::lowering {

@@ -3,7 +3,7 @@
 // operand whose memory has them otherwise is turned on its way, so no operand is copied for its order. Where the device
 // turns them as it loads matrices (Target::turns_matrices), they lie in the tile as in memory. The next chunk
 // is on its way into registers while one is multiplied, and sums stay matrices until all chunks are done, or longer
-// (dot_matrix.h): the rows of a matrix lie on the lanes of the subgroup that made it (plan_matrix_dot).
+// (matrix_sums.h): the rows of a matrix lie on the lanes of the subgroup that made it (plan_matrix_dot).
 #include <algorithm>
 #include <numeric>
 

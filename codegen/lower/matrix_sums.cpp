@@ -1,5 +1,5 @@
 // Sums of products that stay matrices: which values may, how each invocation gets the elements of its layout, and how
-// they become matrices again (dot_matrix.h).
+// they become matrices again (matrix_sums.h).
 #include <algorithm>
 #include <numeric>
 

@@ -47,7 +47,7 @@ struct Place {
   Kind kind = Kind::lazy;
   Value scalar;
   Values regs;
-  // Of a sum that stays matrices (dot_matrix.h): those; its registers are what reads it here and now needs.
+  // Of a sum that stays matrices (matrix_sums.h): those; its registers are what reads it here and now needs.
   Values sums;
   Slot slot;
   Values& held() { return sums.empty() ? regs : sums; }

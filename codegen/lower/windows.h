@@ -34,7 +34,7 @@ struct RefState {
   MemoryRange range;
   bool tracked = false;  // written by the kernel: accesses need ordering
   bool owned = false;    // ... but each element is stored by one invocation only
-  // Residency::registers: the current contents; of sums that stay matrices, those (dot_matrix.h)
+  // Residency::registers: the current contents; of sums that stay matrices, those (matrix_sums.h)
   Values regs, sums;
   Values& held() { return sums.empty() ? regs : sums; }
   Slot slot;  // Residency::arena

@@ -1,7 +1,7 @@
 // MatrixSums: sums of products that stay matrices of a subgroup from one dot to the next, in scratch, blocks and
 // carried values that live in registers. Each row may be multiplied by a factor on the way. Where anything but a dot
-// reads them, each invocation gets the elements of its layout through memory of its own subgroup. Made in
-// matrix_sums.cpp. Read next: dot.h.
+// reads them, each invocation gets the elements of its layout through memory of its own subgroup. Read next:
+// dot.h.
 #pragma once
 #include <map>
 #include <optional>
