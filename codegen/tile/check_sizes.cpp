@@ -1,5 +1,6 @@
 #include "codegen/tile/check_sizes.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 
@@ -17,8 +18,15 @@ void check_sizes(const ir::Kernel& k) {
   const auto product = [&](__int128 n, int64_t by) {
     return by == 0 ? 0 : n > INT64_MAX / by ? __int128{INT64_MAX} + 1 : n * by;
   };
+  constexpr int64_t kMostOfArray = int64_t{1} << 55;  // positions beyond it prove nothing (lane/prover.h)
   for (size_t i = 0; i < k.blocks.size(); ++i) {
     const ir::BlockMapping& b = k.blocks[i];
+    __int128 all = 1;
+    for (const Extent& e : b.array_shape) all = product(all, std::max<int64_t>(e.value().value_or(1), 1));
+    if (all > kMostOfArray)
+      throw CompileError(
+          k.name + ": " + b.origin + ": its array " + to_string(b.array_shape) + " has more than 2^55 elements",
+          b.loc ? b.loc : k.loc, "no device holds as much");
     for (size_t d = 0; d < b.array_shape.size(); ++d)
       if (const auto n = b.array_shape[d].value(); b.whole && n && *n > kMost)
         fail(b.origin + ": dim " + std::to_string(d) + " of its array", *n, "elements", b.loc,

@@ -102,4 +102,14 @@ TEST_CASE("sizes: offsets are of 64 bits where a block's span passes 2 GiB") {
   CHECK(views("i8[65536, 65536]") == 1);
 }
 
+TEST_CASE("sizes: arrays of more elements than a proof can number") {
+  const auto of = [](const std::string& n) {
+    return refused("grid (4)\nin f32[" + n +
+                   "] block (2) map (%i) { yield %i }\nout f32[8] block (2) map (%i) { yield %i "
+                   "}\nbody (%x, %o) {\n  %v = load %x[0:2]\n  store %o[0:2], %v\n}\n");
+  };
+  CHECK(of("36028797018963968") == "");
+  CHECK(of("36028797018963969") == "k: in_specs[0]: its array (36028797018963969,) has more than 2^55 elements");
+}
+
 }  // namespace sizes_test
