@@ -118,8 +118,8 @@ class Compilation {
     tile_step("unfold", on_gpu, lowering::unfold_reshapes, Leftovers::drop);
     tile_step("accumulate", true, lowering::accumulate_into_dots, Leftovers::drop);
     tile_step(
-        "local_updates", on_gpu, [this](ir::Kernel& k) { return lowering::update_locally(k, target_); },
-        Leftovers::compact);
+        "local_updates", on_gpu && !k_.has_threads(),
+        [this](ir::Kernel& k) { return lowering::update_locally(k, target_); }, Leftovers::compact);
     tile_step("rematerialize", fast, lowering::rematerialize, Leftovers::compact);
   }
 

@@ -30,8 +30,10 @@ class LocalUpdates {
     for (const ir::Type& t : k_.scratch) taken_ += num_elements(t.shape) * size_bytes(t.dtype);
     ScalarAnalysis scalars(k_);
     const ParallelPlan plan = plan_parallel(k_, scalars, target_);
+    // What is added up touches all of the memory: no program may do anything else to it meanwhile.
     const auto shared = [&](const Op& o) {
-      return plan.concurrent[static_cast<size_t>(ref_position(k_, o.operands[0]))];
+      const auto ref = static_cast<size_t>(ref_position(k_, o.operands[0]));
+      return plan.concurrent[ref] && plan.commuting[ref];
     };
     bool changed = false;
     for (uint32_t r = 0; r < k_.regions.size(); ++r) {
