@@ -32,6 +32,7 @@ TEST_CASE("threads: kernels of one thread are compiled as the interpreter runs t
   const std::map<std::string, std::string> refusals = {
       {"gmem_scratch", "gmem_scratch: programs share scratch_types[0], scratch in gmem"},
       {"meeting_again", "meeting_again: its 2 threads wait for each other at scratch_types[1], a barrier"},
+      {"counted", "counted: its 2 threads share scratch_types[0]"},
       {"meeting", "meeting: its 2 threads share scratch_types[0]"},
       {"spinning", "spinning: programs wait for each other by scratch_types[0], a semaphore"},
       {"matmul_ring", "matmul_ring: its 2 threads wait for each other at scratch_types[3], a barrier"},
