@@ -353,7 +353,9 @@ class MatrixDot : public ChunkedDot {
     if (fetches_left()) lhs_.tile = arena_.temporary(DType::u32, tiles_each_ * tile_words(lhs_));
     rhs_.tile = arena_.temporary(DType::u32, tiles_each_ * tile_words(rhs_));
     sums = many ? over_ring(std::move(sums)) : over_chunks(std::move(sums));
-    if (tiles_each_ > 1) arena_.note(tiles(), {});
+    std::vector<MemoryRange> reads = tiles();
+    if (own()) reads.push_back(d_.lhs_tile.range);
+    if (tiles_each_ > 1) arena_.note(reads, {});
     arena_.free(lhs_.tile);
     arena_.free(rhs_.tile);
     if (keep_) {
@@ -399,12 +401,14 @@ bool DotEmitter::keeps_order(const MatrixForm& form) const {
   return target_.turns_matrices && size_bytes(form.shape.a) == 2;
 }
 
-// Four subgroups together, with factors as they lie in their tiles.
+// Four subgroups together, with factors as they lie in their tiles. All sums of a wgmma are registers at once, which a
+// large workgroup, or one of many threads, has not (ptxas then gives up).
 bool DotEmitter::by_warpgroups(const MatrixForm& form) const {
+  constexpr int64_t kRegisters = 65536, kOthers = 40;
   const MatrixShape& s = form.shape;
-  const int64_t columns = plan(form.cols).cover();
+  const int64_t columns = plan(form.cols).cover(), threads = k_.has_threads() ? *k_.grid.back().size.value() : 1;
   return lowering::by_warpgroups(target_, s) && s_.subgroup == 32 && s_.group % (kSubgroups * 32) == 0 &&
-         columns <= 256;
+         columns <= 256 && plan(form.rows).reg * columns / 2 + kOthers <= kRegisters / (s_.group * threads);
 }
 
 // All of them, where the tiles leave room for other workgroups: then a product needs no loop, and two barriers.

@@ -344,6 +344,10 @@ ir::OpId Placement::streamed_store(ir::RegionId r, size_t scan) const {
           s_.residency[static_cast<size_t>(ref_position(k_, o.operands[0]))] == Residency::registers ||
           !used_only_by(v, r, ops[i]))
         return {};
+      // Strip by strip the sum would read what it has stored.
+      for (uint32_t x : computed_for({k_.op(ops[scan]).operands[0]}))
+        if (const ir::Op* load = k_.def({x}); load && load->code == Opcode::load && load->operands[0] == o.operands[0])
+          return {};
       std::vector<Value> roots(o.operands.begin() + 1, o.operands.end());
       for (uint32_t x : computed_for(roots))
         if (between.count(x)) return {};

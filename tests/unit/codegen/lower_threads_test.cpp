@@ -36,6 +36,8 @@ TEST_CASE("threads: kernels of one thread are compiled as the interpreter runs t
       {"meeting", "meeting: its 2 threads share scratch_types[0]"},
       {"spinning", "spinning: programs wait for each other by scratch_types[0], a semaphore"},
       {"matmul_ring", "matmul_ring: its 2 threads wait for each other at scratch_types[3], a barrier"},
+      {"own_tile_in_a_ring", "own_tile_in_a_ring: its 2 threads wait for each other at scratch_types[1], a barrier"},
+      {"scan_over_itself", "scan_over_itself: its 2 threads wait for each other at scratch_types[1], a barrier"},
       {"pipeline_specialized", "pipeline_specialized: its 3 threads wait for each other at run_scoped[2], a barrier"},
       {"scoped_and_semaphores",
        "scoped_and_semaphores: its 2 threads wait for each other at run_scoped[1], a barrier"}};

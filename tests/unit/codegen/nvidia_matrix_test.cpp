@@ -198,6 +198,11 @@ TEST_CASE("nvidia: products by wgmma, of each dtype, at sizes with ends") {
   for (const char* chip : {"sm_90", "sm_100a"})
     CHECK_FALSE(has(compiled(product("f16", "f32", 64, 256, 128), chip).ptx, "wgmma"));
   CHECK_FALSE(has(compiled(product("f8e5m2", "f32", 64, 256, 128), "sm_90a").ptx, "wgmma"));
+  // Of a workgroup of 1024 each invocation has 64 registers, as many as the sums of 128 columns take.
+  std::string large = product("f16", "f32", 8192, 64, 4096);
+  CHECK(has(compiled(large, "sm_90a").ptx, "wgmma"));
+  large = replaced(large, "@product\n", "@product\ncompiler_params triton (num_warps: 32)\n");
+  CHECK_FALSE(has(compiled(large, "sm_90a").ptx, "wgmma"));
 }
 
 TEST_CASE("nvidia: a changed instruction of a product by wgmma is noticed") {
