@@ -61,7 +61,7 @@ constexpr const char* kUsage =
 
 struct Arguments {
   uint64_t seed = 1;
-  int64_t count = 500;
+  int64_t count = 400;
   double seconds = 1e9, shrink_seconds = 40, patience = 120;
   DeviceChoice device;
   bool print = false, coverage = false, verbose = false;
