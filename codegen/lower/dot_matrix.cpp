@@ -90,7 +90,8 @@ class MatrixDot : public ChunkedDot {
     const Value rows = b_.mul(row, b_.i32(warpgroups_ ? kPiece : stride(o)));
     if (!warpgroups_) return b_.add(rows, b_.mul(i, b_.i32(words)));
     const int64_t items = kPiece / words;  // in a piece
-    const Value piece = b_.mul(b_.div(i, items), b_.i32(stride(o))), word = b_.mul(b_.rem(i, items), b_.i32(words));
+    const Value pieces = b_.div(i, items), in_piece = b_.rem(i, items);
+    const Value piece = b_.mul(pieces, b_.i32(stride(o))), word = b_.mul(in_piece, b_.i32(words));
     return b_.add(b_.add(rows, piece), word);
   }
   // From a word of an item to the next.
@@ -230,21 +231,23 @@ class MatrixDot : public ChunkedDot {
     const int ahead = tiles_each_ - 1;
     arena_.order({}, tiles());
     for (int c = 0; c < ahead; ++c) {
-      put_late(b_.i32(c), b_.i32(c));
+      const Value first = b_.i32(c);
+      put_late(first, first);
       if (c + 1 < ahead) b_.async_wait(tiles_each_);
     }
     sums.push_back(b_.i32(0));  // whose turn it is
     sums = nests_.counted(chunks_, sums, [&](Value chunk, const Values& in) {
       b_.async_wait(ahead - 1);
       arena_.barrier();
-      const Value turn = in.back(), last = b_.i32(ahead);
-      const Value before = b_.select(b_.eq(turn, b_.i32(0)), last, b_.sub(turn, b_.i32(1)));
+      const Value turn = in.back(), last = b_.i32(ahead), none = b_.i32(0), one = b_.i32(1);
+      const Value at_first = b_.eq(turn, none), less = b_.sub(turn, one), before = b_.select(at_first, last, less);
       const Value next = b_.add(chunk, last), all = b_.i32(chunks_);
       b_.when(b_.lt(next, all), [&] { put_late(b_.min(next, b_.i32(chunks_ - 1)), before); });
       Values out(in.begin(), in.end() - 1);
       turn_ = turn;
       multiply(out, chunk);
-      out.push_back(b_.select(b_.eq(turn, last), b_.i32(0), b_.add(turn, b_.i32(1))));
+      const Value at_last = b_.eq(turn, last), more = b_.add(turn, one);
+      out.push_back(b_.select(at_last, none, more));
       return out;
     });
     turn_ = {};

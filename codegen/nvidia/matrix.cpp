@@ -287,7 +287,8 @@ V Emitter::descriptor(const ir::Op& load) {
   const V index = get(load.operands.back()), base = ref(load.operands.at(0)).base;
   const V words = to_uint(index, Reg::u32) + base;
   const V address = (arena_ + (words << 2)) >> 4;
-  return f_.op("cvt.u64.u32", Reg::u64, {address}) | f_.make(Reg::u64, constant);
+  const V wide = f_.op("cvt.u64.u32", Reg::u64, {address});
+  return wide | f_.make(Reg::u64, constant);
 }
 
 void Emitter::emit_warpgroup(const ir::Op& op) {
