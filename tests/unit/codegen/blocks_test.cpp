@@ -94,11 +94,12 @@ TEST_CASE("blocks: what a Program says of its arguments") {
   CHECK(p.explain.find("; Buffered(3) asked for, no effect: nothing is prefetched on a CPU") != std::string::npos);
 }
 
-TEST_CASE("blocks of an array whose size is near 2^63") {
-  const ir::Kernel k = ir::parse(R"(tir 1
+TEST_CASE("blocks of an array whose size is near what may be, 2^55, and near 2^63") {
+  const auto rows = [](const std::string& n) {
+    return ir::parse(R"(tir 1
 kernel @c
 grid (5)
-in i32[9223372036854775807, 3] block (squeezed, 2) map (%i) { yield %i, %i }
+in i32[)" + n + R"(, 3] block (squeezed, 2) map (%i) { yield %i, %i }
 out i32[6, 2] block (squeezed, 2) map (%i) {
   %0 = constant 0 : i32[]
   yield %i, %0
@@ -108,9 +109,15 @@ body (%x, %o) {
   store %o[0:2], %v
 }
 )");
+  };
   // sanitizers look for overflow
-  for (const Target& target : {lavapipe_target(), gpu_target(), minimum_target()})
-    CHECK_FALSE(compile(k, target).spirv.empty());
+  for (const Target& target : {lavapipe_target(), gpu_target(), minimum_target()}) {
+    CHECK_FALSE(compile(rows("12009599006321322"), target).spirv.empty());
+    CHECK_THROWS_WITH_AS(compile(rows("9223372036854775807"), target),
+                         "c: in_specs[0]: its array (9223372036854775807, 3) has more than 2^55 elements\n  at "
+                         "<text>:4\n  note: no device holds as much",
+                         CompileError);
+  }
 }
 
 }  // namespace blocks_test
