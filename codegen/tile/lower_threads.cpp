@@ -90,11 +90,11 @@ class Lowering {
       }
       if (op.code == Opcode::run_scoped && together_) hoist(id, ops);
       else if (op.code == Opcode::run_scoped) drop_barriers(op.regions[0]);
-      if (!is_thread_op(op.code) || (together_ && orders_threads(op))) {
+      const Op copy = k_.op(id);  // of which hoisting may have moved the original
+      if (!is_thread_op(copy.code) || (together_ && orders_threads(copy))) {
         ops.push_back(id);
         continue;
       }
-      const Op copy = op;
       const std::vector<OpId> made = make(copy.loc, [&] { replace(copy); });
       ops.insert(ops.end(), made.begin(), made.end());
     }
