@@ -352,9 +352,7 @@ class Verifier {
       for (auto before = here; before != ops.begin() && !loaded;) {
         const Op& p = k_.op(*--before);
         loaded = std::find(p.results.begin(), p.results.end(), o.operands[i]) != p.results.end();
-        if (!loaded &&
-            (ir::is_barrier(p.code) || !p.regions.empty() || ir::writes_ref(p.code) || p.code == Opcode::matrix_store))
-          break;
+        if (!loaded && (ir::is_barrier(p.code) || !p.regions.empty() || ir::writes_ref(p.code))) break;
       }
       if (!loaded) problem(o, "operand " + std::to_string(i) + " was loaded before a store, a barrier or a branch");
     }

@@ -53,13 +53,13 @@ void Emitter::arguments() {
 }
 
 void Emitter::emit(const ir::Op& op) {
-  if (carried_.count(&op)) return;
-  if (const auto it = async_.find(&op); it != async_.end()) return emit_async_store(op, *it->second);
+  if (left_out_.count(&op)) return;
+  if (const auto it = copies_.find(&op); it != copies_.end()) return emit_copy(op, *it->second);
   if (lines_ && op.code != Opcode::constant && op.loc) {
     const int file = files_.emplace(op.loc.file, static_cast<int>(files_.size()) + 1).first->second;
     f_.line(".loc " + std::to_string(file) + " " + std::to_string(op.loc.line) + " 0");
   }
-  if (!emit_copy(op) && !emit_turned_pack(op)) Walk::emit(op);
+  if (!emit_turned_pack(op)) Walk::emit(op);
 }
 
 V Emitter::launch_value(const ir::Op& op) {
@@ -116,8 +116,7 @@ std::string Emitter::run() {
   arguments();
   if (k_.lane.shared_bytes > 0 && k_.lane.threads == 1) arena_ = special("arena");
   place_lanes();
-  if (k_.lane.threads > 1) find_copies();
-  find_async();
+  find_copies();
   ir::each_op(k_, k_.body, [&](ir::OpId id) {
     by_warpgroups_ = by_warpgroups_ || k_.op(id).code == Opcode::warpgroup_multiply_add;
   });

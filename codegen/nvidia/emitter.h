@@ -46,9 +46,9 @@ class Emitter final : private Code, public Walk {
   void store_words(const ir::Op& op, const Ref& r, const std::vector<V>& words) override;
   V byte_offset(V index, const Bounds& known, int64_t size) override;
   std::string shared_address(const ir::Op& op, const Ref& r);
-  bool only_read(ir::Value array) const;
-  void find_async();
-  void emit_async_store(const ir::Op& op, const ir::Op& load);
+  bool is_program(ir::Value memory) const;  ///< what the workgroups of a program have in common
+  void find_copies();
+  void emit_copy(const ir::Op& store, const ir::Op& load);
   void emit_async_wait(const ir::Op& op) override;
   std::pair<ir::Value, int64_t> split_sum(ir::Value x, int64_t constant) const;
   std::string in_arena(V from, const Ref& r, std::optional<ir::Value> index, int64_t start, int64_t more_bytes);
@@ -65,21 +65,17 @@ class Emitter final : private Code, public Walk {
   Register load_part(const ir::Op& op, const Ref& r);
   void store_part(const ir::Op& op, const Ref& r, V raw);
 
-  // group.cpp
-  void emit_barrier(bool of_subgroup) override;
-
   // program.cpp
   int64_t shared_bytes() const;
   void begin_program();
   void make_barriers(int64_t first, int64_t count, bool again);
   void meet();
   void emit_program_op(const ir::Op& op) override;
-  void find_copies();
-  bool emit_copy(const ir::Op& op);
   void arrive(V number);
   void wait(V number);
 
   // group.cpp
+  void emit_barrier(bool of_subgroup) override;
   void emit_reduce(const ir::Op& op) override;
   V shuffle(const ir::Op& op, V v, V lane) override;
   V shuffle_xor(const ir::Op& op, V v, uint32_t mask) override;
@@ -121,19 +117,16 @@ class Emitter final : private Code, public Walk {
   // of programs of several workgroups: the invocation's number in its program, the workgroup's, its named barrier, and
   // where the mbarriers are
   V invocation_, thread_index_, barrier_, barriers_;
-  // Loads that one late store each puts to the program's memory, by their first results, and where they load from, as
-  // far as is emitted: the two are one copy.
-  std::set<uint32_t> copied_;
-  std::map<uint32_t, std::string> sources_;
   std::vector<V> phases_;  // a bit for each mbarrier, in registers that change: this workgroup has waited an odd number
   std::map<std::string, int> files_;  // of lines
   int64_t argument_bytes_ = 0;
   passes::Divisors divisors_{k_};
   std::map<Access, V> lane_places_;  // each lane's address in the arena, for a tile at its beginning
   bool multiplies_f8_ = false;
-  std::map<const ir::Op*, const ir::Op*> async_;  // stores to shared memory, and the loads that they do, too
-  std::set<const ir::Op*> carried_;               // what such a store stands for
-  bool by_warpgroups_ = false;                    // some products read shared memory past the threads' own view of it
+  std::map<const ir::Op*, const ir::Op*> copies_;  // late stores, and the loads that they do, too
+  std::set<const ir::Op*> left_out_;               // what they stand for
+  bool copies_to_program_ = false;                 // some of them, to what the workgroups have in common
+  bool by_warpgroups_ = false;                     // some products read shared memory past the threads' own view of it
   // Of two words, the bytes 2 * third and 2 * third + 1 in turn; by the block that holds them, too.
   std::map<std::tuple<uint32_t, uint32_t, uint32_t, uint32_t>, V> turned_;
 };

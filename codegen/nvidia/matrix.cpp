@@ -19,6 +19,10 @@ constexpr int64_t kMmaRows = 16, kMmaColumns = 8, kMmaWords = 8;  // of one mma
 MatrixUse use_of(const ir::Op& load) { return static_cast<MatrixUse>(load.attr(Attr::kind)); }
 bool is_factor(const ir::Op& op) { return op.code == Opcode::matrix_load && use_of(op) != MatrixUse::accumulator; }
 
+/// Of a factor: whether what follows each other in memory does so in k.
+bool lies_along_k(const ir::Op& load) {
+  return (use_of(load) == MatrixUse::left) != (load.attr_or(Attr::reverse, 0) != 0);
+}
 bool in_pieces(const ir::Op& op) { return op.attr_or(Attr::pieces, 0) != 0; }
 
 const char* type_name(DType t) {
@@ -163,7 +167,7 @@ void Emitter::emit_matrix_load(const ir::Op& op) {
   set(op.results[0], out);
   const std::vector<V>& parts = f_.parts(out);
   const Access a = access_of(op);
-  const bool by_k = (use == MatrixUse::left) != (op.attr_or(Attr::reverse, 0) != 0);
+  const bool by_k = lies_along_k(op);
   const int64_t blocks = words / kMmaWords, step = use == MatrixUse::left ? kMmaRows : kMmaColumns;
   const auto at = [&](int64_t i, int64_t k) {  // the first register of a block
     return static_cast<size_t>((i / step * blocks + k / kMmaWords) * (use == MatrixUse::left ? 4 : 2));
@@ -273,11 +277,12 @@ void Emitter::emit_multiply_add(const ir::Op& op) {
 
 // -- products of four warps
 
-// A factor as wgmma's descriptor has it, without swizzling: pieces of 16 bytes of eight rows lie behind each other (a
-// core matrix). `groups` bytes come between such eights of rows, and a row's pieces are `stride` words apart. Where the
-// elements that follow each other are not of k, the two change their names (PTX ISA, "Matrix descriptor format").
+// A factor as wgmma's descriptor has it, without swizzling. Pieces of 16 bytes of eight rows lie behind each other (a
+// core matrix), and so do the core matrices down the rows. Those along a row are the load's stride apart. If elements
+// along k follow each other, that stride is the leading offset and 128 bytes the other one, else the reverse (PTX ISA,
+// "Matrix descriptor format").
 V Emitter::descriptor(const ir::Op& load) {
-  const bool by_k = (use_of(load) == MatrixUse::left) != (load.attr_or(Attr::reverse, 0) != 0);
+  const bool by_k = lies_along_k(load);
   constexpr uint64_t kGroup = 128;  // bytes
   const auto pieces = static_cast<uint64_t>(4 * load.attr(Attr::stride));
   const uint64_t leading = by_k ? pieces : kGroup, strided = by_k ? kGroup : pieces;
@@ -309,12 +314,9 @@ void Emitter::emit_warpgroup(const ir::Op& op) {
     for (size_t j = 0; j < sums.size(); ++j) f_.move(f_.parts(out)[j], sums[j]);
     results.push_back(out);
   }
-  // Bytes from one step of k to the next, by 16; and which factors have elements of k behind each other.
-  const auto by_k = [&](const ir::Op& load) {
-    return (use_of(load) == MatrixUse::left) != (load.attr_or(Attr::reverse, 0) != 0);
-  };
+  // By 16 bytes, which is what a descriptor counts in.
   const auto stepped = [&](const ir::Op& load, V first, size_t k) {
-    const int64_t sixteens = by_k(load) ? 2 * load.attr(Attr::stride) / 4 : step;
+    const int64_t sixteens = lies_along_k(load) ? 2 * load.attr(Attr::stride) / 4 : step;
     return k ? first + f_.make(Reg::u64, k * static_cast<uint64_t>(sixteens)) : first;
   };
   const V first_right = descriptor(right);
@@ -339,8 +341,8 @@ void Emitter::emit_warpgroup(const ir::Op& op) {
       else s += "}, {" + names(f_.parts(get(op.operands[1 + r * steps + k]))) + "}";
       s += ", " + f_.in_register(place) + ", " + f_.in_register(adds);
       if (!is_int(sum.dtype)) s += ", 1, 1";
-      if (halves && whole) s += by_k(*left) ? ", 0" : ", 1";
-      if (halves) s += by_k(right) ? ", 0" : ", 1";
+      if (halves && whole) s += lies_along_k(*left) ? ", 0" : ", 1";
+      if (halves) s += lies_along_k(right) ? ", 0" : ", 1";
       f_.line(s);
     }
   f_.line("wgmma.commit_group.sync.aligned");

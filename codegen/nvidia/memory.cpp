@@ -125,16 +125,10 @@ void Emitter::store_words(const ir::Op& op, const Ref& r, const std::vector<V>& 
           (words.size() == 1 ? names : "{" + names + "}"));
 }
 
-bool Emitter::only_read(ir::Value array) const {
-  const ir::Op* d = k_.def(array);
-  for (; d && d->code == Opcode::view; d = k_.def(array)) array = d->operands[0];
-  const std::optional<Ref>& r = refs_.at(array.index);
-  return !d && r && !r->shared_with_others;
-}
-
-// An asynchronous store of what one load brought, and which nothing else reads, is a cp.async. Others are done at once.
-void Emitter::find_async() {
-  std::map<uint32_t, int> uses;
+// A late store of what one load of an array that nothing writes has brought, all of it and for nothing else, is a
+// cp.async: the registers between them are left out. Others are done at once.
+void Emitter::find_copies() {
+  std::vector<int> uses(k_.values.size(), 0);
   std::vector<const ir::Op*> stores;
   ir::each_op(k_, k_.body, [&](ir::OpId id) {
     const ir::Op& op = k_.op(id);
@@ -142,37 +136,50 @@ void Emitter::find_async() {
     if (op.code == Opcode::store && op.attr_or(ir::Attr::late, 0) && ir::is_vector_access(op)) stores.push_back(&op);
   });
   for (const ir::Op* store : stores) {
-    const auto words = static_cast<size_t>(store->index[0].size);
-    const ir::Op* load = nullptr;
+    std::vector<ir::Value> elements;
     std::vector<const ir::Op*> packs;
-    size_t element = 0;  // the next one of the load
-    for (size_t w = 0; w < words; ++w) {
-      const ir::Value word = store->operands[1 + w];
-      const ir::Op* pack = k_.def(word);
-      if (!pack || pack->code != Opcode::pack || uses[word.index] != 1) break;
-      packs.push_back(pack);
-      for (const ir::Value e : pack->operands) {
-        const ir::Op* from = k_.def(e);
-        load = load ? load : from;
-        if (from && from == load && from->code == Opcode::load && element < from->results.size() &&
-            from->results[element] == e && uses[e.index] == 1)
-          ++element;
+    bool alone = true;
+    for (size_t i = 1; i <= static_cast<size_t>(store->index[0].size); ++i) {
+      const ir::Value v = store->operands[i];
+      const ir::Op* pack = k_.def(v);
+      if (pack && pack->code == Opcode::pack) {
+        packs.push_back(pack);
+        elements.insert(elements.end(), pack->operands.begin(), pack->operands.end());
+        alone = alone && uses[v.index] == 1;
+      } else {
+        elements.push_back(v);
       }
     }
-    if (packs.size() != 4 || !load || load->code != Opcode::load || element != load->results.size() ||
-        load->has_mask() || !only_read(load->operands[0]) ||
-        static_cast<int64_t>(element) * size_bytes(k_.type(load->operands[0]).dtype) != 16)
-      continue;
-    async_[store] = load;
-    carried_.insert(load);
-    carried_.insert(packs.begin(), packs.end());
+    for (const ir::Value v : elements) alone = alone && uses[v.index] == 1;
+    const ir::Op* load = k_.def(elements[0]);
+    if (!alone || !load || load->code != Opcode::load || load->results != elements) continue;
+    const ir::Value from = root(load->operands[0]);
+    const ir::Type &source = k_.type(load->operands[0]), &target = k_.type(store->operands[0]);
+    const bool in_program = is_program(store->operands[0]);
+    // In an arena elements have a word each.
+    const bool as_they_are = packs.empty()
+                                 ? source.dtype == target.dtype && (in_program || size_bytes(source.dtype) == 4)
+                                 : packs.size() == static_cast<size_t>(store->index[0].size);
+    if (k_.def(from) || written_.count(from.index) || source.space != MemorySpace::global || !as_they_are) continue;
+    copies_[store] = load;
+    left_out_.insert(load);
+    left_out_.insert(packs.begin(), packs.end());
+    copies_to_program_ = copies_to_program_ || in_program;
   }
 }
 
-void Emitter::emit_async_store(const ir::Op& op, const ir::Op& load) {
+bool Emitter::is_program(ir::Value memory) const {
+  const ir::Op* d = k_.def(root(memory));
+  return d && d->code == Opcode::alloc_program;
+}
+
+void Emitter::emit_copy(const ir::Op& store, const ir::Op& load) {
+  const Ref& r = ref(store.operands.at(0));
   const std::string from = at(element_address(load, ref(load.operands.at(0))));
-  const std::string to = shared_address(op, ref(op.operands.at(0)));
-  f_.line("cp.async.cg.shared.global " + to + ", " + from + ", 16");
+  const std::string to = r.of_program ? at(element_address(store, r)) : shared_address(store, r);
+  const int64_t bytes = static_cast<int64_t>(load.results.size()) * size_bytes(k_.type(load.operands[0]).dtype);
+  f_.line(std::string("cp.async.") + (bytes == 16 ? "cg" : "ca") + ".shared.global " + to + ", " + from + ", " +
+          std::to_string(bytes));
 }
 
 void Emitter::emit_async_wait(const ir::Op& op) {

@@ -5,7 +5,6 @@
 
 #include "codegen/nvidia/emitter.h"
 #include "engine/base/error.h"
-#include "engine/ir/walk.h"
 
 namespace tessera::nvidia {
 
@@ -79,49 +78,9 @@ void Emitter::emit_program_op(const ir::Op& op) {
   const V number = get(op.operands.at(0));
   if (op.code == Opcode::mbarrier_arrive) return arrive(number);
   if (op.code == Opcode::mbarrier_wait) return wait(number);
-  if (copied_.empty()) return;
+  if (!copies_to_program_) return;
   const V place = barriers_ + (number << 3);
   f_.line("cp.async.mbarrier.arrive.shared.b64 [" + f_.in_register(place) + "]");
-}
-
-/// Vector loads of an array that nothing writes, all of whose elements go to neighbours in the program's memory, late,
-/// and nowhere else: the registers between them are left out.
-void Emitter::find_copies() {
-  std::vector<int> uses(k_.values.size(), 0);
-  for (const ir::Op& op : k_.ops)
-    for (const ir::Value v : op.operands) ++uses[v.index];
-  ir::each_op(k_, k_.body, [&](ir::OpId id) {
-    const ir::Op& store = k_.op(id);
-    if (store.code != Opcode::store || !store.attr_or(ir::Attr::late, 0) || !ir::is_vector_access(store)) return;
-    const ir::Op* to = k_.def(root(store.operands[0]));
-    const ir::Op* load = k_.def(store.operands[1]);
-    if (!to || to->code != Opcode::alloc_program || !load || load->code != Opcode::load || !ir::is_vector_access(*load))
-      return;
-    const ir::Value from = root(load->operands[0]);
-    if (k_.def(from) || written_.count(from.index) || k_.type(from).dtype != k_.type(store.operands[0]).dtype ||
-        load->results.size() != static_cast<size_t>(store.index[0].size))
-      return;
-    for (size_t i = 0; i < load->results.size(); ++i)
-      if (store.operands[1 + i] != load->results[i] || uses[load->results[i].index] != 1) return;
-    copied_.insert(load->results[0].index);
-  });
-}
-
-bool Emitter::emit_copy(const ir::Op& op) {
-  if (copied_.empty() || !ir::is_vector_access(op)) return false;
-  const bool loads = op.code == Opcode::load;
-  const uint32_t first = loads ? op.results[0].index : op.operands[1].index;
-  if (copied_.count(first) == 0) return false;
-  const Ref& r = ref(op.operands[0]);
-  const std::string place = at(element_address(op, r));
-  if (loads) {
-    sources_[first] = place;
-    return true;
-  }
-  const int64_t bytes = op.index[0].size * size_bytes(r.dtype);
-  f_.line(std::string("cp.async.") + (bytes == 16 ? "cg" : "ca") + ".shared.global " + place + ", " +
-          sources_.at(first) + ", " + std::to_string(bytes));
-  return true;
 }
 
 /// For the whole workgroup, which a barrier of its own has brought together.
