@@ -72,20 +72,28 @@ uint64_t value_of(const Program& p, size_t i, const std::optional<Scalar>& numbe
   return number->bits(a.dtype);
 }
 
+size_t num_addresses(const Program& p) { return p.args.size() + (p.scratch_bytes > 0) + (p.report_bytes > 0); }
+
 std::vector<std::byte> argument_block(const Program& p, const std::vector<uint64_t>& addresses,
                                       const std::vector<int64_t>& sizes) {
-  std::vector<std::byte> block;
-  auto put = [&](auto v) {
-    const size_t at = block.size();
-    block.resize(at + sizeof v);
-    std::memcpy(block.data() + at, &v, sizeof v);
+  const size_t at = addresses.size() * sizeof(uint64_t);
+  size_t bytes = 0;
+  for (size_t i = 0; i < sizes.size(); ++i) bytes += p.extent_is_64[i] ? sizeof(int64_t) : sizeof(int32_t);
+  std::vector<std::byte> block(at + bytes);
+  if (at > 0) std::memcpy(block.data(), addresses.data(), at);
+  put_sizes(p, sizes, std::span(block).subspan(at));
+  return block;
+}
+
+void put_sizes(const Program& p, const std::vector<int64_t>& sizes, std::span<std::byte> into) {
+  const auto put = [&](auto v) {
+    std::memcpy(into.data(), &v, sizeof v);
+    into = into.subspan(sizeof v);
   };
-  for (const uint64_t a : addresses) put(a);
   for (size_t i = 0; i < sizes.size(); ++i)
     if (p.extent_is_64[i]) put(sizes[i]);
   for (size_t i = 0; i < sizes.size(); ++i)
     if (!p.extent_is_64[i]) put(static_cast<int32_t>(sizes[i]));
-  return block;
 }
 
 }  // namespace tessera

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -27,5 +28,9 @@ uint64_t value_of(const Program& program, size_t i, const std::optional<Scalar>&
 /// extents, then 32-bit ones.
 std::vector<std::byte> argument_block(const Program& program, const std::vector<uint64_t>& addresses,
                                       const std::vector<int64_t>& sizes);
+/// Of such a block: how many addresses it begins with.
+size_t num_addresses(const Program& program);
+/// Of such a block: writes what stands behind the addresses. Allocates nothing.
+void put_sizes(const Program& program, const std::vector<int64_t>& sizes, std::span<std::byte> into);
 
 }  // namespace tessera

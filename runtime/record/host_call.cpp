@@ -170,19 +170,9 @@ void HostCall::use_sizes() {
                         " dispatches but has been prepared for " +
                         std::to_string(std::max<size_t>(prepared.slices.size(), 1)),
                     program->loc, "prepare the kernel for these sizes");
-  const size_t addresses = program->args.size() + (program->scratch_bytes > 0) + (program->report_bytes > 0);
+  const size_t addresses = num_addresses(*program);
   for (Slot& slot : slots)
-    for (Call& c : slot.calls) {
-      size_t at = addresses * sizeof(uint64_t);
-      for (const bool wide : {true, false})
-        for (size_t i = 0; i < bound.sizes.size(); ++i) {
-          if (program->extent_is_64[i] != wide) continue;
-          const auto narrow = static_cast<int32_t>(bound.sizes[i]);
-          const size_t size = wide ? sizeof(int64_t) : sizeof narrow;
-          std::memcpy(&c.block[at], wide ? static_cast<const void*>(&bound.sizes[i]) : &narrow, size);
-          at += size;
-        }
-    }
+    for (Call& c : slot.calls) put_sizes(*program, bound.sizes, c.block.subspan(addresses * sizeof(uint64_t)));
   if (bound.cut()) slice_blocks = argument_blocks(*program, std::vector<uint64_t>(addresses, 0), bound);
 }
 
@@ -245,10 +235,8 @@ void HostCall::take_staging() {
 // The memory of every call of every frame, with argument blocks that lack the addresses of arrays.
 void HostCall::make_slots(bool images) {
   const size_t n = program->args.size();
-  std::vector<uint64_t> addresses(n, 0);
-  if (program->scratch_bytes > 0) addresses.push_back(0);
-  if (program->report_bytes > 0) addresses.push_back(0);
-  std::vector<std::vector<std::byte>> blocks = argument_blocks(*program, addresses, bound);
+  std::vector<std::vector<std::byte>> blocks =
+      argument_blocks(*program, std::vector<uint64_t>(num_addresses(*program), 0), bound);
   const std::vector<std::byte> block = blocks[0];
   if (bound.cut()) slice_blocks = std::move(blocks);
   sum.resize(block.size());
@@ -309,7 +297,7 @@ void HostCall::take_report(Call& c) {
   c.report = context.report_buffer(*program);
   const std::lock_guard lock(context.mutex());
   context.clear_report("recording of " + program->name, *c.report, *program);
-  c.put_address(program->args.size() + (program->scratch_bytes > 0), c.report->address());
+  c.put_address(num_addresses(*program) - 1, c.report->address());
 }
 
 // Addresses are 0 in a slice's own block, but for how far its arena lies before the call's. The call's block has the
@@ -317,8 +305,7 @@ void HostCall::take_report(Call& c) {
 std::span<const std::byte> HostCall::block(const Call& c, size_t dispatch) {
   if (!bound.cut()) return c.block;
   std::copy(slice_blocks[dispatch].begin(), slice_blocks[dispatch].end(), sum.begin());
-  const size_t addresses = program->args.size() + (program->scratch_bytes > 0) + (program->report_bytes > 0);
-  for (size_t at = 0; at < addresses * sizeof(uint64_t); at += sizeof(uint64_t)) {
+  for (size_t at = 0; at < num_addresses(*program) * sizeof(uint64_t); at += sizeof(uint64_t)) {
     uint64_t a, b;
     std::memcpy(&a, &c.block[at], sizeof a);
     std::memcpy(&b, &sum[at], sizeof b);
