@@ -120,7 +120,7 @@ class Lowering {
     k.name = name;
     k.loc = loc;
     std::vector<Type> args;
-    Step s{.kind = Step::Kind::call};
+    Step s{.what = Step::Call{}};
     for (ir::Value v : inputs) {
       k.blocks.push_back(whole("in_specs[" + std::to_string(s.arguments.size()) + "]", k_.type(v), loc));
       s.arguments.push_back(at_.at(v));
@@ -152,7 +152,7 @@ class Lowering {
                       .operands = {builder.arg(k.body, inputs.size() + i), copier(outputs[i])},
                       .index = index(args[inputs.size() + i])});
     builder.yield({});
-    s.kernel = kernel(std::move(k));
+    s.what = Step::Call{.kernel = kernel(std::move(k))};
     for (ir::Value v : outputs) s.results.push_back(define(v));
     (first ? *first : b.steps).push_back(std::move(s));
   }
@@ -205,9 +205,11 @@ class Lowering {
     }
   }
   void call(const Op& op, const CallRecord::Call& c, Body& b) {
-    Step s{.kind = Step::Kind::call, .arguments = values(op.operands)};
-    for (const auto& [name, v] : c.sizes) s.sizes.emplace_back(name, value(v));
-    s.kernel = kernel(*c.kernel);
+    std::vector<size_t> arguments = values(op.operands);
+    Step::Call one;
+    for (const auto& [name, v] : c.sizes) one.sizes.emplace_back(name, value(v));
+    one.kernel = kernel(*c.kernel);
+    Step s{.what = std::move(one), .arguments = std::move(arguments)};
     for (ir::Value v : op.results) s.results.push_back(define(v));
     b.steps.push_back(std::move(s));
   }
@@ -238,7 +240,7 @@ class Lowering {
     builder.append({.code = Opcode::store,
                     .operands = {builder.arg(k.body, arguments.size()), builder.elementwise(code, operands, result)}});
     builder.yield({});
-    Step s{.kind = Step::Kind::call, .arguments = arguments, .kernel = kernel(std::move(k))};
+    Step s{.what = Step::Call{.kernel = kernel(std::move(k))}, .arguments = arguments};
     s.results = {fresh(Type::array(result))};
     b.steps.push_back(s);
     return s.results[0];
@@ -313,7 +315,6 @@ class Lowering {
     const ir::Value i = k_.region(r).args[0];
     const auto constant = [&](size_t at) { return ir::constant_int(k_, op.operands[at]); };
     const auto lower = constant(0), upper = constant(1), step = constant(2);
-    Step s{.kind = Step::Kind::repeat};
     bool used = false;
     for (OpId o : k_.region(r).ops) {
       std::set<ir::Value> made;
@@ -322,50 +323,51 @@ class Lowering {
       used |= std::find(list.begin(), list.end(), i) != list.end();
     }
     const bool counted = lower && upper && step;
-    if (counted) s.count = iterations(*lower, *upper, *step);
-    else if (const auto end = at_most(op.operands[1]);
-             end && lower && step && *step > 0 && *end - 1 + *step <= INT32_MAX)
-      s.at_most = iterations(*lower, *end, *step);
     const bool carries_i = used || !counted;
-    if (carries_i) s.arguments.push_back(value(op.operands[0]));
-    for (size_t at : values(op.operands, 3)) s.arguments.push_back(at);
+    std::vector<size_t> arguments, results;
+    if (carries_i) arguments.push_back(value(op.operands[0]));
+    for (size_t at : values(op.operands, 3)) arguments.push_back(at);
     std::optional<size_t> end;
     if (!counted) end = value(op.operands[1]);
     Body inner = body(r, carries_i ? 0 : 1);
     if (carries_i)
       inner.outputs.insert(inner.outputs.begin(), scalar_step(Opcode::add, inner.inputs[0], step.value_or(1),
                                                               std::nullopt, DType::i32, op.loc, inner));
-    if (carries_i) s.results.push_back(fresh(Type::array(DType::i32)));
-    if (!counted) {
-      Body test;
-      test.outputs = {scalar_step(Opcode::lt, inner.inputs[0], std::nullopt, end, DType::boolean, op.loc, test)};
-      s.bodies = {std::move(inner), std::move(test)};
-    } else {
-      s.bodies = {std::move(inner)};
-    }
-    finish(std::move(s), op, b);
+    if (carries_i) results.push_back(fresh(Type::array(DType::i32)));
+    const auto add = [&](auto loop) {
+      loop.body = std::move(inner);
+      finish({.what = std::move(loop), .arguments = std::move(arguments), .results = std::move(results)}, op, b);
+    };
+    if (counted) return add(Step::CountedLoop{.count = iterations(*lower, *upper, *step)});
+    Step::While loop;
+    if (const auto most = at_most(op.operands[1]); most && lower && step && *step > 0 && *most - 1 + *step <= INT32_MAX)
+      loop.at_most = iterations(*lower, *most, *step);
+    loop.test.outputs = {
+        scalar_step(Opcode::lt, inner.inputs[0], std::nullopt, end, DType::boolean, op.loc, loop.test)};
+    add(std::move(loop));
   }
   void while_loop(const Op& op, Body& b) {
-    Step s{.kind = Step::Kind::repeat, .arguments = values(op.operands), .at_most = most_iterations(op)};
+    std::vector<size_t> arguments = values(op.operands);
     Body inner;
     const auto test_args = k_.region(op.regions[0]).args, body_args = k_.region(op.regions[1]).args;
     for (size_t i = 0; i < body_args.size(); ++i) inner.inputs.push_back(at_[test_args[i]] = define(body_args[i]));
     Body test;
     region(op.regions[0], test);
     region(op.regions[1], inner);
-    s.bodies = {std::move(inner), std::move(test)};
-    finish(std::move(s), op, b);
+    finish({.what = Step::While{std::move(inner), std::move(test), most_iterations(op)},
+            .arguments = std::move(arguments)},
+           op, b);
   }
   void switch_(const Op& op, Body& b) {
-    Step s{.kind = Step::Kind::switch_};
     const size_t selector = value(op.operands[0]);
     const bool is_if = op.code == Opcode::if_;
-    s.arguments = {is_if ? scalar_step(Opcode::convert, selector, std::nullopt, std::nullopt, DType::i32, op.loc, b)
-                         : selector};
+    const size_t index =
+        is_if ? scalar_step(Opcode::convert, selector, std::nullopt, std::nullopt, DType::i32, op.loc, b) : selector;
     std::vector<RegionId> regions = op.regions;
     if (is_if) std::reverse(regions.begin(), regions.end());  // false is 0
-    for (RegionId r : regions) s.bodies.push_back(body(r, 0));
-    finish(std::move(s), op, b);
+    Step::Switch choice;
+    for (RegionId r : regions) choice.branches.push_back(body(r, 0));
+    finish({.what = std::move(choice), .arguments = {index}}, op, b);
   }
 
   const ir::Kernel& k_;

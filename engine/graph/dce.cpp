@@ -38,10 +38,10 @@ class Needs {
     bool prints = false;
     for (const Step& s : b.steps) {
       for (size_t i = 0; i < s.results.size(); ++i) made_[s.results[i]] = {&s, i};
-      if (s.kind == Step::Kind::repeat)
-        for (size_t i = 0; i < s.arguments.size(); ++i) taken_[s.bodies[0].inputs[i]] = {&s, i};
-      bool one = s.kind == Step::Kind::call && !graph_.kernels[s.kernel].texts.empty();
-      for (const Body& inner : s.bodies) one |= enter(inner);
+      if (const Body* loop = s.loop_body())
+        for (size_t i = 0; i < s.arguments.size(); ++i) taken_[loop->inputs[i]] = {&s, i};
+      bool one = s.call() && !graph_.kernels[s.call()->kernel].texts.empty();
+      for (const Body* inner : s.bodies()) one |= enter(*inner);
       if (one) keep(s);
       prints |= one;
     }
@@ -57,17 +57,21 @@ class Needs {
   }
   void keep(const Step& s) {
     if (!kept_.insert(&s).second) return;
-    if (s.kind == Step::Kind::call) need(s.arguments);
-    if (s.kind == Step::Kind::switch_) need(s.arguments[0]);
-    if (s.kind == Step::Kind::repeat && !s.count) need(s.bodies[1].outputs);
-    for (const auto& [name, v] : s.sizes) need(v);
+    std::visit([&](const auto& what) { runs(s, what); }, s.what);
   }
+  void runs(const Step& s, const Step::Call& c) {
+    need(s.arguments);
+    for (const auto& [name, v] : c.sizes) need(v);
+  }
+  void runs(const Step& s, const Step::Switch&) { need(s.arguments[0]); }
+  void runs(const Step&, const Step::While& loop) { need(loop.test.outputs); }
+  void runs(const Step&, const Step::CountedLoop&) {}
   void made(const Step& s, size_t i) {
     keep(s);
-    if (s.kind == Step::Kind::switch_)
-      for (const Body& b : s.bodies) need(b.outputs[i]);
-    if (s.kind == Step::Kind::repeat) {
-      need(s.bodies[0].outputs[i]);
+    if (const auto* choice = std::get_if<Step::Switch>(&s.what))
+      for (const Body& b : choice->branches) need(b.outputs[i]);
+    if (const Body* loop = s.loop_body()) {
+      need(loop->outputs[i]);
       if (i < s.num_carries()) need(s.arguments[i]);
     }
   }
@@ -80,10 +84,10 @@ class Needs {
 };
 
 size_t count_calls(const Step& s) {
-  if (s.kind == Step::Kind::call) return 1;
+  if (s.call()) return 1;
   size_t n = 0;
-  for (const Body& b : s.bodies)
-    for (const Step& inner : b.steps) n += count_calls(inner);
+  for (const Body* b : s.bodies())
+    for (const Step& inner : b->steps) n += count_calls(inner);
   return n;
 }
 
@@ -94,22 +98,33 @@ void keep(std::vector<size_t>& list, const std::vector<bool>& live) {
   list.resize(to);
 }
 
-/// Results of a branch, or of a loop with what it carries for them, that are not needed.
-void narrow(Step& s, const Needs& needs) {
-  std::vector<bool> live, given;
-  for (const size_t v : s.results) live.push_back(needs(v));
-  if (s.kind == Step::Kind::repeat) {
-    const size_t carries = s.num_carries();
-    given.assign(live.begin(), live.begin() + static_cast<std::ptrdiff_t>(carries));
-    for (size_t i = carries; i < s.arguments.size(); ++i) given.push_back(needs(s.bodies[0].inputs[i]));
-    s.slices = static_cast<size_t>(std::count(given.begin() + static_cast<std::ptrdiff_t>(carries), given.end(), true));
-    keep(s.arguments, given);
-    keep(s.bodies[0].inputs, given);
-    keep(s.bodies[0].outputs, live);
-  } else {
-    for (Body& b : s.bodies) keep(b.outputs, live);
-  }
+/// Results of a branch, or of a loop with what it carries for them, that are not needed. `live`: which of the results
+/// are.
+void narrow(Step&, Step::Call&, const std::vector<bool>&, const Needs&) {}  // it has all outputs of its kernel
+void narrow(Step& s, Step::Switch& choice, const std::vector<bool>& live, const Needs&) {
+  for (Body& b : choice.branches) keep(b.outputs, live);
   keep(s.results, live);
+}
+void narrow(Step& s, Step::While& loop, const std::vector<bool>& live, const Needs&) {
+  keep(s.arguments, live);
+  keep(s.results, live);
+  keep(loop.body.inputs, live);
+  keep(loop.body.outputs, live);
+}
+void narrow(Step& s, Step::CountedLoop& loop, const std::vector<bool>& live, const Needs& needs) {
+  const auto carries = static_cast<std::ptrdiff_t>(s.num_carries());
+  std::vector<bool> given(live.begin(), live.begin() + carries);
+  for (size_t i = given.size(); i < s.arguments.size(); ++i) given.push_back(needs(loop.body.inputs[i]));
+  loop.slices = static_cast<size_t>(std::count(given.begin() + carries, given.end(), true));
+  keep(s.arguments, given);
+  keep(s.results, live);
+  keep(loop.body.inputs, given);
+  keep(loop.body.outputs, live);
+}
+void narrow(Step& s, const Needs& needs) {
+  std::vector<bool> live;
+  for (const size_t v : s.results) live.push_back(needs(v));
+  std::visit([&](auto& what) { narrow(s, what, live, needs); }, s.what);
 }
 
 size_t drop(Body& b, const Needs& needs) {
@@ -123,8 +138,8 @@ size_t drop(Body& b, const Needs& needs) {
       dropped += count_calls(s);
       continue;
     }
-    for (Body& inner : s.bodies) dropped += drop(inner, needs);
-    if (s.kind != Step::Kind::call) narrow(s, needs);
+    for (Body* inner : s.bodies()) dropped += drop(*inner, needs);
+    narrow(s, needs);
     kept.push_back(std::move(s));
   }
   b.steps = std::move(kept);

@@ -162,22 +162,23 @@ class Fuser {
   void count(const Graph::Body& b, int n) {
     for (const Step& s : b.steps) {
       count(s, n);
-      for (const Graph::Body& inner : s.bodies) count(inner, n);
+      for (const Graph::Body* inner : s.bodies()) count(*inner, n);
     }
     for (size_t v : b.outputs) uses_[v] += n;
   }
   void count(const Step& s, int n) {
     for (size_t v : s.arguments) uses_[v] += n;
-    for (const auto& [name, v] : s.sizes) uses_[v] += n;
+    if (const Step::Call* call = s.call())
+      for (const auto& [name, v] : call->sizes) uses_[v] += n;
   }
 
   void body(Graph::Body& b) {
     for (Step& s : b.steps)
-      for (Graph::Body& inner : s.bodies) body(inner);
+      for (Graph::Body* inner : s.bodies()) body(*inner);
     std::map<size_t, size_t> made_by;
     std::vector<bool> gone(b.steps.size());
     for (size_t c = 0; c < b.steps.size(); ++c) {
-      while (b.steps[c].kind == Step::Kind::call && into(b, c, made_by, gone)) ++steps_;
+      while (b.steps[c].call() && into(b, c, made_by, gone)) ++steps_;
       for (size_t v : b.steps[c].results) made_by[v] = c;
     }
     std::vector<Step> kept;
@@ -189,15 +190,15 @@ class Fuser {
   /// One producer of the step's arguments becomes part of it.
   bool into(Graph::Body& b, size_t at, const std::map<size_t, size_t>& made_by, std::vector<bool>& gone) {
     Step& c = b.steps[at];
-    if (!c.sizes.empty()) return false;
+    if (!c.call()->sizes.empty()) return false;
     for (size_t value : c.arguments) {
       const auto found = made_by.find(value);
       if (found == made_by.end() || gone[found->second] ||
           uses_[value] != std::count(c.arguments.begin(), c.arguments.end(), value))
         continue;
       Step& p = b.steps[found->second];
-      if (p.kind != Step::Kind::call || !p.sizes.empty()) continue;
-      const ir::Kernel &producer = g_.kernels[p.kernel], &consumer = g_.kernels[c.kernel];
+      if (!p.call() || !p.call()->sizes.empty()) continue;
+      const ir::Kernel &producer = g_.kernels[p.call()->kernel], &consumer = g_.kernels[c.call()->kernel];
       // A kernel that is debugged is not fused, so that it is shown as written; nor are two calls with parameters of
       // their own (engine/base/call_info.h), which would not hold for both parts.
       if (producer.call.debug || consumer.call.debug || producer.has_threads() || consumer.has_threads() ||
@@ -229,7 +230,7 @@ class Fuser {
       count(c, 1);
       const auto [it, fresh] = kernels_.emplace(text_of(f->kernel), g_.kernels.size());
       if (fresh) g_.kernels.push_back(std::move(f->kernel));
-      c.kernel = it->second;
+      c.call()->kernel = it->second;
       gone[found->second] = true;
       return true;
     }
@@ -254,23 +255,25 @@ class Fuser {
     const auto sees = [&](auto& self, const Graph::Body& inner) -> bool {
       return std::any_of(inner.steps.begin(), inner.steps.end(),
                          [&](const Step& s) {
-                           return uses(s, p) || std::any_of(s.bodies.begin(), s.bodies.end(),
-                                                            [&](const Graph::Body& x) { return self(self, x); });
+                           const auto bodies = s.bodies();
+                           return uses(s, p) || std::any_of(bodies.begin(), bodies.end(),
+                                                            [&](const Graph::Body* x) { return self(self, *x); });
                          }) ||
              std::any_of(inner.outputs.begin(), inner.outputs.end(),
                          [&](size_t v) { return std::find(p.results.begin(), p.results.end(), v) != p.results.end(); });
     };
     for (size_t i = from + 1; i < to; ++i) {
       if (uses(b.steps[i], p)) return false;
-      for (const Graph::Body& inner : b.steps[i].bodies)
-        if (sees(sees, inner)) return false;
+      for (const Graph::Body* inner : b.steps[i].bodies())
+        if (sees(sees, *inner)) return false;
     }
     return true;
   }
   static bool uses(const Step& s, const Step& p) {
     const auto is = [&](size_t v) { return std::find(p.results.begin(), p.results.end(), v) != p.results.end(); };
-    return std::any_of(s.arguments.begin(), s.arguments.end(), is) ||
-           std::any_of(s.sizes.begin(), s.sizes.end(), [&](const auto& x) { return is(x.second); });
+    if (std::any_of(s.arguments.begin(), s.arguments.end(), is)) return true;
+    const Step::Call* c = s.call();
+    return c && std::any_of(c->sizes.begin(), c->sizes.end(), [&](const auto& x) { return is(x.second); });
   }
 
   void drop_kernels() {
@@ -278,14 +281,14 @@ class Fuser {
     std::vector<ir::Kernel> kept;
     const auto walk = [&](auto& self, Graph::Body& b) -> void {
       for (Step& s : b.steps) {
-        if (s.kind == Step::Kind::call) {
-          if (to[s.kernel] == SIZE_MAX) {
-            to[s.kernel] = kept.size();
-            kept.push_back(std::move(g_.kernels[s.kernel]));
+        if (Step::Call* c = s.call()) {
+          if (to[c->kernel] == SIZE_MAX) {
+            to[c->kernel] = kept.size();
+            kept.push_back(std::move(g_.kernels[c->kernel]));
           }
-          s.kernel = to[s.kernel];
+          c->kernel = to[c->kernel];
         }
-        for (Graph::Body& inner : s.bodies) self(self, inner);
+        for (Graph::Body* inner : s.bodies()) self(self, *inner);
       }
     };
     walk(walk, g_.body);

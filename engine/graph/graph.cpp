@@ -28,10 +28,35 @@ int64_t scalar(const Array& a) {
   const uint64_t bits = a.element_bits(0);
   return a.dtype() == DType::i32 ? static_cast<int32_t>(static_cast<uint32_t>(bits)) : static_cast<int64_t>(bits);
 }
-size_t chosen(const Graph::Step& choice, int64_t value) {
-  return static_cast<size_t>(std::clamp<int64_t>(value, 0, static_cast<int64_t>(choice.bodies.size()) - 1));
-}
 int64_t grid_size(int64_t value) { return std::max<int64_t>(value, 0); }
+
+namespace {
+
+template <class BodyPointer, class S> std::vector<BodyPointer> bodies_of(S& step) {
+  std::vector<BodyPointer> bodies;
+  if (auto* counted = std::get_if<Graph::Step::CountedLoop>(&step.what)) {
+    bodies = {&counted->body};
+  } else if (auto* loop = std::get_if<Graph::Step::While>(&step.what)) {
+    bodies = {&loop->body, &loop->test};
+  } else if (auto* choice = std::get_if<Graph::Step::Switch>(&step.what)) {
+    for (auto& branch : choice->branches) bodies.push_back(&branch);
+  }
+  return bodies;
+}
+
+}  // namespace
+
+std::vector<Graph::Body*> Graph::Step::bodies() { return bodies_of<Body*>(*this); }
+std::vector<const Graph::Body*> Graph::Step::bodies() const { return bodies_of<const Body*>(*this); }
+const Graph::Body* Graph::Step::loop_body() const {
+  if (const auto* counted = std::get_if<CountedLoop>(&what)) return &counted->body;
+  const While* loop = while_loop();
+  return loop ? &loop->body : nullptr;
+}
+size_t Graph::Step::num_carries() const {
+  const auto* counted = std::get_if<CountedLoop>(&what);
+  return arguments.size() - (counted ? counted->slices : 0);
+}
 
 namespace {
 
@@ -44,58 +69,65 @@ class Run {
   std::vector<Array> body(const Graph::Body& b, std::vector<Array> inputs) {
     for (size_t i = 0; i < inputs.size(); ++i) values_[b.inputs[i]] = std::move(inputs[i]);
     for (const Graph::Step& s : b.steps) {
-      std::vector<Array> results = s.kind == Graph::Step::Kind::call     ? call(s)
-                                   : s.kind == Graph::Step::Kind::repeat ? repeat(s)
-                                                                         : switch_(s);
+      std::vector<Array> results = std::visit([&](const auto& what) { return step(s, what); }, s.what);
       for (size_t i = 0; i < results.size(); ++i) values_[s.results[i]] = std::move(results[i]);
     }
     return given(b.outputs);
   }
 
  private:
+  using Step = Graph::Step;
+
   std::vector<Array> given(const std::vector<size_t>& positions) const {
     std::vector<Array> arrays;
     for (size_t v : positions) arrays.push_back(values_[v]);
     return arrays;
   }
-  std::vector<Array> call(const Graph::Step& s) {
+  std::vector<Array> step(const Step& s, const Step::Call& c) {
     InterpretOptions options;
-    for (const auto& [name, v] : s.sizes) options.dims[name] = grid_size(scalar(values_[v]));
-    return interpret(graph_.kernels[s.kernel], given(s.arguments), options);
+    for (const auto& [name, v] : c.sizes) options.dims[name] = grid_size(scalar(values_[v]));
+    return interpret(graph_.kernels[c.kernel], given(s.arguments), options);
   }
-  std::vector<Array> switch_(const Graph::Step& s) {
-    return body(s.bodies[chosen(s, scalar(values_[s.arguments[0]]))], {});
+  std::vector<Array> step(const Step& s, const Step::Switch& choice) {
+    const int64_t last = static_cast<int64_t>(choice.branches.size()) - 1;
+    return body(choice.branches[static_cast<size_t>(std::clamp<int64_t>(scalar(values_[s.arguments[0]]), 0, last))],
+                {});
   }
-  std::vector<Array> repeat(const Graph::Step& s) {
+  std::vector<Array> step(const Step& s, const Step::CountedLoop& loop) {
     std::vector<Array> carries = given(s.arguments);
-    const std::vector<Array> sliced(carries.begin() + static_cast<std::ptrdiff_t>(s.num_carries()), carries.end());
-    carries.resize(s.num_carries());
+    const size_t n = s.num_carries();
+    const std::vector<Array> sliced(carries.begin() + static_cast<std::ptrdiff_t>(n), carries.end());
+    carries.resize(n);
     std::vector<Array> stacked;
-    for (size_t i = s.num_carries(); i < s.results.size(); ++i)
+    for (size_t i = n; i < s.results.size(); ++i)
       stacked.emplace_back(graph_.values[s.results[i]].shape, graph_.values[s.results[i]].dtype);
-    for (int64_t i = 0; !s.count || i < *s.count; ++i) {
+    for (int64_t i = 0; i < loop.count; ++i) {
       std::vector<Array> inputs = carries;
       for (size_t k = 0; k < sliced.size(); ++k) {
-        const Graph::Type& t = graph_.values[s.bodies[0].inputs[s.num_carries() + k]];
+        const Graph::Type& t = graph_.values[loop.body.inputs[n + k]];
         Array& a = inputs.emplace_back(t.shape, t.dtype);
         if (a.nbytes())
-          std::memcpy(a.bytes(), sliced[k].bytes() + row(s, i) * a.nbytes(), static_cast<size_t>(a.nbytes()));
+          std::memcpy(a.bytes(), sliced[k].bytes() + loop.row(i) * a.nbytes(), static_cast<size_t>(a.nbytes()));
       }
-      if (!s.count) {
-        if (s.at_most && i == *s.at_most) break;
-        for (size_t k = 0; k < inputs.size(); ++k) values_[s.bodies[0].inputs[k]] = inputs[k];
-        if (!scalar(body(s.bodies[1], {})[0])) break;
-      }
-      std::vector<Array> next = body(s.bodies[0], std::move(inputs));
+      std::vector<Array> next = body(loop.body, std::move(inputs));
       for (size_t k = 0; k < stacked.size(); ++k) {
-        const Array& a = next[s.num_carries() + k];
+        const Array& a = next[n + k];
         if (a.nbytes())
-          std::memcpy(stacked[k].bytes() + row(s, i) * a.nbytes(), a.bytes(), static_cast<size_t>(a.nbytes()));
+          std::memcpy(stacked[k].bytes() + loop.row(i) * a.nbytes(), a.bytes(), static_cast<size_t>(a.nbytes()));
       }
-      next.resize(s.num_carries());
+      next.resize(n);
       carries = std::move(next);
     }
     for (Array& a : stacked) carries.push_back(std::move(a));
+    return carries;
+  }
+  std::vector<Array> step(const Step& s, const Step::While& loop) {
+    std::vector<Array> carries = given(s.arguments);
+    for (int64_t i = 0; !loop.at_most || i < *loop.at_most; ++i) {
+      for (size_t k = 0; k < carries.size(); ++k) values_[loop.body.inputs[k]] = carries[k];
+      if (!scalar(body(loop.test, {})[0])) break;
+      carries = body(loop.body, std::move(carries));
+    }
     return carries;
   }
 

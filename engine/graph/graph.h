@@ -14,6 +14,7 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "engine/base/array.h"
@@ -34,31 +35,50 @@ struct Graph {
     std::vector<Step> steps;
   };
   struct Step {
-    enum class Kind : uint8_t { call, repeat, switch_ };
-    Kind kind = Kind::call;
-    /// Positions in values. call: the kernel's inputs. repeat: the carries' first values, then the arrays that are
-    /// sliced. switch_: an i32 scalar, clamped to the bodies.
+    struct Call {
+      size_t kernel = 0;  // position in kernels
+      /// The values (i32 or i64 scalars; below 0 they count as 0) of sizes of the kernel's grid that no input shows.
+      std::vector<std::pair<std::string, size_t>> sizes = {};
+    };
+    /// The body's inputs are the carries and then a row of each sliced array; its outputs are the carries' next values
+    /// and then a row of each stacked output.
+    struct CountedLoop {
+      Body body = {};
+      int64_t count = 0;
+      bool reverse = false;  // the last row comes first
+      size_t slices = 0;     // so many of the step's last arguments are sliced
+      /// Which row is the one of the iteration, first to last.
+      int64_t row(int64_t iteration) const { return reverse ? count - 1 - iteration : iteration; }
+    };
+    /// The body's inputs are the carries, its outputs their next values. The test runs before it, sees its inputs, and
+    /// has one output, a bool that says whether the body runs, which sees the test's values.
+    struct While {
+      Body body = {}, test = {};
+      std::optional<int64_t> at_most = {};  // it ends after so many iterations, whatever its test says
+    };
+    struct Switch {
+      std::vector<Body> branches = {};  // one or more
+    };
+    std::variant<Call, CountedLoop, While, Switch> what;
+    /// Positions in values. Of a call the kernel's inputs; of a loop the carries' first values, then the arrays that
+    /// are sliced; of a switch an i32 scalar, clamped to the branches.
     std::vector<size_t> arguments = {};
-    /// call: the kernel's outputs. repeat: the carries' last values, then the stacked outputs. switch_: the outputs of
-    /// the body that ran.
+    /// Of a call the kernel's outputs; of a loop the carries' last values, then the stacked outputs; of a switch the
+    /// outputs of the branch that ran.
     std::vector<size_t> results = {};
-    size_t kernel = 0;  // of a call: position in kernels
-    /// Of a call: the values (i32 or i64 scalars; below 0 they count as 0) of sizes of the kernel's grid that no input
-    /// shows.
-    std::vector<std::pair<std::string, size_t>> sizes = {};
-    /// switch_: one or more. repeat: the body, whose inputs are the carries and then a row of each sliced array, and
-    /// whose outputs are the carries' next values and then a row of each stacked output; without a count also the test,
-    /// which runs before it, sees its inputs, and whose only output, a bool, says whether it runs. The body sees the
-    /// test's values.
-    std::vector<Body> bodies = {};
-    std::optional<int64_t> count = {};
-    // of a repeat without a count: it ends after so many iterations, whatever its test says
-    std::optional<int64_t> at_most = {};
-    bool reverse = false;  // of a counted repeat: the last row comes first
-    int line = 0;          // in graph.txt; 0: none
-    Loc loc = {};          // of a repeat or switch, for messages
-    size_t slices = 0;     // of a repeat: so many of its last arguments are sliced
-    size_t num_carries() const { return arguments.size() - slices; }
+    int line = 0;  // in graph.txt; 0: none
+    Loc loc = {};  // of a loop or switch, for messages
+
+    Call* call() { return std::get_if<Call>(&what); }
+    const Call* call() const { return std::get_if<Call>(&what); }
+    const While* while_loop() const { return std::get_if<While>(&what); }
+    /// The body of a loop; null for others.
+    const Body* loop_body() const;
+    /// Of a loop: so many of its first arguments, and of its first results.
+    size_t num_carries() const;
+    /// The body of a loop, then the test of a while; the branches of a switch; none of a call.
+    std::vector<Body*> bodies();
+    std::vector<const Body*> bodies() const;
   };
   std::string name = "the graph";  // in messages: that of a function under jit,
   Loc loc = {};                    // and where it is
@@ -81,11 +101,8 @@ std::string to_string(const Graph::Type& t);
 void check_arguments(const Graph& graph, const std::vector<std::pair<DType, Shape>>& arguments);
 /// An integer or bool scalar as the host reads it.
 int64_t scalar(const Array& a);
-/// The body that a choice runs, and the size of a grid, by the value that decides.
-size_t chosen(const Graph::Step& choice, int64_t value);
+/// The size of a grid, by the value that decides.
 int64_t grid_size(int64_t value);
-/// Which iteration's row, first to last, is the one of `reverse`d or plain iteration i of n.
-inline int64_t row(const Graph::Step& repeat, int64_t i) { return repeat.reverse ? *repeat.count - 1 - i : i; }
 
 /// Runs the graph by the interpreter.
 std::vector<Array> interpret(const Graph& graph, const std::vector<Array>& inputs);

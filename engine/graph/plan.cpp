@@ -13,7 +13,7 @@
 namespace tessera {
 namespace {
 
-using Kind = Graph::Step::Kind;
+using Step = Graph::Step;
 using Memory = GraphPlan::Memory;
 using Place = GraphPlan::Place;
 using Command = GraphPlan::Command;
@@ -118,13 +118,7 @@ class Planner {
   }
 
   std::vector<Place> walk(const Graph::Body& b) {
-    for (const Graph::Step& s : b.steps) {
-      if (s.kind == Kind::call) call(s);
-      else if (s.kind == Kind::switch_) switch_(s);
-      else if (s.count && *s.count * std::max<int64_t>(length(s.bodies[0]), 1) <= options_.unrolled) unroll(s);
-      else if (s.count) counted_loop(s);
-      else while_loop(s);
-    }
+    for (const Step& s : b.steps) std::visit([&](const auto& what) { step(s, what); }, s.what);
     return given(b.outputs);
   }
   std::vector<Place> given(const std::vector<size_t>& values) const {
@@ -135,16 +129,18 @@ class Planner {
   /// Commands, roughly, that a body becomes.
   int64_t length(const Graph::Body& b) const {
     int64_t n = 0;
-    for (const Graph::Step& s : b.steps) {
+    for (const Step& s : b.steps) {
       n += std::min(length(s), options_.unrolled + 1);
       if (n > options_.unrolled) return n;
     }
     return n;
   }
-  int64_t length(const Graph::Step& s) const {
-    int64_t all = s.kind == Kind::call ? 1 : 0;
-    for (const Graph::Body& inner : s.bodies) all += length(inner);
-    return std::min(std::max<int64_t>(all, 1), options_.unrolled + 1) * (s.count ? *s.count : s.at_most.value_or(1));
+  int64_t length(const Step& s) const {
+    int64_t all = s.call() ? 1 : 0, times = 1;
+    for (const Graph::Body* inner : s.bodies()) all += length(*inner);
+    if (const auto* counted = std::get_if<Step::CountedLoop>(&s.what)) times = counted->count;
+    else if (const Step::While* loop = s.while_loop()) times = loop->at_most.value_or(1);
+    return std::min(std::max<int64_t>(all, 1), options_.unrolled + 1) * times;
   }
 
   // -- what a value decides
@@ -156,41 +152,44 @@ class Planner {
   };
   /// Why the commands of a step cannot all be recorded in advance, guarded by a gate. `again`: they are run more than
   /// once in a replay, where a report has room for one.
-  Reason unguarded(const Graph::Step& s, bool again) const {
+  Reason unguarded(const Step& s, bool again) const {
     if (!options_.gates) return {"that is how the plan is asked for", s.loc};
-    if (s.kind == Kind::call) {
-      const ir::Kernel& k = graph_.kernels[s.kernel];
-      for (const auto& [name, v] : s.sizes)
-        if (!constant_.contains(v)) return {"a value is the size of a grid of " + k.name, k.loc};
-      if (options_.whole && !options_.whole(described(s)))
-        return {k.name + " is estimated to take longer than the watchdog allows, so it is cut", k.loc};
-      if (again && !k.texts.empty()) return {k.name + " prints or checks in a loop that a value ends", k.loc};
-    }
-    if (s.kind == Kind::repeat) {
-      again |= !s.count;
-      if (!s.count && !s.at_most) return {"nothing bounds how often a while loop iterates", s.loc};
-      if (length(s) > options_.unrolled)
-        return {"a loop of " +
-                    (s.count ? plural(static_cast<size_t>(*s.count), "iteration")
-                             : "at most " + plural(static_cast<size_t>(*s.at_most), "iteration")) +
-                    " becomes more than " + std::to_string(options_.unrolled) + " commands",
-                s.loc};
-      for (size_t i = s.num_carries(); s.count && i < s.bodies[0].inputs.size(); ++i)
-        if (const int64_t n = bytes(graph_.values[s.bodies[0].inputs[i]]); n % options_.alignment)
-          return unaligned(s, n);
-      for (size_t i = s.num_carries(); s.count && i < s.bodies[0].outputs.size(); ++i)
-        if (const int64_t n = bytes(graph_.values[s.bodies[0].outputs[i]]); n % options_.alignment)
-          return unaligned(s, n);
-    }
-    return unguarded(s.bodies, again);
+    if (Reason r = std::visit([&](const auto& what) { return unguarded(s, what, again); }, s.what)) return r;
+    return unguarded_bodies(s, again || s.while_loop());
   }
-  Reason unguarded(const std::vector<Graph::Body>& bodies, bool again) const {
-    for (const Graph::Body& b : bodies)
-      for (const Graph::Step& s : b.steps)
+  Reason unguarded(const Step& s, const Step::Call& c, bool again) const {
+    const ir::Kernel& k = graph_.kernels[c.kernel];
+    for (const auto& [name, v] : c.sizes)
+      if (!constant_.contains(v)) return {"a value is the size of a grid of " + k.name, k.loc};
+    if (options_.whole && !options_.whole(described(s, c)))
+      return {k.name + " is estimated to take longer than the watchdog allows, so it is cut", k.loc};
+    if (again && !k.texts.empty()) return {k.name + " prints or checks in a loop that a value ends", k.loc};
+    return {};
+  }
+  Reason unguarded(const Step& s, const Step::CountedLoop& loop, bool) const {
+    if (length(s) > options_.unrolled) return too_long(s, plural(static_cast<size_t>(loop.count), "iteration"));
+    for (const std::vector<size_t>* values : {&loop.body.inputs, &loop.body.outputs})
+      for (size_t i = s.num_carries(); i < values->size(); ++i)
+        if (const int64_t n = bytes(graph_.values[(*values)[i]]); n % options_.alignment) return unaligned(s, n);
+    return {};
+  }
+  Reason unguarded(const Step& s, const Step::While& loop, bool) const {
+    if (!loop.at_most) return {"nothing bounds how often a while loop iterates", s.loc};
+    if (length(s) > options_.unrolled)
+      return too_long(s, "at most " + plural(static_cast<size_t>(*loop.at_most), "iteration"));
+    return {};
+  }
+  Reason unguarded(const Step&, const Step::Switch&, bool) const { return {}; }
+  Reason unguarded_bodies(const Step& step, bool again) const {
+    for (const Graph::Body* b : step.bodies())
+      for (const Step& s : b->steps)
         if (Reason r = unguarded(s, again)) return r;
     return {};
   }
-  Reason unaligned(const Graph::Step& s, int64_t n) const {
+  Reason too_long(const Step& s, const std::string& iterations) const {
+    return {"a loop of " + iterations + " becomes more than " + std::to_string(options_.unrolled) + " commands", s.loc};
+  }
+  Reason unaligned(const Step& s, int64_t n) const {
     return {"a loop works on rows of " + plural(static_cast<size_t>(n), "byte") + ", which lie at no multiples of " +
                 std::to_string(options_.alignment),
             s.loc};
@@ -219,16 +218,16 @@ class Planner {
   }
 
   /// The call, as far as the graph alone tells.
-  Command::Call described(const Graph::Step& s) const {
-    Command::Call c{.kernel = s.kernel};
+  Command::Call described(const Step& s, const Step::Call& call) const {
+    Command::Call c{.kernel = call.kernel};
     for (const size_t v : s.arguments) c.inputs.emplace_back(graph_.values[v].dtype, graph_.values[v].shape);
-    for (const auto& [name, v] : s.sizes)
+    for (const auto& [name, v] : call.sizes)
       if (const auto it = constant_.find(v); it != constant_.end()) c.dims[name] = grid_size(scalar(*it->second));
     return c;
   }
-  void call(const Graph::Step& s) {
-    const ir::Kernel& k = graph_.kernels[s.kernel];
-    Command::Call c = described(s);
+  void step(const Step& s, const Step::Call& call) {
+    const ir::Kernel& k = graph_.kernels[call.kernel];
+    Command::Call c = described(s, call);
     for (size_t i = 0; i < s.arguments.size(); ++i) {
       Place p = places_[s.arguments[i]];
       const int input = static_cast<int>(i);
@@ -239,7 +238,7 @@ class Planner {
       }
       c.arguments.push_back(p);
     }
-    for (const auto& [name, v] : s.sizes) {
+    for (const auto& [name, v] : call.sizes) {
       if (c.dims.contains(name)) continue;
       const GraphPlan::Storage& from = plan_.storages[places_[v].storage];
       if (from.memory == Memory::constant) c.dims[name] = grid_size(scalar(graph_.constants[from.index].second));
@@ -257,18 +256,18 @@ class Planner {
     for (size_t i = 0; i < s.results.size(); ++i) places_[s.results[i]] = results[i];
   }
 
-  void switch_(const Graph::Step& s) {
+  void step(const Step& s, const Step::Switch& branching) {
     const Place index = places_[s.arguments[0]];
     use(index, now());
     std::vector<Place> results;
     for (size_t v : s.results) results.push_back(result(v));
     const Reason why = unguarded(s, false);
     if (!why) {
-      const size_t gate = new_gate(static_cast<int32_t>(s.bodies.size()));
+      const size_t gate = new_gate(static_cast<int32_t>(branching.branches.size()));
       set_gate(gate, index, guard_);
-      for (size_t b = 0; b < s.bodies.size(); ++b)
+      for (size_t b = 0; b < branching.branches.size(); ++b)
         guarded(gate, static_cast<int32_t>(b), [&] {
-          const std::vector<Place> outs = walk(s.bodies[b]);
+          const std::vector<Place> outs = walk(branching.branches[b]);
           for (size_t i = 0; i < outs.size(); ++i) copy(outs[i], results[i]);
           return outs;
         });
@@ -278,7 +277,7 @@ class Planner {
     }
     const size_t start = now();
     Node::Switch choice{.decides = index};
-    for (const Graph::Body& b : s.bodies) {
+    for (const Graph::Body& b : branching.branches) {
       choice.branches.emplace_back();
       std::vector<Node>* const around = std::exchange(nodes_, &choice.branches.back());
       const std::vector<Place> outs = walk(b);
@@ -294,16 +293,20 @@ class Planner {
   }
   bool aligned(const Place& p) const { return p.offset % options_.alignment == 0 && p.bytes % options_.alignment == 0; }
 
-  void unroll(const Graph::Step& s) {
-    const Graph::Body& b = s.bodies[0];
+  void step(const Step& s, const Step::CountedLoop& loop) {
+    if (loop.count * std::max<int64_t>(length(loop.body), 1) <= options_.unrolled) unroll(s, loop);
+    else counted_loop(s, loop);
+  }
+  void unroll(const Step& s, const Step::CountedLoop& loop) {
+    const Graph::Body& b = loop.body;
     std::vector<Place> carries = given(s.arguments), stacks;
     const std::vector<Place> sliced(carries.begin() + static_cast<std::ptrdiff_t>(s.num_carries()), carries.end());
     carries.resize(s.num_carries());
     for (size_t i = s.num_carries(); i < s.results.size(); ++i) stacks.push_back(result(s.results[i]));
-    for (int64_t i = 0; i < *s.count; ++i) {
+    for (int64_t i = 0; i < loop.count; ++i) {
       for (size_t k = 0; k < carries.size(); ++k) places_[b.inputs[k]] = carries[k];
       for (size_t k = 0; k < sliced.size(); ++k) {
-        Place p = row_of(sliced[k], *s.count, row(s, i));
+        Place p = row_of(sliced[k], loop.count, loop.row(i));
         if (!aligned(p)) {
           const Place own = fresh(p.bytes);
           copy(p, own);
@@ -312,12 +315,12 @@ class Planner {
         places_[b.inputs[s.num_carries() + k]] = p;
       }
       for (size_t k = 0; k < stacks.size(); ++k)
-        if (const Place p = row_of(stacks[k], *s.count, row(s, i)); aligned(p))
+        if (const Place p = row_of(stacks[k], loop.count, loop.row(i)); aligned(p))
           wanted_[b.outputs[s.num_carries() + k]] = p;
       std::vector<Place> outs = walk(b);
       for (size_t k = 0; k < stacks.size(); ++k) {
         wanted_[b.outputs[s.num_carries() + k]].reset();
-        copy(outs[s.num_carries() + k], row_of(stacks[k], *s.count, row(s, i)));
+        copy(outs[s.num_carries() + k], row_of(stacks[k], loop.count, loop.row(i)));
       }
       outs.resize(s.num_carries());
       carries = std::move(outs);
@@ -333,8 +336,7 @@ class Planner {
     size_t storages = 0, start = 0;  // storages and commands before the first iteration
   };
   /// `slices`: of a counted loop, where each sliced array's row goes.
-  LoopPlaces enter(const Graph::Step& s, std::vector<std::pair<Place, Place>>& slices) {
-    const Graph::Body& b = s.bodies[0];
+  LoopPlaces enter(const Step& s, const Graph::Body& b, std::vector<std::pair<Place, Place>>& slices) {
     LoopPlaces l{.carries = s.num_carries()};
     for (size_t i = 0; i < s.arguments.size(); ++i) {
       const Place from = places_[s.arguments[i]];
@@ -374,18 +376,18 @@ class Planner {
   }
   /// What was there before the loop is there for every iteration, and nothing else takes the place of what the last one
   /// has left.
-  void leave(const Graph::Step& s, const LoopPlaces& l) {
+  void leave(const Step& s, const LoopPlaces& l) {
     for (const Place& p : l.results) use(p, now());
     for (size_t i = 0; i < l.storages; ++i)
       if (plan_.storages[i].last >= l.start) use({i, 0, 0}, now());
     for (size_t i = 0; i < s.results.size(); ++i) places_[s.results[i]] = l.results[i];
   }
 
-  void counted_loop(const Graph::Step& s) {
-    Node::CountedLoop loop{.count = *s.count, .reverse = s.reverse};
-    const LoopPlaces l = enter(s, loop.slices);
+  void counted_loop(const Step& s, const Step::CountedLoop& counted) {
+    Node::CountedLoop loop{.count = counted.count, .reverse = counted.reverse};
+    const LoopPlaces l = enter(s, counted.body, loop.slices);
     std::vector<Node>* const around = std::exchange(nodes_, &loop.body);
-    const std::vector<Place> rows = iteration(s.bodies[0], l);
+    const std::vector<Place> rows = iteration(counted.body, l);
     nodes_ = around;
     for (size_t i = 0; i < rows.size(); ++i) loop.stacks.emplace_back(rows[i], l.results[l.carries + i]);
     for (const auto& [row, array] : loop.stacks) use(row, now());
@@ -393,30 +395,30 @@ class Planner {
     leave(s, l);
     nodes_->push_back({.what = std::move(loop),
                        .begin = l.start,
-                       .why = "a loop of " + std::to_string(*s.count) + " iterations becomes more than " +
+                       .why = "a loop of " + std::to_string(counted.count) + " iterations becomes more than " +
                               std::to_string(options_.unrolled) + " commands",
                        .loc = s.loc});
   }
 
-  void while_loop(const Graph::Step& s) {
-    Node::While loop{.at_most = s.at_most};
-    const Reason whole = unguarded(s, true), one = unguarded(s.bodies, true);
-    const int64_t each = std::max<int64_t>(length(s.bodies[0]) + length(s.bodies[1]), 1);
-    loop.iterations = whole ? std::clamp<int64_t>(options_.unrolled / each, 1, kIterations) : *s.at_most;
+  void step(const Step& s, const Step::While& repeated) {
+    Node::While loop{.at_most = repeated.at_most};
+    const Reason whole = unguarded(s, true), one = unguarded_bodies(s, true);
+    const int64_t each = std::max<int64_t>(length(repeated.body) + length(repeated.test), 1);
+    loop.iterations = whole ? std::clamp<int64_t>(options_.unrolled / each, 1, kIterations) : *repeated.at_most;
     if (!one && options_.gates) {
       loop.gate = new_gate(1);
       set_gate(*loop.gate, {}, guard_);
     }
     std::vector<std::pair<Place, Place>> none;
-    const LoopPlaces l = enter(s, none);
+    const LoopPlaces l = enter(s, repeated.body, none);
     const auto outside = guard_;
     if (loop.gate) guard_ = GraphPlan::Guard{.gate = *loop.gate};
     std::vector<Node>* const around = std::exchange(nodes_, &loop.test);
-    loop.decides = walk(s.bodies[1])[0];
+    loop.decides = walk(repeated.test)[0];
     if (loop.gate) set_gate(*loop.gate, loop.decides, guard_);
     else use(loop.decides, now());
     nodes_ = &loop.body;
-    iteration(s.bodies[0], l);
+    iteration(repeated.body, l);
     nodes_ = around;
     guard_ = outside;
     if (loop.gate) close_gate(*loop.gate);

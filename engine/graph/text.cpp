@@ -138,9 +138,17 @@ class GraphParser {
     return t;
   }
 
+  /// A loop, of which its first line says whether it counts.
+  struct Repeat {
+    std::optional<int64_t> count = {}, at_most = {};
+    bool reverse = false;
+    size_t slices = 0;
+    Graph::Body body = {};
+    std::optional<Graph::Body> test = {};
+  };
   /// Lines up to the end of the text, or of the body if it is a step's, whose `}` is left. In front of a `while` they
   /// are the test's.
-  void steps(Graph::Body& b, Graph::Step* repeat, int opened) {
+  void steps(Graph::Body& b, Repeat* repeat, int opened) {
     while (next_line()) {
       if (opened && line_[0] == '}') return;
       if (!opened && word("in")) {
@@ -167,14 +175,14 @@ class GraphParser {
     }
     if (opened) fail("the body that begins in line " + std::to_string(opened) + " has no end");
   }
-  void test(Graph::Body& b, Graph::Step& repeat) {
+  void test(Graph::Body& b, Repeat& repeat) {
     if (repeat.count) fail("a repeat that counts to " + std::to_string(*repeat.count) + " has no while");
-    if (repeat.bodies.size() == 2) fail("a repeat has one while");
+    if (repeat.test) fail("a repeat has one while");
     if (!b.outputs.empty()) fail("out comes after while");
     const size_t v = use();
     if (const Graph::Type t{DType::boolean, {}}; graph_.values[v] != t)
       fail("while: the value is " + to_string(graph_.values[v]) + " but " + to_string(t) + " is expected");
-    repeat.bodies.push_back({{}, {v}, std::move(b.steps)});
+    repeat.test = Graph::Body{{}, {v}, std::move(b.steps)};
     b.steps.clear();
   }
 
@@ -185,8 +193,7 @@ class GraphParser {
       while (mark(','));
       need('=');
     }
-    Graph::Step s;
-    s.line = number_;
+    Graph::Step s{.what = Graph::Step::Call{}, .line = number_};
     std::vector<Graph::Type> declared;
     if (word("call")) declared = call(s, results.size());
     else if (word("repeat")) declared = repeat(s, results.size());
@@ -201,12 +208,11 @@ class GraphParser {
     b.steps.push_back(std::move(s));
   }
 
-  std::vector<Graph::Type> call(Graph::Step& c, size_t results) {
-    const std::string file = file_name();
-    c.kernel = kernel(file);
+  std::vector<Graph::Type> call(Graph::Step& s, size_t results) {
+    Graph::Step::Call c{.kernel = kernel(file_name())};
     need('(');
     if (!mark(')')) {
-      do c.arguments.push_back(use());
+      do s.arguments.push_back(use());
       while (mark(','));
       need(')');
     }
@@ -225,7 +231,8 @@ class GraphParser {
       need(':');
       declared = types();
     }
-    check(graph_.kernels[c.kernel], c, declared, results);
+    check(graph_.kernels[c.kernel], s.arguments, c, declared, results);
+    s.what = std::move(c);
     return declared;
   }
   /// What follows the head of a repeat or switch: the types of its results, and the brace.
@@ -251,23 +258,37 @@ class GraphParser {
   }
 
   std::vector<Graph::Type> repeat(Graph::Step& s, size_t results) {
-    s.kind = Graph::Step::Kind::repeat;
     const int opened = number_;
     s.loc = here();
-    if (word("at_most")) s.at_most = number();
-    if (!line_.empty() && line_[0] >= '0' && line_[0] <= '9') s.count = number();
-    if (s.count && s.at_most) fail("a repeat that counts to " + std::to_string(*s.count) + " has no at_most");
-    if (s.count && *s.count > INT32_MAX)
-      fail("repeat counts to " + std::to_string(*s.count) + ", and at most " + std::to_string(INT32_MAX) +
-           " is possible");
-    if (s.at_most && *s.at_most > INT32_MAX)
-      fail("repeat: at_most is " + std::to_string(*s.at_most) + ", and at most " + std::to_string(INT32_MAX) +
-           " is possible");
-    s.reverse = word("reverse");
-    if (s.reverse && !s.count) fail("a repeat without a count has no reverse");
+    Repeat r = counts();
     const std::vector<Graph::Type> declared = declared_types("repeat", results);
     const size_t outside = order_.size();
-    s.bodies.emplace_back();
+    carried(s, r);
+    steps(r.body, &r, opened);
+    check(r, s.arguments.size() - r.slices, declared, opened);
+    leave(outside);
+    --depth_;
+    if (r.count) s.what = Graph::Step::CountedLoop{std::move(r.body), *r.count, r.reverse, r.slices};
+    else s.what = Graph::Step::While{std::move(r.body), std::move(*r.test), r.at_most};
+    return declared;
+  }
+  Repeat counts() {
+    Repeat r;
+    if (word("at_most")) r.at_most = number();
+    if (!line_.empty() && line_[0] >= '0' && line_[0] <= '9') r.count = number();
+    if (r.count && r.at_most) fail("a repeat that counts to " + std::to_string(*r.count) + " has no at_most");
+    if (r.count && *r.count > INT32_MAX)
+      fail("repeat counts to " + std::to_string(*r.count) + ", and at most " + std::to_string(INT32_MAX) +
+           " is possible");
+    if (r.at_most && *r.at_most > INT32_MAX)
+      fail("repeat: at_most is " + std::to_string(*r.at_most) + ", and at most " + std::to_string(INT32_MAX) +
+           " is possible");
+    r.reverse = word("reverse");
+    if (r.reverse && !r.count) fail("a repeat without a count has no reverse");
+    return r;
+  }
+  /// The lines of a loop that say what it carries and slices.
+  void carried(Graph::Step& s, Repeat& r) {
     // The carries and slices see what is outside, and not one another.
     std::vector<std::pair<std::string, Graph::Type>> inputs;
     while (next_line()) {
@@ -281,33 +302,29 @@ class GraphParser {
       need('=');
       const size_t from = use();
       end();
-      if (!slice && s.slices > 0) fail("carry comes before slice");
-      if (slice && !s.count) fail("a repeat without a count has no slice");
-      const Graph::Type wanted = slice ? stacked(*s.count, t) : t;
+      if (!slice && r.slices > 0) fail("carry comes before slice");
+      if (slice && !r.count) fail("a repeat without a count has no slice");
+      const Graph::Type wanted = slice ? stacked(*r.count, t) : t;
       if (graph_.values[from] != wanted)
         fail(std::string(slice ? "slice" : "carry") + ": the value is " + to_string(graph_.values[from]) + " but " +
              to_string(wanted) + " is expected");
       inputs.emplace_back(n, t);
       s.arguments.push_back(from);
-      s.slices += slice;
+      r.slices += slice;
     }
     for (const auto& [n, t] : inputs) {
       define(n, t);
-      s.bodies[0].inputs.push_back(names_.at(n));
+      r.body.inputs.push_back(names_.at(n));
     }
-    {
-      Graph::Body body = std::move(s.bodies[0]);
-      s.bodies[0] = {};
-      steps(body, &s, opened);
-      s.bodies[0] = std::move(body);
-    }
-    const Graph::Body& b = s.bodies[0];
-    const size_t carries = s.num_carries(), outs = b.outputs.size();
+  }
+  void check(const Repeat& r, size_t carries, const std::vector<Graph::Type>& declared, int opened) {
+    const Graph::Body& b = r.body;
+    const size_t results = declared.size(), outs = b.outputs.size();
     const std::string here = "the repeat in line " + std::to_string(opened);
-    if (!s.count && s.bodies.size() == 1) fail(here + " has neither a count nor a while");
+    if (!r.count && !r.test) fail(here + " has neither a count nor a while");
     if (outs < carries)
       fail(here + " has " + plural(carries, "carry", "carries") + " but its body " + plural(outs, "out"));
-    if (!s.count && outs > carries)
+    if (!r.count && outs > carries)
       fail(here + " has no count, so it stacks nothing, but " + plural(outs - carries, "out") + " beyond its carries");
     if (results != outs) fail(here + " has " + plural(results, "result") + " but its body " + plural(outs, "out"));
     for (size_t i = 0; i < results; ++i) {
@@ -315,14 +332,11 @@ class GraphParser {
       if (i < carries && out != graph_.values[b.inputs[i]])
         fail("carry " + std::to_string(i) + " is " + to_string(graph_.values[b.inputs[i]]) + " but its next value is " +
              to_string(out));
-      const Graph::Type t = i < carries ? out : stacked(*s.count, out);
+      const Graph::Type t = i < carries ? out : stacked(*r.count, out);
       if (t != declared[i])
         fail("repeat: result " + std::to_string(i) + " is " + to_string(t) + " but line " + std::to_string(opened) +
              " says " + to_string(declared[i]));
     }
-    leave(outside);
-    --depth_;
-    return declared;
   }
   Graph::Type stacked(int64_t n, const Graph::Type& t) {
     Graph::Type s = t;
@@ -332,7 +346,7 @@ class GraphParser {
   }
 
   std::vector<Graph::Type> switch_(Graph::Step& s, size_t results) {
-    s.kind = Graph::Step::Kind::switch_;
+    Graph::Step::Switch choice;
     const int opened = number_;
     s.loc = here();
     s.arguments.push_back(use());
@@ -345,19 +359,20 @@ class GraphParser {
       Graph::Body b;
       steps(b, nullptr, number_);
       const std::string here =
-          "branch " + std::to_string(s.bodies.size()) + " of the switch in line " + std::to_string(opened);
+          "branch " + std::to_string(choice.branches.size()) + " of the switch in line " + std::to_string(opened);
       if (b.outputs.size() != results)
         fail(here + " has " + plural(b.outputs.size(), "out") + " but the switch " + plural(results, "result"));
       for (size_t i = 0; i < results; ++i)
         if (const Graph::Type& t = graph_.values[b.outputs[i]]; t != declared[i])
           fail(here + ": result " + std::to_string(i) + " is " + to_string(t) + " but line " + std::to_string(opened) +
                " says " + to_string(declared[i]));
-      s.bodies.push_back(std::move(b));
+      choice.branches.push_back(std::move(b));
       leave(outside);
       if (!mark('{')) break;
       end();
     }
     --depth_;
+    s.what = std::move(choice);
     return declared;
   }
 
@@ -371,10 +386,11 @@ class GraphParser {
     }
     return it->second;
   }
-  void check(const ir::Kernel& k, const Graph::Step& c, const std::vector<Graph::Type>& types, size_t results) {
-    if (c.arguments.size() != static_cast<size_t>(k.num_inputs))
+  void check(const ir::Kernel& k, const std::vector<size_t>& arguments, const Graph::Step::Call& c,
+             const std::vector<Graph::Type>& types, size_t results) {
+    if (arguments.size() != static_cast<size_t>(k.num_inputs))
       fail(k.name + " takes " + plural(static_cast<size_t>(k.num_inputs), "input") + " but " +
-           std::to_string(c.arguments.size()) + (c.arguments.size() == 1 ? " is given" : " are given"));
+           std::to_string(arguments.size()) + (arguments.size() == 1 ? " is given" : " are given"));
     if (results != static_cast<size_t>(k.num_outputs()) || types.size() != results)
       fail(k.name + " has " + plural(static_cast<size_t>(k.num_outputs()), "output") + " but the call has " +
            plural(results, "result") + " and " + plural(types.size(), "type"));
@@ -394,7 +410,7 @@ class GraphParser {
       if (!given.emplace(name, 1).second) fail(k.name + ": the size " + name + " is given twice");
     }
     std::vector<std::pair<DType, Shape>> shapes;
-    for (size_t v : c.arguments) shapes.emplace_back(graph_.values[v].dtype, graph_.values[v].shape);
+    for (size_t v : arguments) shapes.emplace_back(graph_.values[v].dtype, graph_.values[v].shape);
     try {
       const DimValues dims = bind_dims(k, shapes, given);
       for (size_t i = 0; i < results; ++i) {

@@ -58,53 +58,60 @@ class Writer {
     for (const size_t v : b.outputs) line("out " + use(v));
   }
   void steps(const std::vector<Graph::Step>& list) {
-    for (const Graph::Step& s : list) switch (s.kind) {
-        case Graph::Step::Kind::call: call(s); break;
-        case Graph::Step::Kind::repeat: repeat(s); break;
-        case Graph::Step::Kind::switch_: switch_(s); break;
-      }
+    for (const Graph::Step& s : list) std::visit([&](const auto& what) { step(s, what); }, s.what);
   }
-  void call(const Graph::Step& s) {
+  void step(const Graph::Step& s, const Graph::Step::Call& c) {
     std::string arguments, sizes;
     for (const size_t v : s.arguments) arguments += (arguments.empty() ? "" : ", ") + use(v);
-    for (const auto& [name, v] : s.sizes) sizes += (sizes.empty() ? " with " : ", ") + name + " = " + use(v);
+    for (const auto& [name, v] : c.sizes) sizes += (sizes.empty() ? " with " : ", ") + name + " = " + use(v);
     const std::string made = results(s);
-    line(made + "call \"" + kernels_[s.kernel] + "\"(" + arguments + ")" + sizes + types(s));
+    line(made + "call \"" + kernels_[c.kernel] + "\"(" + arguments + ")" + sizes + types(s));
   }
-  void repeat(const Graph::Step& s) {
-    if (const int64_t n = std::max(s.count.value_or(0), s.at_most.value_or(0)); n > INT32_MAX)
+  static void check_count(const Graph::Step& s, int64_t n) {
+    if (n > INT32_MAX)
       throw SpecError("write_graph: a repeat counts to " + std::to_string(n) + ", and at most " +
                           std::to_string(INT32_MAX) + " is possible in a file",
                       s.loc);
+  }
+  void step(const Graph::Step& s, const Graph::Step::CountedLoop& loop) {
+    check_count(s, loop.count);
+    head(s, loop.body, "repeat " + std::to_string(loop.count) + (loop.reverse ? " reverse" : ""));
+    tail(loop.body);
+  }
+  void step(const Graph::Step& s, const Graph::Step::While& loop) {
+    check_count(s, loop.at_most.value_or(0));
+    head(s, loop.body, "repeat" + (loop.at_most ? " at_most " + std::to_string(*loop.at_most) : ""));
+    steps(loop.test.steps);
+    line("while " + use(loop.test.outputs[0]));
+    tail(loop.body);
+  }
+  /// The first line of a loop, and what it carries and slices.
+  void head(const Graph::Step& s, const Graph::Body& b, const std::string& repeat) {
     const std::string made = results(s);
-    line(made + "repeat" + (s.count ? " " + std::to_string(*s.count) : "") + (s.reverse ? " reverse" : "") +
-         (s.at_most ? " at_most " + std::to_string(*s.at_most) : "") + types(s) + " {");
+    line(made + repeat + types(s) + " {");
     ++depth_;
-    const Graph::Body& b = s.bodies[0];
     // All of them see what is outside, and not one another.
     std::vector<std::string> from;
     for (const size_t v : s.arguments) from.push_back(use(v));
     for (size_t i = 0; i < b.inputs.size(); ++i)
       line((i < s.num_carries() ? "carry " : "slice ") + define(b.inputs[i]) + " " +
            to_string(graph_.values[b.inputs[i]]) + " = " + from[i]);
-    if (!s.count) {
-      steps(s.bodies[1].steps);
-      line("while " + use(s.bodies[1].outputs[0]));
-    }
+  }
+  void tail(const Graph::Body& b) {
     steps(b.steps);
     outputs(b);
     --depth_;
     line("}");
   }
-  void switch_(const Graph::Step& s) {
+  void step(const Graph::Step& s, const Graph::Step::Switch& choice) {
     const std::string index = use(s.arguments[0]);
     const std::string made = results(s);
     line(made + "switch " + index + types(s) + " {");
-    for (size_t i = 0; i < s.bodies.size(); ++i) {
+    for (size_t i = 0; i < choice.branches.size(); ++i) {
       if (i > 0) line("} {");
       ++depth_;
-      steps(s.bodies[i].steps);
-      outputs(s.bodies[i]);
+      steps(choice.branches[i].steps);
+      outputs(choice.branches[i]);
       --depth_;
     }
     line("}");

@@ -60,7 +60,7 @@ Graph graph_of(const ir::Kernel& k, const std::vector<Array>& inputs, const DimV
   Graph g;
   g.name = k.name;
   g.loc = k.loc;
-  Graph::Step call;
+  Graph::Step call{.what = Graph::Step::Call{}};
   std::vector<std::pair<DType, Shape>> types;
   for (const Array& a : inputs) {
     types.emplace_back(a.dtype(), a.shape());
@@ -74,7 +74,7 @@ Graph graph_of(const ir::Kernel& k, const std::vector<Array>& inputs, const DimV
     g.values.push_back({k.blocks[static_cast<size_t>(block)].dtype, bind_shape(k, block, bound)});
   }
   for (const auto& [name, value] : dims) {
-    call.sizes.emplace_back(name, g.values.size());
+    call.call()->sizes.emplace_back(name, g.values.size());
     g.constants.emplace_back(g.values.size(), Array({}, DType::i64));
     g.constants.back().second.data<int64_t>()[0] = value;
     g.values.push_back({DType::i64, {}});

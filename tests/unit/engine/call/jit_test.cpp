@@ -60,7 +60,7 @@ TEST_CASE("jit: plain operations and calls of kernels") {
   CHECK(&g == &f.trace({{{4}, f32}, {{4}, f32}}));
   CHECK(&g != &f.trace({{{4}, f32}, {{1}, f32}}));
   std::string kernels;
-  for (const Graph::Step& s : g.body.steps) kernels += g.kernels[s.kernel].name + " ";
+  for (const Graph::Step& s : g.body.steps) kernels += g.kernels[s.call()->kernel].name + " ";
   CHECK(kernels == "twice add exp neg lt select mul ");
 }
 
@@ -117,7 +117,7 @@ TEST_CASE("jit: loops and branches around calls are bodies of the graph") {
   for (int i = 0; i < 5; ++i)
     for (float& v : expected.data<float>()) v = 2 * v + static_cast<float>(i);
   CHECK(same(interpret(power, ramp({4})), expected));
-  CHECK(power.trace({{{4}, f32}}).body.steps.at(0).count == 5);
+  CHECK(std::get<Graph::Step::CountedLoop>(power.trace({{{4}, f32}}).body.steps.at(0).what).count == 5);
 
   const auto counted =
       jit([](Tensor x, Tensor n) { return fori_loop(0, n, x, [](Value, Value c) { return Value(twice(c)); }); });
@@ -147,8 +147,8 @@ TEST_CASE("jit: loops and branches around calls are bodies of the graph") {
 
   // A small loop without calls is a kernel.
   const auto small = jit([](Tensor x) { return fori_loop(0, 3, x, [](Value, Value c) { return c * 2; }); });
-  CHECK(small.trace({{{4}, f32}}).body.steps.at(0).kind == Graph::Step::Kind::call);
-  CHECK(small.trace({{{5000}, f32}}).body.steps.at(0).kind == Graph::Step::Kind::repeat);
+  CHECK(small.trace({{{4}, f32}}).body.steps.at(0).call());
+  CHECK(small.trace({{{5000}, f32}}).body.steps.at(0).loop_body());
   CHECK(same(interpret(small, ramp({4})), ramp({4}, 0, 8)));
   CHECK(same(interpret(small, ramp({5000})), ramp({5000}, 0, 8)));
 }
@@ -172,8 +172,8 @@ TEST_CASE("jit: vmapped calls, grid sizes, prints") {
   });
   const Graph& g = prints.trace({{{4}, f32}});
   REQUIRE(g.body.steps.size() == 3);
-  CHECK(g.kernels[g.body.steps[0].kernel].texts == std::vector<std::string>{"x"});
-  CHECK(g.kernels[g.body.steps[2].kernel].texts == std::vector<std::string>{"sum {}"});
+  CHECK(g.kernels[g.body.steps[0].call()->kernel].texts == std::vector<std::string>{"x"});
+  CHECK(g.kernels[g.body.steps[2].call()->kernel].texts == std::vector<std::string>{"sum {}"});
 }
 
 TEST_CASE("jit: what is wrong is said") {
@@ -206,7 +206,7 @@ TEST_CASE("jit: how often a loop turns at most, where its test says so") {
   const auto most = [](const auto& f) {
     const Graph& g = f.trace({{{4}, f32}, {{}, i32}});
     for (const Graph::Step& s : g.body.steps)
-      if (s.kind == Graph::Step::Kind::repeat) return s.at_most.value_or(-1);
+      if (s.loop_body()) return s.while_loop() ? s.while_loop()->at_most.value_or(-1) : -1;
     return int64_t{-2};
   };
   const auto loop = [&](auto first, auto step, auto test) {

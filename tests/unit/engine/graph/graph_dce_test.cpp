@@ -37,9 +37,8 @@ std::string left(const Jit& f, size_t dropped) {
     std::string t;
     for (const Graph::Step& s : b.steps) {
       t += t.empty() ? "" : " ";
-      if (s.kind == Graph::Step::Kind::call) t += g.kernels[s.kernel].name;
-      else
-        for (const Graph::Body& inner : s.bodies) t += "[" + self(self, inner) + "]";
+      if (s.call()) t += g.kernels[s.call()->kernel].name;
+      for (const Graph::Body* inner : s.bodies()) t += "[" + self(self, *inner) + "]";
     }
     return t;
   };
@@ -112,10 +111,14 @@ TEST_CASE("graph dce: rows that are sliced and stacked to no end") {
   using Step = Graph::Step;
   g.values = {{f32, {3, 4}}, {f32, {3, 4}}, {f32, {4}},    {f32, {4}},
               {f32, {4}},    {f32, {4}},    {f32, {3, 4}}, {f32, {3, 4}}};
-  Step loop{.kind = Step::Kind::repeat, .arguments = {0, 1}, .results = {6, 7}, .count = 3, .slices = 2};
-  loop.bodies = {{{2, 3},
-                  {4, 5},
-                  {{.arguments = {2}, .results = {4}, .kernel = 0}, {.arguments = {3}, .results = {5}, .kernel = 0}}}};
+  const Step::Call twice_{.kernel = 0};
+  Graph::Body rows{
+      {2, 3},
+      {4, 5},
+      {{.what = twice_, .arguments = {2}, .results = {4}}, {.what = twice_, .arguments = {3}, .results = {5}}}};
+  const Step loop{.what = Step::CountedLoop{.body = std::move(rows), .count = 3, .slices = 2},
+                  .arguments = {0, 1},
+                  .results = {6, 7}};
   g.body = {{0, 1}, {7}, {loop}};
   const Graph before = g;
   CHECK(dead_code_elimination(g, g.body) == 1);
@@ -123,9 +126,10 @@ TEST_CASE("graph dce: rows that are sliced and stacked to no end") {
   const Step& s = g.body.steps[0];
   CHECK(s.arguments == std::vector<size_t>{1});
   CHECK(s.results == std::vector<size_t>{7});
-  CHECK(s.slices == 1);
-  CHECK(s.bodies[0].inputs == std::vector<size_t>{3});
-  CHECK(s.bodies[0].outputs == std::vector<size_t>{5});
+  const auto& left_of = std::get<Step::CountedLoop>(s.what);
+  CHECK(left_of.slices == 1);
+  CHECK(left_of.body.inputs == std::vector<size_t>{3});
+  CHECK(left_of.body.outputs == std::vector<size_t>{5});
   const std::vector<Array> inputs{Array({3, 4}, f32),
                                   Array({3, 4}, std::vector<float>{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12})};
   const Array x = interpret(before, inputs)[0], y = interpret(g, inputs)[0];

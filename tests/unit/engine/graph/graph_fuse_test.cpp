@@ -22,14 +22,14 @@ bool equal(const Array& a, const Array& b) {
 std::string names(const Graph& g) {
   std::string s;
   for (const Graph::Step& step : g.body.steps)
-    s += (s.empty() ? "" : " ") + (step.kind == Graph::Step::Kind::call ? g.kernels[step.kernel].name : "body");
+    s += (s.empty() ? "" : " ") + (step.call() ? g.kernels[step.call()->kernel].name : "body");
   return s;
 }
 size_t calls(const Graph::Body& b) {
   size_t n = 0;
   for (const Graph::Step& step : b.steps) {
-    n += step.kind == Graph::Step::Kind::call;
-    for (const Graph::Body& inner : step.bodies) n += calls(inner);
+    n += step.call() != nullptr;
+    for (const Graph::Body* inner : step.bodies()) n += calls(*inner);
   }
   return n;
 }

@@ -136,7 +136,7 @@ TEST_CASE("graphs: what is read is written as it was") {
   const std::string bounded = replaced(kLoops, "%8 = repeat :", "%8 = repeat at_most 3 :");
   CHECK(written(bounded) == bounded);
   Graph long_loop = parse_graph(kLoops, folder.path);
-  long_loop.body.steps[0].count = int64_t{1} << 31;
+  std::get<Graph::Step::CountedLoop>(long_loop.body.steps[0].what).count = int64_t{1} << 31;
   try {
     write_graph(long_loop, folder.path + "/written");
     CHECK(false);
@@ -155,7 +155,8 @@ TEST_CASE("graphs: a repeat that ends after so many iterations, whatever its tes
   for (const int most : {0, 1, 3, 9}) {
     const Graph g = parse_graph(replaced(kLoops, "%8 = repeat :", "%8 = repeat at_most " + std::to_string(most) + " :"),
                                 folder.path);
-    CHECK(g.body.steps[1].at_most == most);
+    REQUIRE(g.body.steps[1].while_loop());
+    CHECK(g.body.steps[1].while_loop()->at_most == most);
     const std::vector<Array> out =
         interpret(g, {scalar_of(0), Array({4}, std::vector<int32_t>{1, 2, 3, 4}), scalar_of(100)});
     CHECK(out[1].at(0) == std::min(160, 10 << most));

@@ -56,7 +56,7 @@ uint64_t bits(DType t, int v) {
 /// A graph of one call.
 Graph graph_of(const ir::Kernel& k, const std::vector<Array>& inputs, const DimValues& dims) {
   Graph g;
-  Graph::Step call;
+  Graph::Step call{.what = Graph::Step::Call{}};
   for (size_t i = 0; i < k.blocks.size(); ++i) {
     const bool input = i < static_cast<size_t>(k.num_inputs);
     g.values.push_back({k.blocks[i].dtype, input ? inputs[i].shape() : bind_shape(k, static_cast<int>(i), dims)});
