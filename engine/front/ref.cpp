@@ -329,14 +329,15 @@ class RefAccess {
     const int64_t ratio = narrow / wide;
     const auto [row, part] = split_row(s, shape_at(level), ratio);
     const ir::Value spread = s.reshape(b.convert(bits, bits_of(t.dtype)), s.sizes());
-    std::vector<int> loops = part.loops;
+    std::vector<int> loops = part.loops();
     std::erase_if(loops, [&](int l) { return s.size[static_cast<size_t>(l)] == 1; });
-    if (part.kind == Position::Kind::slice && loops.size() == 1) {
+    const Position::Slice* slice = part.slice();
+    if (slice && loops.size() == 1) {
       for (int64_t i = 0; i < s.size[static_cast<size_t>(loops[0])]; ++i)
         store_part(level - 1, s.without(loops[0], i), s.take(spread, s.order, loops[0], i), t.dtype,
-                   part.start.at + i * part.step, wide);
-    } else if (part.kind != Position::Kind::array && part.start.terms.empty() && loops.empty()) {
-      store_part(level - 1, s, spread, t.dtype, part.start.at, wide);
+                   slice->start.at + i * slice->step, wide);
+    } else if (part.start() && part.start()->terms.empty() && loops.empty()) {
+      store_part(level - 1, s, spread, t.dtype, part.start()->at, wide);
     } else {
       const ir::Value at = s.positions(part, s.order);
       for (int64_t k = 0; k < ratio; ++k) {

@@ -22,6 +22,19 @@ Offset Offset::plus(const Offset& o) const {
   return r;
 }
 
+const Offset* Position::start() const {
+  if (const Fixed* f = fixed()) return &f->start;
+  const Slice* s = slice();
+  return s ? &s->start : nullptr;
+}
+const std::vector<int>& Position::loops() const {
+  static const std::vector<int> none;
+  if (const Slice* s = slice()) return s->loops;
+  const Array* a = array();
+  return a ? a->loops : none;
+}
+bool Position::uses(int loop) const { return std::find(loops().begin(), loops().end(), loop) != loops().end(); }
+
 int Selection::new_loop(int64_t n) {
   size.push_back(n);
   return static_cast<int>(size.size()) - 1;
@@ -67,14 +80,16 @@ ir::Value Selection::expand(ir::Value v, const std::vector<int>& from, const std
 }
 ir::Value Selection::positions(const Position& p, const std::vector<int>& to) {
   ir::Builder& b = e_.builder();
-  if (p.kind == Position::Kind::array) return expand(p.array, p.loops, to);
-  const ir::Value start = b.broadcast(scalar(p.start), sizes(to), {});
-  if (p.kind == Position::Kind::fixed) return start;
+  if (const Position::Array* a = p.array()) return expand(a->array, a->loops, to);
+  const ir::Value start = b.broadcast(scalar(*p.start()), sizes(to), {});
+  const Position::Slice* s = p.slice();
+  if (!s) return start;
   ir::Op iota{.code = Opcode::iota};
   iota.set(Attr::axis, 0);
-  const ir::Value line = reshape(b.one(std::move(iota), ir::Type::array(DType::i32, {count(p.loops)})), sizes(p.loops));
-  const ir::Value steps = p.step == 1 ? line : b.elementwise(Opcode::mul, {line, number(p.step, sizes(p.loops))});
-  return b.elementwise(Opcode::add, {expand(steps, p.loops, to), start});
+  const ir::Value line =
+      reshape(b.one(std::move(iota), ir::Type::array(DType::i32, {count(s->loops)})), sizes(s->loops));
+  const ir::Value steps = s->step == 1 ? line : b.elementwise(Opcode::mul, {line, number(s->step, sizes(s->loops))});
+  return b.elementwise(Opcode::add, {expand(steps, s->loops, to), start});
 }
 ir::Value Selection::wrapped(ir::Value v, int64_t n) {
   ir::Builder& b = e_.builder();
@@ -93,14 +108,14 @@ void Selection::test(ir::Value v, const std::vector<int>& loops, int64_t n) {
                                                           b.elementwise(Opcode::lt, {v, number(n, s)})}));
 }
 // Positions that go each their own way: wrapped once, then tested or clamped.
-Position Selection::settle(Position p, int64_t n, bool wrap, bool drop) {
-  const bool one = p.kind == Position::Kind::fixed;
-  ir::Value v = one ? scalar(p.start) : positions(p, p.loops);
+Position Selection::settle(const Position& p, int64_t n, bool wrap, bool drop) {
+  const Position::Fixed* one = p.fixed();
+  ir::Value v = one ? scalar(one->start) : positions(p, p.loops());
   if (wrap) v = wrapped(v, n);
-  if (drop) test(v, p.loops, n);
+  if (drop) test(v, p.loops(), n);
   else v = clamped(v, n - 1);
   if (one) return Position::fixed({0, {{v, 1}}});
-  return {Position::Kind::array, {}, 1, p.loops, v};
+  return Position::array(v, p.loops());
 }
 
 // -- the access's own index
@@ -118,64 +133,64 @@ Selection::Selection(Emit& e, const std::vector<Index>& index, const std::vector
     const ir::Value v = x.is_static() ? ir::Value{} : starts[static_cast<size_t>(x.start_operand)];
     const Offset start = v ? Offset{0, {{v, 1}}} : Offset{x.start};
     if (x.kind == Index::Kind::array) {
-      at.push_back(settle({Position::Kind::array, {}, 1, arrays, v}, n, true, masked || writes));
+      at.push_back(settle(Position::array(v, arrays), n, true, masked || writes));
     } else if (x.kind == Index::Kind::integer) {
       if (!v) at.push_back(Position::fixed(start));
       else
         at.push_back(settle(Position::fixed(start), n, form.arrays || !masked, masked || (form.per_element && writes)));
     } else {
-      const Position slice{Position::Kind::slice, start, x.step, {order[static_cast<size_t>(form.slice[d])]}, {}};
+      const std::vector<int> loops{order[static_cast<size_t>(form.slice[d])]};
+      const Position slice = Position::slice(start, x.step, loops);
       if (!v) {
         at.push_back(slice);
       } else if (masked) {
-        test(positions(slice, slice.loops), slice.loops, n);
+        test(positions(slice, loops), loops, n);
         at.push_back(slice);
       } else if (form.per_element) {
         at.push_back(settle(slice, n, true, writes));
       } else {
-        at.push_back(slice);
-        at.back().start = {0, {{clamped(wrapped(v, n), n - 1 - std::max<int64_t>(x.size - 1, 0) * x.step), 1}}};
+        const ir::Value first = clamped(wrapped(v, n), n - 1 - std::max<int64_t>(x.size - 1, 0) * x.step);
+        at.push_back(Position::slice({0, {{first, 1}}}, x.step, loops));
       }
     }
   }
 }
 
 // -- back through a view
-Position Selection::affine(Emit& e, Position p, const Offset& start, int64_t step) {
-  p.start = p.start.scaled(step).plus(start);
-  if (p.kind != Position::Kind::array) {
-    p.step *= step;
-    return p;
-  }
-  // Of an array the start is 0 but for what was just added.
-  ir::Builder& b = e.builder();
-  const Shape s = b.kernel().type(p.array).shape;
+namespace {
+ir::Value affine(ir::Builder& b, ir::Value array, const Offset& start, int64_t step) {
+  const Shape s = b.kernel().type(array).shape;
   const auto number = [&](int64_t n) { return b.constant_int(DType::i32, n, s); };
-  if (step != 1) p.array = b.elementwise(Opcode::mul, {p.array, number(step)});
-  for (const auto& [v, f] : p.start.terms)
-    p.array = b.elementwise(
+  if (step != 1) array = b.elementwise(Opcode::mul, {array, number(step)});
+  for (const auto& [v, f] : start.terms)
+    array = b.elementwise(
         Opcode::add,
-        {p.array, b.broadcast(f == 1 ? v : b.elementwise(Opcode::mul, {v, b.constant_int(DType::i32, f)}), s, {})});
-  if (p.start.at != 0) p.array = b.elementwise(Opcode::add, {p.array, number(p.start.at)});
-  p.start = {};
-  return p;
+        {array, b.broadcast(f == 1 ? v : b.elementwise(Opcode::mul, {v, b.constant_int(DType::i32, f)}), s, {})});
+  return start.at == 0 ? array : b.elementwise(Opcode::add, {array, number(start.at)});
+}
+}  // namespace
+Position Selection::affine(Emit& e, const Position& p, const Offset& start, int64_t step) {
+  if (const Position::Array* a = p.array())
+    return Position::array(tessera::affine(e.builder(), a->array, start, step), a->loops);
+  const Offset from = p.start()->scaled(step).plus(start);
+  const Position::Slice* s = p.slice();
+  return s ? Position::slice(from, s->step * step, s->loops) : Position::fixed(from);
 }
 
 // array[of...]: what an index takes of a view's index array.
 Position Selection::compose(ir::Value array, const std::vector<Position>& of) {
   ir::Builder& b = e_.builder();
   const Shape from = b.kernel().type(array).shape;
-  Position r{Position::Kind::array, {}, 1, {}, {}};
-  if (std::all_of(of.begin(), of.end(),
-                  [](const Position& p) { return p.kind != Position::Kind::array && p.start.terms.empty(); })) {
+  Position::Array r;
+  if (std::all_of(of.begin(), of.end(), [](const Position& p) { return p.start() && p.start()->terms.empty(); })) {
     ir::Op slice{.code = Opcode::slice, .operands = {array}};
     std::vector<int64_t> start, limit, stride;
     for (const Position& p : of) {
-      const int64_t n = p.kind == Position::Kind::fixed ? 1 : count(p.loops);
-      start.push_back(p.start.at);
-      stride.push_back(p.step);
-      limit.push_back(p.start.at + (n - 1) * p.step + 1);
-      r.loops.insert(r.loops.end(), p.loops.begin(), p.loops.end());
+      const int64_t n = count(p.loops()), step = p.slice() ? p.slice()->step : 1;
+      start.push_back(p.start()->at);
+      stride.push_back(step);
+      limit.push_back(p.start()->at + (n - 1) * step + 1);
+      r.loops.insert(r.loops.end(), p.loops().begin(), p.loops().end());
     }
     slice.set(Attr::start, std::move(start));
     slice.set(Attr::limit, std::move(limit));
@@ -189,7 +204,7 @@ Position Selection::compose(ir::Value array, const std::vector<Position>& of) {
     with_all.push_back(new_loop(n));
     const ir::Value number_of = expand(flat_number(of, from, r.loops), r.loops, with_all),
                     zero = number(0, sizes(with_all));
-    const ir::Value each = positions({Position::Kind::slice, {}, 1, {with_all.back()}, {}}, with_all),
+    const ir::Value each = positions(Position::slice({}, 1, {with_all.back()}), with_all),
                     held = expand(reshape(array, {n}), {with_all.back()}, with_all);
     ir::Op sum{.code = Opcode::reduce_sum,
                .operands = {b.elementwise(Opcode::select, {b.elementwise(Opcode::eq, {number_of, each}), held, zero})}};
@@ -197,7 +212,7 @@ Position Selection::compose(ir::Value array, const std::vector<Position>& of) {
     r.array = b.one(std::move(sum));
   }
   if (r.loops.empty()) return Position::fixed({0, {{r.array, 1}}});
-  return r;
+  return {std::move(r)};
 }
 
 // The row-major number of an element among dims of these sizes, over the loops.
@@ -212,6 +227,13 @@ ir::Value Selection::flat_number(const std::vector<Position>& of, const Shape& s
   }
   return sum ? sum : number(0, sizes(loops));
 }
+
+namespace {
+template <class... F> struct Cases : F... {
+  using F::operator()...;
+};
+template <class... F> Cases(F...) -> Cases<F...>;
+}  // namespace
 
 void Selection::undo(const RefTransform& t, const Shape& view, bool writes) {
   switch (t.kind) {
@@ -253,7 +275,7 @@ void Selection::undo_index(const RefTransform& t, bool writes) {
     else
       p = compose(v, {at.begin() + static_cast<int64_t>(form.array_at),
                       at.begin() + static_cast<int64_t>(form.array_at + form.array_rank)});
-    before.push_back(v && form.per_element ? settle(std::move(p), t.shape[i], true, writes) : std::move(p));
+    before.push_back(v && form.per_element ? settle(p, t.shape[i], true, writes) : std::move(p));
   }
   at = std::move(before);
 }
@@ -291,40 +313,40 @@ void Selection::undo_reshape(const Shape& to, const Shape& view) {
 std::vector<int> Selection::sorted(const std::vector<Position>& list) const {
   std::vector<int> r;
   for (int l : order)
-    if (std::any_of(list.begin(), list.end(),
-                    [&](const Position& p) { return std::find(p.loops.begin(), p.loops.end(), l) != p.loops.end(); }))
-      r.push_back(l);
+    if (std::any_of(list.begin(), list.end(), [&](const Position& p) { return p.uses(l); })) r.push_back(l);
   return r;
 }
+
+namespace {
+Position progressing(const Position::Slice& flat) {
+  return flat.loops.empty() ? Position::fixed(flat.start) : Position{flat};
+}
+}  // namespace
 
 std::vector<Position> Selection::regroup(const std::vector<Position>& from, const Shape& view, const Shape& to) {
   if (view == to) return from;
   // The elements as one progression through the group, if they are one: what an inner dim takes whole, an outer one
   // continues.
-  Position flat;
+  Position::Slice flat;  // without loops it is fixed
   bool progression = true;
   int64_t stride = 1, taken = 1;
   for (size_t d = from.size(); d-- > 0; stride *= view[d]) {
-    const Position& p = from[d];
-    if (p.kind == Position::Kind::array) {
+    if (from[d].array()) {
       progression = false;
       continue;
     }
-    flat.start = flat.start.plus(p.start.scaled(stride));
-    const int64_t n = p.kind == Position::Kind::slice ? count(p.loops) : 1;
-    if (n == 1) continue;
-    if (flat.kind == Position::Kind::fixed) {
-      flat.kind = Position::Kind::slice;
-      flat.step = p.step * stride;
-    } else if (p.step * stride != flat.step * taken) {
-      progression = false;
-    }
-    flat.loops.insert(flat.loops.begin(), p.loops.begin(), p.loops.end());
+    flat.start = flat.start.plus(from[d].start()->scaled(stride));
+    const Position::Slice* p = from[d].slice();
+    const int64_t n = count(from[d].loops());
+    if (!p || n == 1) continue;
+    if (flat.loops.empty()) flat.step = p->step * stride;
+    else if (p->step * stride != flat.step * taken) progression = false;
+    flat.loops.insert(flat.loops.begin(), p->loops.begin(), p->loops.end());
     taken *= n;
   }
   std::vector<Position> out(to.size());
   if (progression) {
-    if (to.size() == 1) return {flat};
+    if (to.size() == 1) return {progressing(flat)};
     const auto before = std::make_tuple(at, order, size, inside);
     if (digits(flat, to, out)) return out;
     std::tie(at, order, size, inside) = before;
@@ -337,7 +359,7 @@ std::vector<Position> Selection::regroup(const std::vector<Position>& from, cons
   for (size_t d = to.size(); d-- > 0;) {
     const ir::Value digit = d == 0 ? element : b.elementwise(Opcode::rem, {element, number(to[d], s)});
     if (d > 0) element = b.elementwise(Opcode::div, {element, number(to[d], s)});
-    out[d] = loops.empty() ? Position::fixed({0, {{digit, 1}}}) : Position{Position::Kind::array, {}, 1, loops, digit};
+    out[d] = loops.empty() ? Position::fixed({0, {{digit, 1}}}) : Position::array(digit, loops);
   }
   return out;
 }
@@ -358,9 +380,7 @@ std::vector<int> Selection::cut(std::vector<int>& loops, int64_t inner) {
       continue;
     }
     // A loop that several dims share stays one.
-    if (whole % part != 0 || std::count_if(at.begin(), at.end(), [&](const Position& p) {
-                               return std::find(p.loops.begin(), p.loops.end(), l) != p.loops.end();
-                             }) > 1)
+    if (whole % part != 0 || std::count_if(at.begin(), at.end(), [&](const Position& p) { return p.uses(l); }) > 1)
       return {};
     const int a = new_loop(whole / part), c = new_loop(part);
     const auto replace = [&](std::vector<int>& list) {
@@ -371,9 +391,11 @@ std::vector<int> Selection::cut(std::vector<int>& loops, int64_t inner) {
     };
     replace(order);
     for (Position& p : at) {
-      const bool has = std::find(p.loops.begin(), p.loops.end(), l) != p.loops.end();
-      replace(p.loops);
-      if (has && p.kind == Position::Kind::array) p.array = reshape(p.array, sizes(p.loops));
+      if (!p.uses(l)) continue;
+      std::vector<int> parted = p.loops();
+      replace(parted);
+      if (Position::Slice* s = p.slice()) s->loops = std::move(parted);
+      else p = Position::array(reshape(p.array()->array, sizes(parted)), parted);
     }
     for (auto& [list, v] : inside) {
       const bool has = std::find(list.begin(), list.end(), l) != list.end();
@@ -388,12 +410,12 @@ std::vector<int> Selection::cut(std::vector<int>& loops, int64_t inner) {
 }
 
 // A progression as positions along several dims, slices all of them. False if it is none there.
-bool Selection::digits(Position flat, const Shape& to, std::vector<Position>& out) {
+bool Selection::digits(Position::Slice flat, const Shape& to, std::vector<Position>& out) {
   for (size_t d = to.size(); d-- > 1;) {
     const int64_t n = to[d], taken = count(flat.loops);
     const bool aligned =
         std::all_of(flat.start.terms.begin(), flat.start.terms.end(), [&](const auto& t) { return t.second % n == 0; });
-    if (!aligned && flat.kind == Position::Kind::slice) return false;
+    if (!aligned && !flat.loops.empty()) return false;
     Offset outer;
     const int64_t first = flat.start.at < 0 ? 0 : flat.start.at % n;  // below 0 only where a mask leaves it out
     if (!aligned) {
@@ -405,25 +427,23 @@ bool Selection::digits(Position flat, const Shape& to, std::vector<Position>& ou
     }
     outer.at = flat.start.at / n;
     for (const auto& [v, f] : flat.start.terms) outer.terms.emplace_back(v, f / n);
-    if (flat.kind == Position::Kind::fixed || flat.step % n == 0) {
+    if (flat.loops.empty() || flat.step % n == 0) {
       out[d] = Position::fixed({first});
       flat.step /= n;
     } else if (first + (taken - 1) * flat.step < n) {
-      out[d] = {Position::Kind::slice, {first}, flat.step, flat.loops, {}};
-      flat.kind = Position::Kind::fixed;
+      out[d] = Position::slice({first}, flat.step, flat.loops);
       flat.loops.clear();
-      flat.step = 1;
     } else {
       const int64_t row = n / flat.step;
       if (n % flat.step != 0 || first >= flat.step || taken % row != 0) return false;
       const std::vector<int> inner = cut(flat.loops, row);
       if (inner.empty()) return false;
-      out[d] = {Position::Kind::slice, {first}, flat.step, inner, {}};
+      out[d] = Position::slice({first}, flat.step, inner);
       flat.step = 1;
     }
     flat.start = outer;
   }
-  out[0] = flat;
+  out[0] = progressing(flat);
   return true;
 }
 
@@ -438,57 +458,53 @@ Selection::Access Selection::access(bool writes) {
   // A loop that two dims share, and all loops of arrays, are taken by arrays.
   std::vector<Position> list = at;
   const auto shares = [](const Position& x, const Position& y) {
-    return std::any_of(x.loops.begin(), x.loops.end(),
-                       [&](int l) { return std::find(y.loops.begin(), y.loops.end(), l) != y.loops.end(); });
+    return std::any_of(x.loops().begin(), x.loops().end(), [&](int l) { return y.uses(l); });
   };
   for (Position& p : list) {
-    if (p.kind != Position::Kind::slice) continue;
-    const int first = p.loops[0];
-    std::erase_if(p.loops, [&](int l) { return size[static_cast<size_t>(l)] == 1; });
-    if (!p.loops.empty()) continue;
-    if (std::count_if(list.begin(), list.end(), [&](const Position& o) {
-          return std::find(o.loops.begin(), o.loops.end(), first) != o.loops.end();
-        }) == 0)
-      p.loops = {first};
-    else p.kind = Position::Kind::fixed;
+    Position::Slice* s = p.slice();
+    if (!s) continue;
+    const int first = s->loops[0];
+    std::erase_if(s->loops, [&](int l) { return size[static_cast<size_t>(l)] == 1; });
+    if (!s->loops.empty()) continue;
+    if (std::any_of(list.begin(), list.end(), [&](const Position& o) { return o.uses(first); }))
+      p = Position::fixed(s->start);
+    else s->loops = {first};
   }
   for (size_t i = 0; i < list.size(); ++i)
     for (size_t j = 0; j < list.size(); ++j)
-      if (i != j && list[i].kind == Position::Kind::slice && shares(list[i], list[j])) {
+      if (i != j && list[i].slice() && shares(list[i], list[j])) {
         const std::vector<int> loops = sorted({list[i]});
-        list[i] = {Position::Kind::array, {}, 1, loops, positions(list[i], loops)};
+        list[i] = Position::array(positions(list[i], loops), loops);
       }
   // What meets in one element because a dim of size 1 had an index array is stored in order, too.
   const std::vector<int> used = sorted(list);
   for (int l : order)
     if (writes && size[static_cast<size_t>(l)] != 1 && std::find(used.begin(), used.end(), l) == used.end()) {
-      Position loop{Position::Kind::slice, {}, 0, {l}, {}};
-      const std::vector<int> loops = sorted({list[0], loop});
-      list[0] = {Position::Kind::array, {}, 1, loops, positions(list[0], loops)};
+      const std::vector<int> loops = sorted({list[0], Position::slice({}, 0, {l})});
+      list[0] = Position::array(positions(list[0], loops), loops);
     }
   std::vector<Position> arrays;
   for (const Position& p : list)
-    if (p.kind == Position::Kind::array) arrays.push_back(p);
+    if (p.array()) arrays.push_back(p);
   const std::vector<int> common = sorted(arrays);
   std::vector<std::vector<int>> of;  // loops per dim of the Ref that is a slice
-  for (const Position& p : list) {
-    const bool is_static = p.start.terms.empty();
-    const auto dynamic = [&](ir::Value v) {
-      a.starts.push_back(v);
-      return static_cast<int32_t>(a.starts.size() - 1);
-    };
-    switch (p.kind) {
-      case Position::Kind::fixed:
-        a.index.push_back(
-            {Index::Kind::integer, is_static ? p.start.at : 0, is_static ? -1 : dynamic(scalar(p.start)), 1, 1});
-        break;
-      case Position::Kind::slice:
-        a.index.push_back({Index::Kind::slice, is_static ? p.start.at : 0, is_static ? -1 : dynamic(scalar(p.start)),
-                           count(p.loops), p.step});
-        break;
-      case Position::Kind::array: a.index.push_back(Index::array(dynamic(expand(p.array, p.loops, common)))); break;
-    }
-  }
+  const auto dynamic = [&](ir::Value v) {
+    a.starts.push_back(v);
+    return static_cast<int32_t>(a.starts.size() - 1);
+  };
+  const auto index = [&](Index::Kind kind, const Offset& start, int64_t n, int64_t step) {
+    if (start.terms.empty()) a.index.push_back({kind, start.at, -1, n, step});
+    else a.index.push_back({kind, 0, dynamic(scalar(start)), n, step});
+  };
+  for (const Position& p : list)
+    std::visit(Cases{
+                   [&](const Position::Fixed& x) { index(Index::Kind::integer, x.start, 1, 1); },
+                   [&](const Position::Slice& x) { index(Index::Kind::slice, x.start, count(x.loops), x.step); },
+                   [&](const Position::Array& x) {
+                     a.index.push_back(Index::array(dynamic(expand(x.array, x.loops, common))));
+                   },
+               },
+               p.what);
   const ir::Op op{.code = Opcode::load, .operands = a.starts, .index = a.index};
   const ir::AccessDims form = ir::access_dims(e_.trace().kernel(), op);
   a.shape = form.shape;
@@ -499,7 +515,7 @@ Selection::Access Selection::access(bool writes) {
     }
     for (size_t i = 0; i < list.size(); ++i)
       if (form.slice[i] == static_cast<int>(d))
-        a.loops.insert(a.loops.end(), list[i].loops.begin(), list[i].loops.end());
+        a.loops.insert(a.loops.end(), list[i].loops().begin(), list[i].loops().end());
   }
   return a;
 }

@@ -6,6 +6,7 @@
 #pragma once
 #include <optional>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "engine/front/ref.h"
@@ -21,16 +22,38 @@ struct Offset {
   Offset plus(const Offset& o) const;
 };
 
-/// Where along one dim of a Ref: at `start`; at start + step * the number of the element along `loops` (row-major); or
-/// at array[loops].
+/// Where along one dim of a Ref.
 struct Position {
-  enum class Kind : uint8_t { fixed, slice, array };
-  Kind kind = Kind::fixed;
-  Offset start = {};
-  int64_t step = 1;
-  std::vector<int> loops = {};
-  ir::Value array = {};  // i32, a dim per loop
-  static Position fixed(Offset o) { return {Kind::fixed, std::move(o)}; }
+  struct Fixed {
+    Offset start = {};
+  };
+  /// At start + step * the number of the element along `loops` (row-major), one or more of them.
+  struct Slice {
+    Offset start = {};
+    int64_t step = 1;
+    std::vector<int> loops = {};
+  };
+  /// At array[loops].
+  struct Array {
+    ir::Value array = {};  // i32, a dim per loop
+    std::vector<int> loops = {};
+  };
+  std::variant<Fixed, Slice, Array> what = Fixed{};
+
+  static Position fixed(Offset o) { return {Fixed{std::move(o)}}; }
+  static Position slice(Offset start, int64_t step, std::vector<int> loops) {
+    return {Slice{std::move(start), step, std::move(loops)}};
+  }
+  static Position array(ir::Value v, std::vector<int> loops) { return {Array{v, std::move(loops)}}; }
+  const Fixed* fixed() const { return std::get_if<Fixed>(&what); }
+  Slice* slice() { return std::get_if<Slice>(&what); }
+  const Slice* slice() const { return std::get_if<Slice>(&what); }
+  const Array* array() const { return std::get_if<Array>(&what); }
+  /// Null of an array.
+  const Offset* start() const;
+  /// None where it is fixed.
+  const std::vector<int>& loops() const;
+  bool uses(int loop) const;
 };
 
 class Selection {
@@ -53,7 +76,8 @@ class Selection {
   /// The positions as an i32 array over `to`.
   ir::Value positions(const Position& p, const std::vector<int>& to);
   ir::Value reshape(ir::Value v, const Shape& shape);
-  static Position affine(Emit& e, Position p, const Offset& start, int64_t step);
+  /// start + step * p
+  static Position affine(Emit& e, const Position& p, const Offset& start, int64_t step);
 
   /// What an op of IR takes: its index, the operands that this points at, and the loops of the value's dims in order.
   struct Access {
@@ -87,13 +111,13 @@ class Selection {
   ir::Value wrapped(ir::Value v, int64_t n);
   ir::Value clamped(ir::Value v, int64_t most);
   void test(ir::Value v, const std::vector<int>& loops, int64_t n);
-  Position settle(Position p, int64_t n, bool wrap, bool drop);
+  Position settle(const Position& p, int64_t n, bool wrap, bool drop);
   Position compose(ir::Value array, const std::vector<Position>& of);
   ir::Value flat_number(const std::vector<Position>& of, const Shape& shape, const std::vector<int>& loops);
   void undo_index(const RefTransform& t, bool writes);
   void undo_reshape(const Shape& to, const Shape& view);
   std::vector<Position> regroup(const std::vector<Position>& from, const Shape& view, const Shape& to);
-  bool digits(Position flat, const Shape& to, std::vector<Position>& out);
+  bool digits(Position::Slice flat, const Shape& to, std::vector<Position>& out);
   std::vector<int> cut(std::vector<int>& loops, int64_t inner);
   int64_t count(const std::vector<int>& loops) const;
   std::vector<int> sorted(const std::vector<Position>& list) const;

@@ -599,6 +599,20 @@ TEST_CASE("refs: copies go through views that are slices") {
                     "\n  note: load through the view, and store what came");
 }
 
+TEST_CASE("refs: one position of an index array of two dims, by a number in a reshaped view") {
+  const auto call = pallas_call(
+      [](Ref at, Ref x, Ref o) {
+        const Ref rows = x.at({Value(at[all]), all}).reshape({8, 3});
+        for (int row = 0; row < 8; ++row) o[row] = rows[row];
+      },
+      {.out_shape = {{{8, 3}, i32}}, .name = "k"});
+  const Array at({2, 4}, std::vector<int32_t>{5, 4, 3, 2, 1, 0, -1, 2});
+  Array x({6, 3}, i32);
+  for (int i = 0; i < 18; ++i) x.data<int32_t>()[static_cast<size_t>(i)] = i;
+  const Array r = interpret(call, at, x);
+  for (int64_t i = 0; i < 24; ++i) CHECK(r.at(i) == 3 * (static_cast<int>(at.at(i / 3) + 6) % 6) + i % 3);
+}
+
 TEST_CASE("unique_indices: a promise that the race detector holds the kernel to") {
   int line = 0;
   const auto call = pallas_call(
