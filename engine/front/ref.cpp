@@ -68,8 +68,8 @@ class RefAccess {
   PlaceParts parts() && {
     if (form_.arrays) e_.fail("an index array is for loads and stores", "load by it, and store what came");
     if (ref_.views_.empty()) return {ref_.id_, ref_.dtype(), std::move(index_), std::move(starts_), form_.shape};
-    const bool casts = std::any_of(ref_.views_.begin(), ref_.views_.end(),
-                                   [](const RefTransform& t) { return t.kind == RefTransform::Kind::bitcast; });
+    const bool casts =
+        std::any_of(ref_.views_.begin(), ref_.views_.end(), [](const RefTransform& t) { return t.is_bitcast(); });
     if (!casts && !masked_) {
       Selection s = selection({}, false);
       for (size_t level = ref_.views_.size(); level-- > 0;) s.undo(ref_.views_[level], shape_at(level + 1), false);
@@ -107,11 +107,12 @@ class RefAccess {
   void addupdate(const Operand& v, const StoreParams& p) {
     const ir::Value value = stored(v), mask = mask_of(p.mask);
     if (ref_.dtype() == DType::boolean) e_.fail("bool has no sum", "or it to what is there: x[i] |= value");
-    const bool casts = std::any_of(ref_.views_.begin(), ref_.views_.end(),
-                                   [](const RefTransform& t) { return t.kind == RefTransform::Kind::bitcast; });
+    const bool casts =
+        std::any_of(ref_.views_.begin(), ref_.views_.end(), [](const RefTransform& t) { return t.is_bitcast(); });
     bool arrays = form_.arrays;  // elements may meet
     for (const RefTransform& t : ref_.views_)
-      for (const RefTransform::Dim& d : t.dims) arrays = arrays || d.kind == RefTransform::Dim::Kind::array;
+      if (const auto* x = std::get_if<RefTransform::Index>(&t.what))
+        for (const RefTransform::Dim& d : x->dims) arrays |= std::holds_alternative<RefTransform::Array>(d);
     if (arrays && casts) {
       for (size_t level = ref_.views_.size(); level-- > 0;)
         if (const DType from = dtype_at(level), to = dtype_at(level + 1); bits(from) != bits(to))
@@ -140,18 +141,14 @@ class RefAccess {
 
   /// Ref::at: what the index takes, with dynamic starts of windows in range.
   Ref view() {
-    RefTransform t{RefTransform::Kind::index, ref_.shape(), ref_.dtype()};
+    RefTransform::Index t;
     ir::Builder& b = e_.builder();
     const auto number = [&](int64_t n) { return b.constant_int(DType::i32, n); };
     for (size_t d = 0; d < index_.size(); ++d) {
       const Index& x = index_[d];
       const int64_t n = ref_.shape()[d];
       const bool slice = x.kind == Index::Kind::slice;
-      using Kind = RefTransform::Dim::Kind;
-      RefTransform::Dim dim{slice                          ? Kind::slice
-                            : x.kind == Index::Kind::array ? Kind::array
-                                                           : Kind::integer,
-                            x.start, x.size, x.step};
+      std::variant<int64_t, Value> start = x.start;
       if (!x.is_static()) {
         ir::Value v = starts_[static_cast<size_t>(x.start_operand)];
         if (!form_.per_element) {
@@ -160,11 +157,15 @@ class RefAccess {
                                                                    b.elementwise(Opcode::add, {v, number(n)}), v});
           v = b.elementwise(Opcode::clamp, {number(0), wrapped, number(std::max<int64_t>(most, 0))});
         }
-        dim.dynamic = e_.wrap(v);
+        start = e_.wrap(v);
       }
-      t.dims.push_back(std::move(dim));
+      switch (x.kind) {
+        case Index::Kind::slice: t.dims.push_back(RefTransform::Slice{std::move(start), x.size, x.step}); break;
+        case Index::Kind::array: t.dims.push_back(RefTransform::Array{std::get<Value>(start)}); break;
+        case Index::Kind::integer: t.dims.push_back(RefTransform::Integer{std::move(start)}); break;
+      }
     }
-    return ref_.with(std::move(t), form_.shape, ref_.dtype());
+    return ref_.with({std::move(t), ref_.shape(), ref_.dtype()}, form_.shape, ref_.dtype());
   }
   Value atomic(Opcode kind, const Operand& v, const LoadParams& p) {
     const DType t = ref_.dtype();
@@ -269,7 +270,7 @@ class RefAccess {
     const RefTransform& t = ref_.views_[level - 1];
     const DType to = dtype_at(level);
     const int64_t wide = size_bytes(to), narrow = size_bytes(t.dtype);
-    if (t.kind != RefTransform::Kind::bitcast || wide == narrow) {
+    if (!t.is_bitcast() || wide == narrow) {
       s.undo(t, shape_at(level), false);
       return s.reshape(cast_bits(load_through(level - 1, s), to), sizes);
     }
@@ -312,7 +313,7 @@ class RefAccess {
     }
     const RefTransform& t = ref_.views_[level - 1];
     const int64_t wide = size_bytes(dtype_at(level)), narrow = size_bytes(t.dtype);
-    if (t.kind != RefTransform::Kind::bitcast || wide == narrow) {
+    if (!t.is_bitcast() || wide == narrow) {
       s.undo(t, shape_at(level), true);
       return store_through(level - 1, s, cast_bits(v, t.dtype), code);
     }
@@ -617,6 +618,14 @@ Value swap(const Ref& ref, RefIndex index, Operand value, LoadParams params) {
   return RefAccess("swap", ref, index, index.loc(), !params.mask.absent(), true).swap(value, params);
 }
 
+Ref::Ref(uint64_t trace, ir::RegionId region, ir::Value id, ir::Type type)
+    : trace_(trace), region_(region), id_(id), type_(std::move(type)) {}
+Ref::Ref(const Ref&) = default;
+Ref::Ref(Ref&&) noexcept = default;
+Ref& Ref::operator=(const Ref&) = default;
+Ref& Ref::operator=(Ref&&) noexcept = default;
+Ref::~Ref() = default;
+
 Ref Ref::with(RefTransform step, Shape to, DType dtype) const {
   Ref r = *this;
   r.views_.push_back(std::move(step));
@@ -648,7 +657,7 @@ Ref Ref::reshape(Shape to, Loc loc) const {
   } else if (product != n) {
     e.fail(mine() + " but " + to_string(to) + " has " + std::to_string(static_cast<int64_t>(product)));
   }
-  return with({RefTransform::Kind::reshape, shape(), dtype()}, std::move(to), dtype());
+  return with({RefTransform::Reshape{}, shape(), dtype()}, std::move(to), dtype());
 }
 
 Ref Ref::bitcast(DType to, Loc loc) const {
@@ -675,7 +684,7 @@ Ref Ref::bitcast(DType to, Loc loc) const {
              std::to_string(8 * mine) + " bits do not make whole rows of " + std::to_string(8 * its) + " bits");
     rows = rows * mine / its;
   }
-  return with({RefTransform::Kind::bitcast, shape(), dtype()}, std::move(s), to);
+  return with({RefTransform::Bitcast{}, shape(), dtype()}, std::move(s), to);
 }
 
 Ref Ref::transpose(std::vector<int64_t> perm, Loc loc) const {
@@ -688,9 +697,7 @@ Ref Ref::transpose(std::vector<int64_t> perm, Loc loc) const {
   if (!right) e.fail("perm " + to_string(Shape(perm)) + " is not a permutation of the dims of " + to_string(shape()));
   Shape s;
   for (int64_t d : perm) s.push_back(shape()[static_cast<size_t>(d)]);
-  RefTransform t{RefTransform::Kind::transpose, shape(), dtype()};
-  t.perm = std::move(perm);
-  return with(std::move(t), std::move(s), dtype());
+  return with({RefTransform::Transpose{std::move(perm)}, shape(), dtype()}, std::move(s), dtype());
 }
 Ref Ref::T(Loc loc) const {
   std::vector<int64_t> perm;

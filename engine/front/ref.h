@@ -99,23 +99,7 @@ class RefIndex {
   Loc loc_;
 };
 
-/// One step from a Ref to a view of it, and the shape and dtype that it starts from.
-struct RefTransform {
-  enum class Kind : uint8_t { index, reshape, bitcast, transpose };
-  /// Of a dim of the Ref: one position, `size` positions from `start` on, or an array of positions. Dynamic ones are in
-  /// range already.
-  struct Dim {
-    enum class Kind : uint8_t { integer, slice, array };
-    Kind kind;
-    int64_t start = 0, size = 1, step = 1;
-    std::optional<Value> dynamic = std::nullopt;  // instead of start; or the array
-  };
-  Kind kind;
-  Shape shape;
-  DType dtype;
-  std::vector<Dim> dims = {};      // index
-  std::vector<int64_t> perm = {};  // transpose
-};
+struct RefTransform;  // view.h
 
 class Ref {
  public:
@@ -124,10 +108,11 @@ class Ref {
   int rank() const { return static_cast<int>(type_.shape.size()); }
   ir::MemorySpace memory_space() const { return type_.space; }
 
-  Ref(const Ref&) = default;
-  Ref(Ref&&) = default;
-  Ref& operator=(const Ref&) = default;
-  Ref& operator=(Ref&&) = default;
+  Ref(const Ref&);
+  Ref(Ref&&) noexcept;
+  Ref& operator=(const Ref&);
+  Ref& operator=(Ref&&) noexcept;
+  ~Ref();
   // In a kernel `o = x` makes o another name of x's memory, which containers of Refs need and nobody else.
   template <std::same_as<Ref> T>
   [[nodiscard("o = x stores nothing: o[all] = x[all] stores the elements of x in o")]] Ref& operator=(T& x) {
@@ -157,13 +142,12 @@ class Ref {
   friend class Trace;
   friend class RefAccess;
   Ref with(RefTransform step, Shape shape, DType dtype) const;
-  Ref(uint64_t trace, ir::RegionId region, ir::Value id, ir::Type type)
-      : trace_(trace), region_(region), id_(id), type_(std::move(type)) {}
+  Ref(uint64_t trace, ir::RegionId region, ir::Value id, ir::Type type);
   uint64_t trace_;
   ir::RegionId region_;
   ir::Value id_;
-  ir::Type type_;                         // of the view
-  std::vector<RefTransform> views_ = {};  // from the body's argument on
+  ir::Type type_;                    // of the view
+  std::vector<RefTransform> views_;  // from the body's argument on
 };
 
 /// x[...]: a place in memory, for this expression only. Stored values broadcast to the place's shape and must have its

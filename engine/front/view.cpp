@@ -236,46 +236,55 @@ template <class... F> Cases(F...) -> Cases<F...>;
 }  // namespace
 
 void Selection::undo(const RefTransform& t, const Shape& view, bool writes) {
-  switch (t.kind) {
-    case RefTransform::Kind::index: return undo_index(t, writes);
-    case RefTransform::Kind::reshape: return undo_reshape(t.shape, view);
-    case RefTransform::Kind::bitcast: return;
-    case RefTransform::Kind::transpose: {
-      std::vector<Position> before(at.size());
-      for (size_t i = 0; i < at.size(); ++i) before[static_cast<size_t>(t.perm[i])] = at[i];
-      at = std::move(before);
-      return;
-    }
-  }
+  std::visit(Cases{
+                 [&](const RefTransform::Index& x) { undo_index(x, t.shape, writes); },
+                 [&](const RefTransform::Reshape&) { undo_reshape(t.shape, view); },
+                 [](const RefTransform::Bitcast&) {},
+                 [&](const RefTransform::Transpose& x) {
+                   std::vector<Position> before(at.size());
+                   for (size_t i = 0; i < at.size(); ++i) before[static_cast<size_t>(x.perm[i])] = at[i];
+                   at = std::move(before);
+                 },
+             },
+             t.what);
 }
 
-void Selection::undo_index(const RefTransform& t, bool writes) {
-  using Kind = RefTransform::Dim::Kind;
+void Selection::undo_index(const RefTransform::Index& t, const Shape& to, bool writes) {
   ir::Op op{.code = Opcode::load};
-  for (const RefTransform::Dim& d : t.dims) {
-    Index x{d.kind == Kind::integer ? Index::Kind::integer
-            : d.kind == Kind::slice ? Index::Kind::slice
-                                    : Index::Kind::array,
-            d.start, -1, d.size, d.step};
-    if (d.dynamic) {
-      x.start_operand = static_cast<int32_t>(op.operands.size());
-      op.operands.push_back(e_.use(*d.dynamic));
-    }
-    op.index.push_back(x);
-  }
+  const auto operand = [&](const Value& v) {
+    op.operands.push_back(e_.use(v));
+    return static_cast<int32_t>(op.operands.size() - 1);
+  };
+  const auto index = [&](Index::Kind kind, const std::variant<int64_t, Value>& start, int64_t n, int64_t step) {
+    const Value* dynamic = std::get_if<Value>(&start);
+    op.index.push_back({kind, dynamic ? 0 : std::get<int64_t>(start), dynamic ? operand(*dynamic) : -1, n, step});
+  };
+  for (const RefTransform::Dim& d : t.dims)
+    std::visit(Cases{
+                   [&](const RefTransform::Integer& x) { index(Index::Kind::integer, x.at, 1, 1); },
+                   [&](const RefTransform::Slice& x) { index(Index::Kind::slice, x.start, x.size, x.step); },
+                   [&](const RefTransform::Array& x) { op.index.push_back(Index::array(operand(x.positions))); },
+               },
+               d);
   const ir::AccessDims form = ir::access_dims(e_.trace().kernel(), op);
   std::vector<Position> before;
   for (size_t i = 0; i < t.dims.size(); ++i) {
-    const RefTransform::Dim& d = t.dims[i];
-    const ir::Value v = d.dynamic ? op.operands[static_cast<size_t>(op.index[i].start_operand)] : ir::Value{};
-    const Offset start = v && d.kind != Kind::array ? Offset{0, {{v, 1}}} : Offset{d.start};
-    Position p;
-    if (d.kind == Kind::integer) p = Position::fixed(start);
-    else if (d.kind == Kind::slice) p = affine(e_, at[static_cast<size_t>(form.slice[i])], start, d.step);
-    else
-      p = compose(v, {at.begin() + static_cast<int64_t>(form.array_at),
-                      at.begin() + static_cast<int64_t>(form.array_at + form.array_rank)});
-    before.push_back(v && form.per_element ? settle(p, t.shape[i], true, writes) : std::move(p));
+    const Index& x = op.index[i];
+    const ir::Value v = x.is_static() ? ir::Value{} : op.operands[static_cast<size_t>(x.start_operand)];
+    const Offset start = v ? Offset{0, {{v, 1}}} : Offset{x.start};
+    Position p =
+        std::visit(Cases{
+                       [&](const RefTransform::Integer&) { return Position::fixed(start); },
+                       [&](const RefTransform::Slice&) {
+                         return affine(e_, at[static_cast<size_t>(form.slice[i])], start, x.step);
+                       },
+                       [&](const RefTransform::Array&) {
+                         return compose(v, {at.begin() + static_cast<int64_t>(form.array_at),
+                                            at.begin() + static_cast<int64_t>(form.array_at + form.array_rank)});
+                       },
+                   },
+                   t.dims[i]);
+    before.push_back(v && form.per_element ? settle(p, to[i], true, writes) : std::move(p));
   }
   at = std::move(before);
 }

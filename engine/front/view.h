@@ -14,6 +14,36 @@
 
 namespace tessera {
 
+/// One step from a Ref to a view of it, and the shape and dtype that it starts from.
+struct RefTransform {
+  /// Of a dim of the Ref: one position, positions start, start + step, ..., or an array of positions. Dynamic ones are
+  /// in range already.
+  struct Integer {
+    std::variant<int64_t, Value> at;
+  };
+  struct Slice {
+    std::variant<int64_t, Value> start;
+    int64_t size, step;
+  };
+  struct Array {
+    Value positions;
+  };
+  using Dim = std::variant<Integer, Slice, Array>;
+  struct Index {
+    std::vector<Dim> dims;
+  };
+  struct Reshape {};
+  struct Bitcast {};
+  struct Transpose {
+    std::vector<int64_t> perm;
+  };
+  std::variant<Index, Reshape, Bitcast, Transpose> what;
+  Shape shape;
+  DType dtype;
+
+  bool is_bitcast() const { return std::holds_alternative<Bitcast>(what); }
+};
+
 /// A number plus i32 scalars times numbers.
 struct Offset {
   int64_t at = 0;
@@ -114,7 +144,7 @@ class Selection {
   Position settle(const Position& p, int64_t n, bool wrap, bool drop);
   Position compose(ir::Value array, const std::vector<Position>& of);
   ir::Value flat_number(const std::vector<Position>& of, const Shape& shape, const std::vector<int>& loops);
-  void undo_index(const RefTransform& t, bool writes);
+  void undo_index(const RefTransform::Index& t, const Shape& to, bool writes);
   void undo_reshape(const Shape& to, const Shape& view);
   std::vector<Position> regroup(const std::vector<Position>& from, const Shape& view, const Shape& to);
   bool digits(Position::Slice flat, const Shape& to, std::vector<Position>& out);
