@@ -38,12 +38,25 @@ try "a program that uses the engine alone gives the right answer" "$work/found/c
 try "kernels compiled ahead of time run in a program without a compiler" bash -c "[ \"\$('$work/found/consumer_ahead')\" = 'f32[3] [3 6 9]
 f32[3] [9 18 27]' ]"
 try "and in one in C" bash -c "[ \"\$('$work/found/plain/consumer_c' \"\$(cat '$work/found/bundle.txt')\")\" = '3 6 9' ]"
-try "a bundle and its header name no folder of the machine" bash -c "! grep -rlF '$root/' '$work/found/kernels'"
+try "kernels in C++ run in a program in C++, with numbers and sizes" bash -c "[ \"\$('$work/found/consumer_traced')\" = 'f32[3] [4 5.5 7]
+f32[3] [0 2.5 5]
+i32[2, 3] [[10 11 12] [13 14 15]]
+f32[3] [3 6 9]' ]"
+try "and in one in C" bash -c "[ \"\$('$work/found/plain/consumer_traced_c')\" = '-2.5 5 170; 10 15
+count: the bundle'\\''s kernel is (i32 by value) -> (i32[h, w]) but the header was made for (f32[n]) -> (f32[n])
+  at filters.cpp:31
+  note: use the header that tessera bundle wrote with the bundle' ]"
+try "a bundle and its header name no folder of the machine" bash -c "
+  find '$work/found/kernels' -name '*.tir' | grep -q . && ! grep -rlE --include=*.tsb --include=*.hpp --include=*.h --include=*.tir '$root/|$work/' '$work/found/kernels'"
 try "nothing is compiled again while nothing has changed" bash -c "cmake --build '$work/found' | tee /dev/stderr | grep -qE 'no work to do|Built target'  && ! cmake --build '$work/found' | grep -q 'Compiling kernels'"
 try "a kernel that has changed is" bash -c "
   cp -r '$root/tests/consumer' '$work/changed' && cmake -S '$work/changed' -B '$work/changed/build' ${options[*]} -DMAIN='$work/main.cpp' -DCMAKE_PREFIX_PATH='$work/prefix' &&
   cmake --build '$work/changed/build' --target consumer_c && sed -i 's/3.0/5.0/' '$work/changed/scale.tir' && cmake --build '$work/changed/build' --target consumer_c &&
   [ \"\$('$work/changed/build/plain/consumer_c' \"\$(cat '$work/changed/build/bundle.txt')\")\" = '5 10 15' ]"
+try "so is one in C++ when a header of its source has changed, and only then" bash -c "
+  cmake --build '$work/changed/build' --target consumer_traced_c && cmake --build '$work/changed/build' --target consumer_traced_c | tee /dev/stderr | grep -cE 'Tracing|Compiling' | grep -qx 0 &&
+  sed -i 's/= 2/= 4/' '$work/changed/strength.h' && cmake --build '$work/changed/build' --target consumer_traced_c | tee /dev/stderr | grep -cF 'Tracing kernels: filters.cpp' | grep -qx 1 &&
+  '$work/changed/build/plain/consumer_traced_c' | tee /dev/stderr | grep -qxF -e '-2.5 11 308; 10 15'"
 include=$work/prefix/include
 # alone HEADER...: each compiles with nothing before it, without a warning.
 alone() {
@@ -54,7 +67,7 @@ alone() {
 try "the include folder holds tessera alone" bash -c "[ \"\$(ls '$include')\" = tessera ]"
 try "installed headers include what is installed, by <tessera/...>" bash -c "
   cd '$include' && grep -rhoE '#include \"[^\"]*\"' . | sort -u | sed -E 's/.*\"(.*)\"/\1/' | while read -r f; do [ -f \"\$f\" ] || { echo \"\$f\"; exit 1; }; done"
-try "the public headers compile by themselves, without a warning" alone tessera.hpp runtime.hpp vulkan.hpp ir.hpp jax.hpp tessera.h tessera_vulkan.h version.h
+try "the public headers compile by themselves, without a warning" alone tessera.hpp runtime.hpp vulkan.hpp ir.hpp jax.hpp ahead.hpp tessera.h tessera_vulkan.h version.h
 ls "$include/tessera/kernels" | sed 's/.*/#include <tessera\/kernels\/&>/' > "$include/tessera/all_kernels"
 try "so do the kernels" alone all_kernels
 # A host with files of the names that Tessera has inside.
@@ -100,12 +113,45 @@ refused() {
   cmake -S "$root/tests/consumer" -B "$work/refused" "${options[@]}" -DMAIN="$work/main.cpp" -DCMAKE_PREFIX_PATH="$work/prefix" -DMISTAKE="$1" 2>&1 | tr -s ' \n' ' ' | tee /dev/stderr | grep -qF "(message): $2 Call Stack"
 }
 try "kernels for no target are refused" refused 'tessera_add_kernels(nobody scale.tir)' 'tessera_add_kernels: there is no target nobody'
-try "no kernels are" refused 'tessera_add_kernels(consumer EMBED)' 'tessera_add_kernels(consumer): no kernels (.tir files) are given'
+try "no kernels are" refused 'tessera_add_kernels(consumer EMBED)' 'tessera_add_kernels(consumer): no kernels (.tir files or C++ sources) are given'
 try "two bundles of one name for a target are" refused 'tessera_add_kernels(consumer_ahead scale.tir)' \
   'tessera_add_kernels(consumer_ahead): it has kernels called consumer_ahead_kernels already: give all files to one call, or these another NAME'
 try "a target that compiles nothing is" refused 'tessera_add_kernels(Tessera::engine scale.tir)' \
   'tessera_add_kernels(Tessera::engine): that target compiles nothing here: give the executable or library whose sources include the header'
 try "a keyword without a value is" refused 'tessera_add_kernels(consumer scale.tir NAMESPACE)' 'tessera_add_kernels(consumer): there is no value after NAMESPACE'
+try "libraries for no C++ source are" refused 'tessera_add_kernels(consumer scale.tir LIBRARIES m)' \
+  'tessera_add_kernels(consumer): LIBRARIES are given but no C++ source that they could be linked to: leave them out'
+try "a C++ source is where what is built does not run" refused 'set(CMAKE_CROSSCOMPILING ON)
+  tessera_add_kernels(consumer filters.cpp)' "tessera_add_kernels(consumer): filters.cpp is compiled and run during the build, and a program for $(uname -s) on $(uname -m) does not run here: \
+set CMAKE_CROSSCOMPILING_EMULATOR, or build for this machine first and give the .tir files that it writes to kernels/consumer of the build folder instead of filters.cpp"
+# traced STATEMENTS SENTENCE: what the build says, lines joined, of a source with these statements in tessera_kernels().
+mkdir -p "$work/traced"
+cat > "$work/traced/CMakeLists.txt" <<'END'
+cmake_minimum_required(VERSION 3.20)
+project(traced LANGUAGES CXX)
+find_package(Tessera REQUIRED)
+add_library(traced STATIC traced.cpp)
+target_link_libraries(traced PRIVATE Tessera::runtime)
+tessera_add_kernels(traced kernels.cpp copy.tir TARGETS minimum)
+END
+echo '#include <traced_kernels.hpp>' > "$work/traced/traced.cpp"
+touch "$work/traced/kernels.cpp"
+sed 's/@scale/@copy/' "$root/tests/consumer/scale.tir" > "$work/traced/copy.tir"
+traced() {
+  printf '#include <stdexcept>\n#include <tessera/ahead.hpp>\nnamespace ts = tessera;\nusing ts::Ref, ts::all;\nts::PallasCall copy(const char* name, ts::ShapeDtypes in = ts::ShapeDtype{{8}, ts::f32}) { return ts::pallas_call([](Ref x, Ref o) { o[all] = x[all]; }, {.out_shape = {{{8}, ts::f32}}, .name = name, .in_shape = in}); }\nvoid tessera_kernels([[maybe_unused]] ts::KernelList& kernels) {\n  %s\n}\n' "$1" > "$work/traced/kernels.cpp"
+  cmake --build "$work/traced/build" 2>&1 | tr -s ' \n' ' ' | tee /dev/stderr | grep -qF "kernels.cpp: error: $2"
+}
+try "kernels in C++ configure alone" cmake -S "$work/traced" -B "$work/traced/build" "${options[@]}" -DCMAKE_PREFIX_PATH="$work/prefix"
+try "an error of tracing ends the build, with kernel and line" traced 'kernels.add(copy("wrong", ts::ShapeDtype{{9}, ts::f32}));' \
+  'wrong: store: shape (9,) does not broadcast to (8,) at kernels.cpp:5 note: counted from the last dim, sizes must be equal or 1'
+try "so does an exception of the source" traced 'throw std::runtime_error("no weights");' 'no weights'
+try "and what is no exception" traced 'throw 1;' 'tessera_kernels() threw something that is no std::exception'
+try "and a source without kernels" traced '' 'tessera_kernels() adds no kernel note: kernels.add(call, {"x", "y"}) adds one'
+try "a kernel that is added twice names both lines" traced 'kernels.add(copy("a")); kernels.add(copy("a"));' \
+  'a: a kernel of this name was added at kernels.cpp:7 at kernels.cpp:7 note: kernels of a bundle are found by name: give one of them another .name'
+try "one that another file has names both files" bash -c "$(declare -p work); $(declare -f traced)
+  traced 'kernels.add(copy(\"copy\"));' nothing 2>&1 | tr -s ' \n' ' ' | tee /dev/stderr | grep -qF 'error: copy.tir: the kernel is called copy, as is that of kernels.cpp at copy.tir:2 note: kernels of a bundle are found by name: give one of them another name'"
+try "and mended it builds" bash -c "$(declare -p work); $(declare -f traced); traced 'kernels.add(copy(\"other\"));' nothing; [ -f '$work/traced/build/kernels/traced/traced_kernels.tsb' ] && cmake --build '$work/traced/build'"
 try "the header, the command line and the changelog agree on the version" bash -c "
   [ \"\$('$work/found/consumer_engine' --version)\" = '$version' ] && [ \"\$('$work/prefix/bin/tessera' --version)\" = 'tessera $version' ] &&
   grep -m1 '^## ' '$root/CHANGELOG.md' | grep -qF '## $version'"
@@ -118,6 +164,7 @@ target=consumer_engine
 [ -z "${TESSERA_TESTS_ALL:-}" ] || target=all  # compiles all of Tessera once more
 try "a program in the same build tree builds" cmake --build "$work/sub" --parallel "$(nproc)" --target "$target"
 try "and gives the right answer" "$work/sub/consumer_engine"
+[ "$target" != all ] || try "and kernels in C++ run there too" bash -c "'$work/sub/consumer_traced' && '$work/sub/plain/consumer_traced_c'"
 try "and its include paths hold <tessera/...> alone" bash -c "
   grep -A1 -F '\"command\"' '$work/sub/compile_commands.json' | grep -F consumer_engine.dir | tee /dev/stderr | grep -qF '/public' &&
   ! grep -F consumer_engine.dir '$work/sub/compile_commands.json' | grep -qE -- '-(I|isystem) ?$root '"

@@ -50,7 +50,13 @@ std::string quoted(std::string_view s) {
 
 class Printer {
  public:
-  Printer(const Kernel& k, bool locations) : k_(k), locations_(locations), numbers_(numbering(k)) {}
+  Printer(const Kernel& k, bool locations, const std::vector<std::string>& body_names)
+      : k_(k), locations_(locations), numbers_(numbering(k)), names_(numbers_.size()) {
+    if (!exists(k.body)) return;
+    const std::vector<Value>& args = k.region(k.body).args;
+    for (size_t i = 0; i < std::min(args.size(), body_names.size()); ++i)
+      if (args[i].index < names_.size()) names_[args[i].index] = body_names[i];
+  }
 
   std::string run() {
     out_ = "tir " + std::to_string(kTextVersion) + "\n";
@@ -86,6 +92,7 @@ class Printer {
   const Kernel& k_;
   bool locations_;
   std::vector<uint32_t> numbers_;
+  std::vector<std::string> names_;  // of values that have one, by Value::index
   std::string out_;
   std::vector<bool> seen_ = std::vector<bool>(k_.regions.size());
   int depth_ = 0;
@@ -100,7 +107,9 @@ class Printer {
   }
   void indent() { out_.append(static_cast<size_t>(depth_) * 2, ' '); }
   void value(Value v) {
-    if (v.index < numbers_.size() && numbers_[v.index] != kUnnumbered) out_ += '%' + std::to_string(numbers_[v.index]);
+    if (v.index < names_.size() && !names_[v.index].empty()) out_ += '%' + names_[v.index];
+    else if (v.index < numbers_.size() && numbers_[v.index] != kUnnumbered)
+      out_ += '%' + std::to_string(numbers_[v.index]);
     else out_ += "<value " + std::to_string(v.index) + ">";
   }
   template <class List, class F> void list(const List& items, F print) {
@@ -496,6 +505,8 @@ std::vector<uint32_t> numbering(const Kernel& k) {
   return std::move(n.numbers);
 }
 
-std::string print(const Kernel& k, bool locations) { return Printer(k, locations).run(); }
+std::string print(const Kernel& k, bool locations, const std::vector<std::string>& body_names) {
+  return Printer(k, locations, body_names).run();
+}
 
 }  // namespace tessera::ir

@@ -12,8 +12,9 @@ namespace tessera::ir {
 
 inline constexpr int kTextVersion = 1;
 /// With `locations`, every op carries its source line as a trailing `// file:line` comment, which parse() reads back
-/// into Op::loc.
-std::string print(const Kernel& k, bool locations = false);
+/// into Op::loc. `body_names`: what the body's arguments are called, in order, instead of by number: identifiers, no
+/// two the same.
+std::string print(const Kernel& k, bool locations = false, const std::vector<std::string>& body_names = {});
 /// Parses one kernel. Throws TraceError "FILE:LINE:COLUMN: what" with the offending line and a caret under it. The
 /// result is verified by the caller. Ops parsed without a location comment get Loc{file, line of the text}.
 Kernel parse(std::string_view text, std::string_view file = "<text>");

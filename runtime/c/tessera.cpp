@@ -369,6 +369,13 @@ tessera_result tessera_kernel_signature(const tessera_kernel* kernel, const char
     *text = kernel->signature.c_str();
   });
 }
+tessera_result tessera_kernel_check(const tessera_kernel* kernel, const char* signature) {
+  return guarded(__func__, [&] {
+    need("tessera_kernel_check", "kernel", kernel);
+    need("tessera_kernel_check", "signature", signature);
+    checked(kernel->kernel, signature);
+  });
+}
 tessera_result tessera_kernel_variant(const tessera_kernel* kernel, const char** variant) {
   return guarded(__func__, [&] {
     need("tessera_kernel_variant", "kernel", kernel);

@@ -215,6 +215,9 @@ TESSERA_API tessera_result tessera_kernel_get(const tessera_bundle* bundle, tess
 TESSERA_API void tessera_kernel_destroy(tessera_kernel* kernel);
 /// "(f32[n, 128], i32[4]) -> (f32[n])", valid as long as the kernel.
 TESSERA_API tessera_result tessera_kernel_signature(const tessera_kernel* kernel, const char** signature);
+/// For the headers of tessera bundle: TESSERA_ERROR_ARGUMENT with both signatures if the kernel has another one than
+/// the header was made for.
+TESSERA_API tessera_result tessera_kernel_check(const tessera_kernel* kernel, const char* signature);
 /// The target of its variant: "gpu"; valid as long as the kernel.
 TESSERA_API tessera_result tessera_kernel_variant(const tessera_kernel* kernel, const char** variant);
 /// Why that one: a line for each of its variants, with what it is for, and what the device lacks that it needs; valid

@@ -95,39 +95,68 @@ void check_namespace(const std::string& space, const std::string& from) {
                      {}, "give another name: --namespace NAME");
 }
 
-}  // namespace
-
-void bundle(const BundleArguments& a) {
-  if (a.embed && a.header.empty())
-    throw UsageError("--embed: there is no header to embed the bundle in", {}, "give --header FILE");
-  if (!a.header.empty() && same_file(a.header, a.output))
-    throw UsageError("--header " + a.header + ": is the bundle's file too", {}, "give the header a name of its own");
-  for (const std::string& file : a.files)
-    for (const std::string& out : {a.output, a.header})
-      if (!out.empty() && same_file(file, out))
-        throw UsageError(out + ": is to be read and to be written", {},
-                         "give the bundle and the header names of their own");
-  const std::string space = !a.name_space.empty() ? a.name_space
-                            : a.header.empty()    ? ""
-                                                  : identifier(fs::path(a.header).stem().string());
-  if (!a.header.empty()) check_namespace(space, a.name_space.empty() ? a.header : "");
-  const std::vector<Target> compiled_for = targets(a.targets);
-  std::vector<BundleSource> sources;
-  for (const std::string& file : a.files) {
+/// All kernels, and what messages and headers call the files that they are from.
+struct Sources {
+  std::vector<BundleSource> kernels;
+  std::vector<std::string> files;
+};
+Sources read_all(const std::vector<std::string>& files) {
+  Sources r;
+  std::vector<size_t> file_of;  // of each kernel
+  const auto add = [&](ir::Kernel k, const std::string& text) {
+    for (size_t i = 0; i < r.kernels.size(); ++i)
+      if (r.kernels[i].kernel.name == k.name)
+        throw SpecError(r.files.back() + ": the kernel is called " + k.name + ", as is that of " + r.files[file_of[i]],
+                        k.loc, "kernels of a bundle are found by name: give one of them another name");
+    std::vector<std::string> names = argument_names(k, text);
+    r.kernels.push_back({std::move(k), std::move(names)});
+    file_of.push_back(r.files.size() - 1);
+  };
+  for (const std::string& file : files) {
     if (fs::is_directory(file))
       throw SpecError(file + ": is a folder, and a bundle holds no graphs", {},
                       "give the folder's kernels (" + (fs::path(file) / "*.tir").generic_string() +
                           "), or load the graph with ts::load(device, ts::read_graph(folder))");
-    const std::string text = read_text(file);
-    ir::Kernel k = read_kernel(file);
-    for (const BundleSource& other : sources)
-      if (other.kernel.name == k.name)
-        throw SpecError(file + ": the kernel is called " + k.name + ", as is that of " +
-                            a.files[static_cast<size_t>(&other - sources.data())],
-                        k.loc, "kernels of a bundle are found by name: give one of them another name");
-    std::vector<std::string> names = argument_names(k, text);
-    sources.push_back({std::move(k), std::move(names)});
+    if (!is_kernel_list(file)) {
+      r.files.push_back(file);
+      add(read_kernel(file), read_text(file));
+      continue;
+    }
+    const KernelFiles list = read_kernel_list(file);
+    r.files.push_back(list.source);
+    for (const std::string& kernel : list.files) {
+      const std::string text = read_text(kernel);
+      add(parse_kernel(text, fs::path(kernel).filename().string()), text);
+    }
   }
+  return r;
+}
+
+}  // namespace
+
+void bundle(const BundleArguments& a) {
+  if (a.embed && a.header.empty() && a.c_header.empty())
+    throw UsageError("--embed: there is no header to embed the bundle in", {}, "give --header FILE or --c-header FILE");
+  if (!a.header.empty() && same_file(a.header, a.output))
+    throw UsageError("--header " + a.header + ": is the bundle's file too", {}, "give the header a name of its own");
+  if (!a.c_header.empty() &&
+      (same_file(a.c_header, a.output) || (!a.header.empty() && same_file(a.c_header, a.header))))
+    throw UsageError("--c-header " + a.c_header + ": is " +
+                         (same_file(a.c_header, a.output) ? "the bundle's file" : "the C++ header") + " too",
+                     {}, "give the header a name of its own");
+  for (const std::string& file : a.files)
+    for (const std::string& out : {a.output, a.header, a.c_header})
+      if (!out.empty() && same_file(file, out))
+        throw UsageError(out + ": is to be read and to be written", {},
+                         "give the bundle and the header names of their own");
+  const std::string& named = a.header.empty() ? a.c_header : a.header;
+  const std::string space = !a.name_space.empty() ? a.name_space
+                            : named.empty()       ? ""
+                                                  : identifier(fs::path(named).stem().string());
+  if (!named.empty()) check_namespace(space, a.name_space.empty() ? named : "");
+  const std::vector<Target> compiled_for = targets(a.targets);
+  const Sources read = read_all(a.files);
+  const std::vector<BundleSource>& sources = read.kernels;
   const bool live = !a.quiet && platform::errors_to_terminal();
   const auto progress = [&](size_t done, const std::string& kernel) {
     if (live) std::cerr << "\r\033[K" << done << " of " << sources.size() << ": " << kernel << std::flush;
@@ -138,9 +167,9 @@ void bundle(const BundleArguments& a) {
   for (const std::string& text : made.left_out) std::cerr << "note: left out: " << text << "\n";
   const std::string bytes = bundle_to_bytes(made.file);
   replace(a.output, bytes);
-  if (a.header.empty()) return;
-  replace(a.header,
-          bundle_header(made.file, {space, fs::path(a.output).filename().string(), a.files, a.embed ? bytes : ""}));
+  const HeaderOptions options{space, fs::path(a.output).filename().string(), read.files, a.embed ? bytes : ""};
+  if (!a.header.empty()) replace(a.header, bundle_header(made.file, options));
+  if (!a.c_header.empty()) replace(a.c_header, bundle_c_header(made.file, options));
 }
 
 }  // namespace tessera::cli

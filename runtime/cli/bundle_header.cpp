@@ -8,6 +8,7 @@
 #include <sstream>
 
 #include "runtime/bundle.h"
+#include "runtime/cli/header_text.h"
 #include "tessera/version.h"
 
 namespace tessera::cli {
@@ -28,37 +29,12 @@ constexpr std::array kKeywords = {
     "true",        "try",      "typedef",    "typeid",    "typename",  "union",        "unsigned",
     "using",       "virtual",  "void",       "volatile",  "wchar_t",   "while",        "xor",
     "xor_eq"};
-// Macros of C's headers and of GNU's compilers: what is called so could not be a struct or its member.
-constexpr std::array kMacros = {"BUFSIZ", "EOF",  "HUGE_VAL", "INFINITY", "NAN",   "NULL",   "RAND_MAX", "assert",
-                                "errno",  "i386", "linux",    "stderr",   "stdin", "stdout", "unix"};
+// Macros of C's headers and of GNU's compilers, and keywords of C alone: what is called so could not be a struct or its
+// member.
+constexpr std::array kMacros = {"BUFSIZ",   "EOF",    "HUGE_VAL", "INFINITY", "NAN",   "NULL",
+                                "RAND_MAX", "assert", "errno",    "i386",     "linux", "restrict",
+                                "stderr",   "stdin",  "stdout",   "typeof",   "unix"};
 
-/// `name` as an identifier that is not in `used`, and from then on is.
-std::string fresh(std::string_view name, std::set<std::string>& used) {
-  std::string s = identifier(name);
-  while (!used.insert(s).second) s += "_";
-  return s;
-}
-
-std::string string_literal(std::string_view s) {
-  std::string out = "\"";
-  for (const char c : s) {
-    if (c == '"' || c == '\\') out += '\\';
-    out += c;
-  }
-  return out + "\"";
-}
-/// What goes into a comment: nothing that could end it.
-std::string commented(std::string s) {
-  for (char& c : s)
-    if (std::iscntrl(static_cast<unsigned char>(c)) || c == '\\') c = ' ';
-  return s;
-}
-
-std::string array_text(const ProgramArg& a) {
-  std::string dims;
-  for (const Extent& e : a.shape) dims += (dims.empty() ? "" : ", ") + to_string(e);
-  return std::string(name(a.dtype)) + "[" + dims + "]";
-}
 /// The C++ type of a number that a call passes: the narrowest that has the numbers of the dtype.
 std::string number_type(DType t) {
   if (t == DType::boolean) return "bool";
@@ -70,21 +46,6 @@ std::string type_text(const ProgramArg& a) {
   if (a.by_value) return number_type(a.dtype);
   return "tessera::TypedArray<tessera::" + std::string(a.dtype == DType::boolean ? "boolean" : name(a.dtype)) + ", " +
          std::to_string(a.shape.size()) + ">";
-}
-
-/// Sizes that no input's shape shows alone, in order of appearance: the call has to give them.
-std::vector<std::string> given_sizes(const Program& p) {
-  std::vector<std::string> names, shown;
-  for (const ProgramArg& a : p.args)
-    for (const Extent& e : a.shape) {
-      e.collect_names(names);
-      if (const auto n = e.as_name(); n && !a.is_output) shown.push_back(*n);
-    }
-  for (const Extent& e : p.grid) e.collect_names(names);
-  for (const Extent& e : p.extents) e.collect_names(names);
-  p.num_units.collect_names(names);
-  std::erase_if(names, [&](const std::string& n) { return std::find(shown.begin(), shown.end(), n) != shown.end(); });
-  return names;
 }
 
 void kernel(std::ostream& out, const BundleKernel& k, const std::string& bundle, std::set<std::string>& used) {
@@ -170,6 +131,55 @@ std::string identifier(std::string_view name) {
   return s;
 }
 
+std::string fresh(std::string_view name, std::set<std::string>& used) {
+  std::string s = identifier(name);
+  while (!used.insert(s).second) s += "_";
+  return s;
+}
+
+std::string string_literal(std::string_view s) {
+  std::string out = "\"";
+  for (const char c : s) {
+    if (c == '"' || c == '\\') out += '\\';
+    out += c;
+  }
+  return out + "\"";
+}
+std::string commented(std::string s) {
+  for (char& c : s)
+    if (std::iscntrl(static_cast<unsigned char>(c)) || c == '\\') c = ' ';
+  return s;
+}
+
+std::string array_text(const ProgramArg& a) {
+  std::string dims;
+  for (const Extent& e : a.shape) dims += (dims.empty() ? "" : ", ") + to_string(e);
+  return std::string(name(a.dtype)) + "[" + dims + "]";
+}
+std::vector<std::string> given_sizes(const Program& p) {
+  std::vector<std::string> names, shown;
+  for (const ProgramArg& a : p.args)
+    for (const Extent& e : a.shape) {
+      e.collect_names(names);
+      if (const auto n = e.as_name(); n && !a.is_output) shown.push_back(*n);
+    }
+  for (const Extent& e : p.grid) e.collect_names(names);
+  for (const Extent& e : p.extents) e.collect_names(names);
+  p.num_units.collect_names(names);
+  std::erase_if(names, [&](const std::string& n) { return std::find(shown.begin(), shown.end(), n) != shown.end(); });
+  return names;
+}
+
+std::string words(const std::string& bytes) {
+  std::ostringstream out;
+  for (size_t at = 0; at < bytes.size(); at += 8) {
+    uint64_t word = 0;
+    std::memcpy(&word, bytes.data() + at, std::min<size_t>(8, bytes.size() - at));
+    out << (at % 64 == 0 ? "\n    0x" : " 0x") << std::hex << word << std::dec << ",";
+  }
+  return out.str();
+}
+
 std::string bundle_header(const BundleFile& bundle, const HeaderOptions& o) {
   std::ostringstream out;
   out << "// Made by tessera bundle " TESSERA_VERSION ", with " << commented(o.bundle) << ". Of:";
@@ -190,11 +200,7 @@ std::string bundle_header(const BundleFile& bundle, const HeaderOptions& o) {
     out << "/// " << commented(o.bundle)
         << ", little-endian.\ninline constexpr std::size_t kBundleBytes = " << o.embedded.size()
         << ";\ninline constexpr std::uint64_t kBundle[] = {";
-    for (size_t at = 0; at < o.embedded.size(); at += 8) {
-      uint64_t word = 0;
-      std::memcpy(&word, o.embedded.data() + at, std::min<size_t>(8, o.embedded.size() - at));
-      out << (at % 64 == 0 ? "\n    0x" : " 0x") << std::hex << word << std::dec << ",";
-    }
+    out << words(o.embedded);
     out << "\n};\n/// The kernels below.\n"
         << "inline tessera::Bundle bundle() { return "
            "tessera::Bundle(std::as_bytes(std::span(kBundle)).first(kBundleBytes), "

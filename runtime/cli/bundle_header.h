@@ -1,5 +1,5 @@
-// The C++ header of a bundle: a struct per kernel whose call takes and returns named, typed arrays. Read next:
-// bundle.cpp.
+// The headers of a bundle. In C++: a struct per kernel whose call takes and returns named, typed arrays and numbers. In
+// C: structs of the same names, and functions that get and launch a kernel. Read next: bundle.cpp.
 #pragma once
 #include <string>
 #include <string_view>
@@ -16,6 +16,8 @@ struct HeaderOptions {
   std::string embedded;            // the bundle's bytes, if they go into the header
 };
 std::string bundle_header(const BundleFile& bundle, const HeaderOptions& options);
+/// For runtime/c/tessera.h; what it declares begins with the namespace and _.
+std::string bundle_c_header(const BundleFile& bundle, const HeaderOptions& options);
 /// `name` as a name in C++: other characters become "_", and keywords get one at the end.
 std::string identifier(std::string_view name);
 

@@ -56,10 +56,10 @@ void explain(const CompileArguments& a);
 
 struct BundleArguments {
   std::vector<std::string> files;
-  std::string output, header;  // header: empty: none
-  std::string name_space;      // empty: the header's name without its end
+  std::string output, header, c_header;  // headers: empty: none
+  std::string name_space;                // empty: the header's name without its end
   std::string targets = "minimum,lavapipe,gpu";
-  bool embed = false;  // the bundle's bytes in the header too
+  bool embed = false;  // the bundle's bytes in the headers too
   bool quiet = false;
   int threads = 0;  // 0: one per core
 };
@@ -83,6 +83,15 @@ void run_graph(const RunArguments& a);
 
 /// Reads, parses and verifies a tile-level kernel; reports everything wrong with it at once.
 ir::Kernel read_kernel(const std::string& file);
+/// The same of a text that has been read; `file` stands in messages.
+ir::Kernel parse_kernel(const std::string& text, const std::string& file);
+/// What a program of tessera_add_kernels has written of a C++ source (engine/call/kernel_list.h): NAME.kernels.
+struct KernelFiles {
+  std::string source;              // as messages call it
+  std::vector<std::string> files;  // .tir
+};
+bool is_kernel_list(const std::string& file);
+KernelFiles read_kernel_list(const std::string& file);
 std::string read_text(const std::string& file);
 Target target(const std::string& name);
 DimValues parse_dims(const std::vector<std::string>& dims);

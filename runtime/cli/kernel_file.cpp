@@ -1,5 +1,7 @@
 #include <charconv>
+#include <filesystem>
 #include <fstream>
+#include <sstream>
 
 #include "engine/base/read_file.h"
 #include "engine/ir/text.h"
@@ -24,8 +26,9 @@ std::string read_text(const std::string& file) {
   return text;
 }
 
-ir::Kernel read_kernel(const std::string& file) {
-  const std::string text = read_text(file);
+ir::Kernel read_kernel(const std::string& file) { return parse_kernel(read_text(file), file); }
+
+ir::Kernel parse_kernel(const std::string& text, const std::string& file) {
   if (text.starts_with("TESSERA\n"))
     throw SpecError(file + ": is a bundle, of kernels that are compiled already", {},
                     "give the .tir files that it was made of");
@@ -35,6 +38,29 @@ ir::Kernel read_kernel(const std::string& file) {
     throw SpecError(file + ": is a lane-level kernel, which is what compilation makes", {},
                     "give the tile-level kernel");
   return k;
+}
+
+bool is_kernel_list(const std::string& file) { return std::filesystem::path(file).extension() == ".kernels"; }
+
+KernelFiles read_kernel_list(const std::string& file) {
+  KernelFiles list;
+  std::istringstream lines(read_text(file));
+  std::string line;
+  int number = 1;
+  const auto fail = [&](const std::string& expected) {
+    throw SpecError(file + ": line " + std::to_string(number) + ": expected " + expected + ", not " +
+                        (lines ? "\"" + line + "\"" : "the end of the file"),
+                    {}, "tessera_add_kernels writes this file: build the project again");
+  };
+  if (!std::getline(lines, line) || line != "tessera kernels 1") fail("\"tessera kernels 1\"");
+  for (++number; std::getline(lines, line); ++number) {
+    if (line.starts_with("source ") && list.source.empty()) list.source = line.substr(7);
+    else if (line.starts_with("kernel ") && !list.source.empty())
+      list.files.push_back((std::filesystem::path(file).parent_path() / line.substr(7)).string());
+    else fail(list.source.empty() ? "\"source NAME\"" : "\"kernel FILE.tir\"");
+  }
+  if (list.files.empty()) fail("\"kernel FILE.tir\"");
+  return list;
 }
 
 Target target(const std::string& name) {

@@ -122,16 +122,21 @@ void add_explain(CLI::App& app, CompileArguments& c) {
 void add_bundle(CLI::App& app, BundleArguments& b) {
   CLI::App* command =
       app.add_subcommand("bundle", "Compile kernels ahead of time into one file, for programs without a compiler");
-  command->add_option("FILE", b.files, "tile-level kernels (.tir)")->required();
+  command
+      ->add_option("FILE", b.files,
+                   "tile-level kernels (.tir), or what tessera_add_kernels makes of a C++ source (.kernels)")
+      ->required();
   command->add_option("-o,--output", b.output, "the bundle (.tsb)")->required();
   command->add_option("--header", b.header, "C++ header to write, with a typed function per kernel");
-  command->add_option("--namespace", b.name_space, "of the header; default: the header's name");
+  command->add_option("--c-header", b.c_header, "C header to write, with functions to get and launch each kernel");
+  command->add_option("--namespace", b.name_space,
+                      "of the header, and the beginning of the names in C; default: the header's name");
   command
       ->add_option("--targets", b.targets,
                    "for what to compile each kernel, with commas: minimum (the least of Vulkan 1.3), lavapipe, gpu, "
                    "gpu16 and gpu64 (by their subgroups), device")
       ->capture_default_str();
-  command->add_flag("--embed", b.embed, "put the bundle's bytes into the header too, for programs that read no file");
+  command->add_flag("--embed", b.embed, "put the bundle's bytes into the headers too, for programs that read no file");
   command->add_option("--threads", b.threads, "how many compile; 0: one per core")
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str();

@@ -230,6 +230,12 @@ void test_kernels(void) {
   tessera_argument_info info;
   CHECK_OK(tessera_kernel_signature(k, &text));
   CHECK(strcmp(text, "(f32[1], f32[n], f32[n]) -> (f32[n])") == 0);
+  CHECK_OK(tessera_kernel_check(k, text));
+  CHECK_ERROR(
+      tessera_kernel_check(k, "(f32[n]) -> (f32[n])"), TESSERA_ERROR_ARGUMENT,
+      "saxpy: the bundle's kernel is (f32[1], f32[n], f32[n]) -> (f32[n]) but the header was made for (f32[n]) "
+      "-> (f32[n])\n  at tests/c/saxpy.tir:2\n  note: use the header that tessera bundle wrote with the bundle");
+  CHECK_ERROR(tessera_kernel_check(k, NULL), TESSERA_ERROR_ARGUMENT, "tessera_kernel_check: signature is NULL");
   CHECK_OK(tessera_kernel_variant(k, &text));
   CHECK(text[0] != 0);
   char line[100];

@@ -47,6 +47,7 @@ void test_nulls(void) {
   REFUSED(tessera_bundle_prewarm(NULL, NULL, 0, NULL, NULL), "tessera_bundle_prewarm: bundle is NULL");
   REFUSED(tessera_kernel_get(NULL, NULL, NULL, NULL), "tessera_kernel_get: bundle is NULL");
   REFUSED(tessera_kernel_signature(NULL, NULL), "tessera_kernel_signature: kernel is NULL");
+  REFUSED(tessera_kernel_check(NULL, NULL), "tessera_kernel_check: kernel is NULL");
   REFUSED(tessera_kernel_variant(NULL, NULL), "tessera_kernel_variant: kernel is NULL");
   REFUSED(tessera_kernel_argument_count(NULL, NULL, NULL), "tessera_kernel_argument_count: kernel is NULL");
   REFUSED(tessera_kernel_argument(NULL, 0, NULL), "tessera_kernel_argument: kernel is NULL");

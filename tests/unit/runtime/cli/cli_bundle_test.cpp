@@ -72,6 +72,66 @@ TEST_CASE("tessera bundle: names that the header cannot have as they are" * with
     CHECK_MESSAGE(header.find(line) != std::string::npos, line);
 }
 
+TEST_CASE("tessera bundle: the C header" * without_device) {
+  const Folder f;
+  f.write("a.tir", add("add"));
+  f.write("b.tir",
+          "tir 1\nkernel @restrict\ngrid (cdiv(n, 8))\nin f16[] value\nin i4[] value\nin bool[] value\nout f32[n] "
+          "block (8) map (%i) { yield %i }\nbody (%by, %x, %inputs, %o) {\n  %a = load %by[]\n  %b = convert %a : "
+          "f32[]\n  %c = broadcast %b dims [] : f32[8]\n  store %o[0:8], %c\n}\n");
+  CHECK(f.bundle("-q a.tir b.tir -o k.tsb --c-header k.h --namespace game::kernels --targets minimum") ==
+        Outcome(0, ""));
+  const std::string header = f.read("k.h");
+  for (const char* line :
+       {"typedef struct game_kernels_add_inputs {\n  tessera_array* x;  ///< f32[n]\n  tessera_array* class_;  ///< "
+        "f32[n]\n} game_kernels_add_inputs;",
+        "  uint16_t by;  ///< f16[], by value, as its bits\n  int8_t x;  ///< i4[], by value\n  bool inputs;  ///< "
+        "bool[], by value\n",
+        "} game_kernels_restrict_sizes;", "tessera_kernel_get(bundle, device, \"restrict\", kernel)",
+        "tessera_scalar_create(TESSERA_I4, &inputs->x, &in[1])"})
+    CHECK_MESSAGE(header.find(line) != std::string::npos, line);
+  CHECK(header.find("_bundle_words") == std::string::npos);
+  CHECK(f.bundle("-q a.tir -o k.tsb --c-header embedded.h --embed --targets minimum") == Outcome(0, ""));
+  CHECK(f.read("embedded.h").find("embedded_bundle_words[] = {\n    0xa41524553534554") != std::string::npos);
+  CHECK(f.bundle("a.tir -o k.tsb --c-header ./k.tsb") ==
+        Outcome(2, "error: --c-header ./k.tsb: is the bundle's file too\n  note: give the header a name of its own\n"));
+  CHECK(f.bundle("a.tir -o k.tsb --header k.h --c-header ./k.h") ==
+        Outcome(2, "error: --c-header ./k.h: is the C++ header too\n  note: give the header a name of its own\n"));
+  CHECK(f.bundle("a.tir -o k.tsb --c-header a.tir") == Outcome(2,
+                                                               "error: a.tir: is to be read and to be written\n  "
+                                                               "note: give the bundle and the header names of their "
+                                                               "own\n"));
+}
+
+TEST_CASE("tessera bundle: lists of kernels" * without_device) {
+  const Folder f;
+  std::filesystem::create_directory(f.path / "k");
+  f.write("k/add.tir", add("add"));
+  f.write("k/other.tir", add("other"));
+  f.write("plain.tir", add("plain"));
+  f.write("k.kernels", "tessera kernels 1\nsource src/k.cpp\nkernel k/add.tir\nkernel k/other.tir\n");
+  CHECK(f.bundle("-q k.kernels plain.tir -o k.tsb --header k.hpp --targets minimum") == Outcome(0, ""));
+  CHECK(bundle_from_bytes(f.read("k.tsb"), "k.tsb").kernels.size() == 3);
+  CHECK(f.read("k.hpp").find("Of:\n//   src/k.cpp\n//   plain.tir\n") != std::string::npos);
+  f.write("again.tir", add("other"));
+  CHECK(f.bundle("k.kernels again.tir -o k.tsb") ==
+        Outcome(1,
+                "error: again.tir: the kernel is called other, as is that of src/k.cpp\n  at again.tir:2\n  note: "
+                "kernels of a bundle are found by name: give one of them another name\n"));
+  const std::string note = "\n  note: tessera_add_kernels writes this file: build the project again\n";
+  f.write("bad.kernels", "tir 1\n");
+  CHECK(f.bundle("bad.kernels -o k.tsb") ==
+        Outcome(1, "error: bad.kernels: line 1: expected \"tessera kernels 1\", not \"tir 1\"" + note));
+  f.write("bad.kernels", "tessera kernels 1\nkernel k/add.tir\n");
+  CHECK(f.bundle("bad.kernels -o k.tsb") ==
+        Outcome(1, "error: bad.kernels: line 2: expected \"source NAME\", not \"kernel k/add.tir\"" + note));
+  f.write("bad.kernels", "tessera kernels 1\nsource k.cpp\n");
+  CHECK(f.bundle("bad.kernels -o k.tsb") ==
+        Outcome(1, "error: bad.kernels: line 3: expected \"kernel FILE.tir\", not the end of the file" + note));
+  f.write("bad.kernels", "tessera kernels 1\nsource k.cpp\nkernel none.tir\n");
+  CHECK(f.bundle("bad.kernels -o k.tsb") == Outcome(1, "error: none.tir: cannot be read\n"));
+}
+
 TEST_CASE("tessera bundle: mistakes, with file and line" * without_device) {
   const Folder f;
   f.write("a.tir", add("add"));
@@ -90,8 +150,9 @@ TEST_CASE("tessera bundle: mistakes, with file and line" * without_device) {
                                               "ts::load(device, ts::read_graph(folder))\n"));
   CHECK(f.bundle("bad.tir -o k.tsb").second.starts_with("error: bad.tir:3:"));
   CHECK(f.bundle("a.tir -o nowhere/k.tsb") == Outcome(1, "error: nowhere/k.tsb: cannot be written\n"));
-  CHECK(f.bundle("a.tir -o k.tsb --embed") ==
-        Outcome(2, "error: --embed: there is no header to embed the bundle in\n  note: give --header FILE\n"));
+  CHECK(f.bundle("a.tir -o k.tsb --embed") == Outcome(2,
+                                                      "error: --embed: there is no header to embed the bundle in\n  "
+                                                      "note: give --header FILE or --c-header FILE\n"));
   CHECK(f.bundle("a.tir -o k.tsb --targets minimum,tpu") ==
         Outcome(2,
                 "error: --targets: there is no target \"tpu\"; the targets are minimum, lavapipe, gpu, gpu16, gpu64, "

@@ -1,0 +1,151 @@
+#include <algorithm>
+#include <set>
+#include <sstream>
+
+#include "runtime/bundle.h"
+#include "runtime/cli/bundle_header.h"
+#include "runtime/cli/header_text.h"
+#include "tessera/version.h"
+
+namespace tessera::cli {
+namespace {
+
+/// The C type of a number that a call passes. Floats that C has no type of are passed as their bits.
+std::string c_type(DType t) {
+  if (t == DType::boolean) return "bool";
+  if (t == DType::f64) return "double";
+  if (t == DType::f32) return "float";
+  return (is_float(t) || !is_signed_int(t) ? "uint" : "int") + std::to_string(8 * size_bytes(t)) + "_t";
+}
+std::string c_dtype(DType t) {
+  std::string s = "TESSERA_" + std::string(t == DType::boolean ? "bool" : name(t));
+  for (char& c : s)
+    if (c >= 'a' && c <= 'z') c = static_cast<char>(c - 'a' + 'A');
+  return s;
+}
+
+/// A kernel as its declarations need it.
+struct CKernel {
+  const BundleKernel& kernel;
+  Program program;
+  std::string prefix;  // "kernels_gain"
+  std::vector<std::string> arguments;
+  size_t inputs;
+  std::vector<std::string> sizes, size_members;
+};
+
+void c_struct(std::ostream& out, const CKernel& k, const char* what, size_t from, size_t to) {
+  if (from == to) return;  // C has no empty structs
+  out << "typedef struct " << k.prefix << "_" << what << " {\n";
+  for (size_t i = from; i < to; ++i) {
+    const ProgramArg& a = k.program.args[i];
+    out << "  " << (a.by_value ? c_type(a.dtype) + " " : "tessera_array* ") << k.arguments[i] << ";  ///< "
+        << commented(array_text(a));
+    if (a.by_value)
+      out << (is_float(a.dtype) && a.dtype != DType::f32 && a.dtype != DType::f64 ? ", by value, as its bits"
+                                                                                  : ", by value");
+    if (a.alias >= 0)
+      out << ", which begins as " << k.arguments[static_cast<size_t>(a.alias)]
+          << "; tessera_array_donate() that to give its memory";
+    out << "\n";
+  }
+  out << "} " << k.prefix << "_" << what << ";\n";
+}
+
+void c_get(std::ostream& out, const CKernel& k) {
+  out << "/// The kernel for the device; destroy it with tessera_kernel_destroy().\n"
+      << "static inline tessera_result " << k.prefix
+      << "_get(const tessera_bundle* bundle, tessera_device* device, tessera_kernel** kernel) {\n"
+      << "  tessera_result result = tessera_kernel_get(bundle, device, " << string_literal(k.kernel.name)
+      << ", kernel);\n  if (result != TESSERA_OK) return result;\n  result = tessera_kernel_check(*kernel, "
+      << string_literal(signature(k.program)) << ");\n  if (result != TESSERA_OK) {\n"
+      << "    tessera_kernel_destroy(*kernel);\n    *kernel = NULL;\n  }\n  return result;\n}\n";
+}
+
+void c_launch(std::ostream& out, const CKernel& k) {
+  const size_t outputs = k.program.args.size() - k.inputs;
+  const auto begin_array = [&](const char* declared, size_t n) { out << "  " << declared << "[" << n << "] = {"; };
+  out << "/// Starts a call, and does not wait for it. Outputs that are NULL are made.\n"
+      << "static inline tessera_result " << k.prefix << "_launch(const tessera_kernel* kernel";
+  if (k.inputs) out << ", const " << k.prefix << "_inputs* inputs";
+  if (outputs) out << ", " << k.prefix << "_outputs* outputs";
+  if (!k.sizes.empty()) out << ", const " << k.prefix << "_sizes* sizes";
+  out << ") {\n";
+  if (k.inputs) {
+    begin_array("tessera_array* in", k.inputs);
+    for (size_t i = 0; i < k.inputs; ++i)
+      out << (i ? ", " : "") << (k.program.args[i].by_value ? "NULL" : "inputs->" + k.arguments[i]);
+    out << "};\n";
+  }
+  if (outputs) {
+    begin_array("tessera_array* out", outputs);
+    for (size_t i = 0; i < outputs; ++i) out << (i ? ", " : "") << "outputs->" << k.arguments[k.inputs + i];
+    out << "};\n";
+  }
+  if (!k.sizes.empty()) {
+    begin_array("const tessera_size dims", k.sizes.size());
+    for (size_t i = 0; i < k.sizes.size(); ++i)
+      out << (i ? ", {" : "{") << string_literal(k.sizes[i]) << ", sizes->" << k.size_members[i] << "}";
+    out << "};\n";
+  }
+  out << "  tessera_result result = TESSERA_OK;\n";
+  for (size_t i = 0; i < k.inputs; ++i)
+    if (k.program.args[i].by_value)
+      out << "  if (result == TESSERA_OK) result = tessera_scalar_create(" << c_dtype(k.program.args[i].dtype)
+          << ", &inputs->" << k.arguments[i] << ", &in[" << i << "]);\n";
+  out << "  if (result == TESSERA_OK) result = tessera_launch(kernel, " << (k.inputs ? "in" : "NULL") << ", "
+      << k.inputs << ", " << (outputs ? "out" : "NULL") << ", " << outputs << ", "
+      << (k.sizes.empty() ? "NULL" : "dims") << ", " << k.sizes.size() << ");\n";
+  for (size_t i = 0; i < k.inputs; ++i)
+    if (k.program.args[i].by_value) out << "  tessera_array_destroy(in[" << i << "]);\n";
+  for (size_t i = 0; i < outputs; ++i) out << "  outputs->" << k.arguments[k.inputs + i] << " = out[" << i << "];\n";
+  out << "  return result;\n}\n";
+}
+
+void c_kernel(std::ostream& out, const BundleKernel& b, const std::string& bundle, const std::string& space,
+              std::set<std::string>& used) {
+  CKernel k{b, program_of(b, b.variants.front(), bundle), fresh(space + "_" + b.name, used), {}, 0, {}, {}};
+  std::set<std::string> members, size_members;
+  for (const std::string& n : b.arguments) k.arguments.push_back(fresh(n, members));
+  k.inputs = static_cast<size_t>(
+      std::count_if(k.program.args.begin(), k.program.args.end(), [](const ProgramArg& a) { return !a.is_output; }));
+  k.sizes = given_sizes(k.program);
+  for (const std::string& n : k.sizes) k.size_members.push_back(fresh(n, size_members));
+  out << "\n// " << commented(b.name) << commented(signature(k.program))
+      << (b.loc ? ", from " + commented(to_string(b.loc)) : "") << "; for";
+  for (const BundleVariant& v : b.variants) out << (&v == &b.variants.front() ? " " : ", ") << v.target;
+  out << ".\n\n";
+  c_struct(out, k, "inputs", 0, k.inputs);
+  c_struct(out, k, "outputs", k.inputs, k.program.args.size());
+  if (!k.sizes.empty()) {
+    out << "/// What no input's shape shows.\ntypedef struct " << k.prefix << "_sizes {\n";
+    for (const std::string& n : k.size_members) out << "  int64_t " << n << ";\n";
+    out << "} " << k.prefix << "_sizes;\n";
+  }
+  c_get(out, k);
+  c_launch(out, k);
+}
+
+}  // namespace
+
+std::string bundle_c_header(const BundleFile& bundle, const HeaderOptions& o) {
+  std::string space = o.name_space;
+  for (size_t at; (at = space.find("::")) != std::string::npos;) space.replace(at, 2, "_");
+  std::ostringstream out;
+  out << "// Made by tessera bundle " TESSERA_VERSION ", with " << commented(o.bundle) << ". Of:";
+  for (const std::string& f : o.files) out << "\n//   " << commented(f);
+  out << "\n#pragma once\n#include <stdbool.h>\n#include <stddef.h>\n#include <stdint.h>\n#include "
+         "<tessera/tessera.h>\n";
+  if (!o.embedded.empty())
+    out << "\n/// " << commented(o.bundle) << ", little-endian.\nstatic const uint64_t " << space
+        << "_bundle_words[] = {" << words(o.embedded)
+        << "\n};\n/// The kernels below; destroy it with tessera_bundle_destroy().\n"
+        << "static inline tessera_result " << space << "_bundle(tessera_bundle** bundle) {\n"
+        << "  return tessera_bundle_load_memory(" << space << "_bundle_words, " << o.embedded.size() << ", "
+        << string_literal(o.bundle) << ", bundle);\n}\n";
+  std::set<std::string> used;
+  for (const BundleKernel& k : bundle.kernels) c_kernel(out, k, o.bundle, space, used);
+  return out.str();
+}
+
+}  // namespace tessera::cli
