@@ -20,8 +20,8 @@ suite() {
   if [ ! -f "$venv/complete" ]; then
     rm -rf "$venv"
     "$python" -m venv "$venv" > "$build/jax/log" 2>&1 || { skip "$python cannot make a virtual environment (Debian: python3-venv)"; return; }
-    timeout 400 "$venv/bin/pip" install -q --disable-pip-version-check --retries 1 --timeout 15 "jax==$jax" flatbuffers pytest scikit-build-core > "$build/jax/log" 2>&1 ||
-      { skip "pip could not install jax $jax, flatbuffers, pytest and scikit-build-core: $(grep -v '^ *$' "$build/jax/log" | tail -n 1)"; return; }
+    timeout 400 "$venv/bin/pip" install -q --disable-pip-version-check --retries 1 --timeout 15 "jax==$jax" absl-py flatbuffers pytest scikit-build-core > "$build/jax/log" 2>&1 ||
+      { skip "pip could not install jax $jax, absl-py, flatbuffers, pytest and scikit-build-core: $(grep -v '^ *$' "$build/jax/log" | tail -n 1)"; return; }
     touch "$venv/complete"
   fi
   CMAKE_PREFIX_PATH=$build/jax/prefix "$venv/bin/pip" install --disable-pip-version-check --no-index --no-build-isolation --no-deps --force-reinstall \

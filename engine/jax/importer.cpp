@@ -97,6 +97,18 @@ TypeForm type_of(const Entry& e) {
 bool same_type(const TypeForm& a, const TypeForm& b) {
   return a.dtype == b.dtype && a.shape == b.shape && a.space.has_value() == b.space.has_value();
 }
+/// Whether it is memory in tiles, which are dims of its own to JAX.
+bool in_tiles(const Entry& e, const TypeForm& wanted) {
+  const Ref* r = std::get_if<Ref>(&e.is);
+  return r && wanted.space && r->memory_space() == MemorySpace::smem && r->dtype() == wanted.dtype &&
+         r->shape().size() < wanted.shape.size() && num_elements(r->shape()) == num_elements(wanted.shape);
+}
+
+/// Whether it is a value for a Ref that a body of threads only reads: nothing is stored anywhere.
+bool stands_for_ref(const Entry& e, const TypeForm& wanted) {
+  const Value* v = std::get_if<Value>(&e.is);
+  return v && wanted.space == "vmem" && v->dtype() == wanted.dtype && v->shape() == wanted.shape;
+}
 
 /// A literal, or what lies in one of the call's tables.
 Entry constant_entry(const Import& import, const Node& n, Loc loc) {
@@ -340,7 +352,102 @@ struct Call {
     }
   }
 
+  /// The body's Refs without the tables, which it does not know.
+  Entries without_tables(std::vector<Ref> given) {
+    const auto behind = given.begin() + static_cast<std::ptrdiff_t>(root.at("prefetch").size()) + num_inputs;
+    import.tables.assign(behind - num_tables, behind);
+    given.erase(behind - num_tables, behind);
+    Entries arguments;
+    for (const Ref& r : given) arguments.push_back({r});
+    return arguments;
+  }
+
+  /// The axes of plgpu.kernel by their roles: of the grid, of the cluster, the threads.
+  mosaic_gpu::KernelParams thread_params(const Node& mesh) {
+    mosaic_gpu::KernelParams p;
+    p.kernel_name = import.kernel;
+    p.out_type = params.out_shape;
+    const Node sizes = root.at("grid");
+    const auto programs = static_cast<size_t>(mesh.at("grid").integer(0, static_cast<int64_t>(rank)));
+    const bool threads = mesh.at("threads").boolean();
+    if (programs + static_cast<size_t>(mesh.at("cluster").integer(0, INT32_MAX)) + threads != rank)
+      mesh.fail("does not have the " + plural(rank, "axis", "axes") + " of the grid");
+    std::vector<GridSize> grid;
+    for (size_t i = 0; i < rank; ++i) {
+      const int64_t size = sizes.at(i).integer(0, INT32_MAX);
+      if (i < programs) {
+        grid.emplace_back(size);
+        p.grid_names.push_back(import.grid_names[i]);
+      } else if (threads && i + 1 == rank) {
+        p.num_threads = size;
+        p.thread_name = import.grid_names[i];
+      } else {
+        p.cluster.push_back(size);
+        p.cluster_names.push_back(import.grid_names[i]);
+      }
+    }
+    p.grid = Grid(std::move(grid));
+    return p;
+  }
+
+  struct Scoped {
+    std::string path;  // of the equation
+    size_t refs;
+  };
+  /// The run_scoped of a jaxpr that all threads enter, once: their Refs are the kernel's scratch. JAX has all of a body
+  /// inside one of them, and kernels put what they share inside more, and wait for copies behind them.
+  static void find_scratch(const Node& jaxpr, std::vector<Scoped>& found, std::vector<mosaic_gpu::ScratchType>& types,
+                           Loc loc) {
+    for (const Node& n : jaxpr.at("eqns").items()) {
+      if (n.at("p").string() != "run_scoped") continue;
+      const Node params = n.at("params"), body = params.at("jaxpr");
+      const std::vector<Node> args = body.at("args").items();
+      const size_t outer = n.at("in").size();
+      const auto more = params.find("types"), axes = params.find("collective_axes");
+      bool shared = axes && axes->size() > 0;  // accumulators are each thread's own
+      for (size_t i = outer; i < args.size(); ++i)
+        shared = shared && (args[i].size() < 3 || args[i].at(2).string() != "accumulator");
+      if (!shared && !(jaxpr.at("eqns").size() == 1 && found.empty())) continue;
+      for (size_t i = outer; i < args.size(); ++i)
+        types.push_back(thread_scratch(args[i], more ? std::optional(more->at(i - outer)) : std::nullopt, loc));
+      found.push_back({n.path(), args.size() - std::min(outer, args.size())});
+      find_scratch(body, found, types, loc);
+    }
+  }
+
+  ir::Kernel trace_threads(const Node& mesh) {
+    mosaic_gpu::KernelParams p = thread_params(mesh);
+    if (!params.input_output_aliases.empty()) root.at("aliases").fail("stand in a kernel of mosaic_gpu");
+    const Node body = root.at("body");
+    std::vector<Scoped> scoped;
+    find_scratch(body, scoped, p.scratch_types, loc);
+    const size_t own = p.scratch_types.size(), refs = inputs.size() + params.out_shape.list()->size() + own;
+    const auto kernel = [this, body, scoped, own](const std::vector<Ref>& given) {
+      auto next = given.end() - static_cast<std::ptrdiff_t>(own);
+      const Entries arguments = without_tables({given.begin(), next});
+      for (const Scoped& s : scoped) {
+        const auto end = next + static_cast<std::ptrdiff_t>(s.refs);
+        import.scratch[s.path].assign(next, end);
+        next = end;
+      }
+      if (!run(import, body, arguments, loc).empty()) body.fail("returns something");
+    };
+    return mosaic_gpu::kernels::make({static_cast<int>(refs), kernel}, std::move(p), loc).trace(inputs);
+  }
+  void add_compiler_params(ir::Kernel& k) const {
+    if (const auto n = root.find("compiler_params"))
+      for (const auto& [name, value] : n->at("params").strings()) {
+        ir::CompilerParam p{n->at("backend").string(), name, value};
+        if (!ir::problem(p)) k.call.compiler_params.push_back(std::move(p));  // versions of JAX have more of them
+      }
+  }
+
   ir::Kernel trace() {
+    if (const auto mesh = root.find("mesh")) {
+      ir::Kernel k = trace_threads(*mesh);
+      add_compiler_params(k);
+      return k;
+    }
     const auto refs = inputs.size() + params.out_shape.list()->size() + params.grid_spec->scratch_shapes.size();
     const Node body = root.at("body");
     const auto kernel = [this, body](std::vector<Ref> given) {
@@ -366,19 +473,10 @@ struct Call {
         given.erase(given.begin() + static_cast<std::ptrdiff_t>(own), given.end());
       }
       for (const auto& [input, output] : shared) given[input] = std::as_const(given[output]);
-      const auto behind = given.begin() + static_cast<std::ptrdiff_t>(root.at("prefetch").size()) + num_inputs;
-      import.tables.assign(behind - num_tables, behind);
-      given.erase(behind - num_tables, behind);
-      Entries arguments;
-      for (const Ref& r : given) arguments.push_back({r});
-      if (!run(import, body, arguments, loc).empty()) body.fail("returns something");
+      if (!run(import, body, without_tables(std::move(given)), loc).empty()) body.fail("returns something");
     };
     ir::Kernel k = spec::make_pallas_call({static_cast<int>(refs), kernel}, params, loc).trace(inputs);
-    if (const auto n = root.find("compiler_params"))
-      for (const auto& [name, value] : n->at("params").strings()) {
-        ir::CompilerParam p{n->at("backend").string(), name, value};
-        if (!ir::problem(p)) k.call.compiler_params.push_back(std::move(p));  // versions of JAX have more of them
-      }
+    add_compiler_params(k);
     // Traced with all axes counted; the kernel is to see those only that vmap did not add.
     std::vector<int64_t> position(rank, -1);
     for (size_t i = 0; i < import.grid_axes.size(); ++i)
@@ -431,7 +529,8 @@ Entries run(Import& import, const Node& jaxpr, const Entries& arguments, Loc loc
     jaxpr.fail("takes " + std::to_string(args.size()) + (args.size() == 1 ? " argument" : " arguments") +
                " but is given " + std::to_string(scope.size()));
   for (size_t i = 0; i < args.size(); ++i)
-    if (const TypeForm got = type_of(scope[i]), wanted = type_form(args[i]); !same_type(got, wanted))
+    if (const TypeForm got = type_of(scope[i]), wanted = type_form(args[i]);
+        !same_type(got, wanted) && !in_tiles(scope[i], wanted) && !stands_for_ref(scope[i], wanted))
       args[i].fail("is " + to_string(wanted) + " but is given " + to_string(got));
   return run_from(import, jaxpr, 0, scope, loc);
 }
@@ -467,7 +566,8 @@ TypeForm Equation::out(size_t i) const { return type_form(node.at("out").at(i));
 const Row* find_row(std::string_view name) {
   static const std::map<std::string_view, const Row*> table = [] {
     std::map<std::string_view, const Row*> t;
-    for (const auto* rows : {&value_rows(), &indexed_rows(), &memory_rows(), &effect_rows(), &control_rows()})
+    for (const auto* rows :
+         {&value_rows(), &indexed_rows(), &memory_rows(), &effect_rows(), &control_rows(), &thread_rows()})
       for (const Row& r : *rows) t.emplace(r.name, &r);
     return t;
   }();

@@ -60,6 +60,10 @@ Place place(const Equation& e, size_t i = 0, const char* transforms = "transform
       RefIndex at(std::move(items), e.loc);
       if (&t == &steps.back()) return {ref, std::move(at)};
       ref = ref.at(std::move(at));
+    } else if (t.find("untile") || t.find("unswizzle")) {
+      // How elements of smem lie, which its type says: of the whole memory, before any part of it is taken.
+      if (&t != &steps.front() && !steps.front().find("untile") && !steps.front().find("unswizzle"))
+        e.fail("tiles of a part of the memory");
     } else if (const auto shape = t.find("reshape")) {
       ref = ref.reshape(shape->shape(), e.loc);
     } else if (const auto dtype = t.find("bitcast")) {
@@ -133,6 +137,9 @@ Access access(const Equation& e) {
 }
 
 Values load_of(Equation& e) {
+  if (e.size() > 0 && std::holds_alternative<Value>(e.in[0].is) && e.params.at("transforms").size() == 0 &&
+      Emit(e.name, e.loc).trace().kernel().has_threads())
+    return {e.value(0)};  // run_state gave the value for the Ref
   const Access a = access(e);
   LoadParams p{.mask = a.mask};
   const auto other = e.params.find("other");
@@ -232,6 +239,7 @@ MemorySpace scratch_space(const Node& n) {
 }
 /// A body with Refs of its own behind those that it is given.
 Values scoped(Equation& e) {
+  if (Emit(e.name, e.loc).trace().kernel().has_threads()) return scoped_by_threads(e);
   const Node body = e.params.at("jaxpr");
   const std::vector<Node> args = body.at("args").items();
   if (args.size() < e.size())
@@ -252,29 +260,55 @@ Values scoped(Equation& e) {
 }  // namespace
 
 namespace {
-/// A body on Refs that it is given values for; what they hold in the end is the result.
+/// A body on Refs that it is given values for; what they hold in the end is the result. Refs of the equation's own
+/// scope go through, and are no results. A thread has no memory of its own: values that the body only reads stay
+/// values.
 Values run_state(Equation& e) {
-  const Node body = e.params.at("jaxpr");
-  std::vector<ScratchShape> types;
-  for (const Node& n : body.at("args").items()) types.push_back(scratch_shape(n));
-  const Node initialized = e.params.at("is_initialized");
-  if (initialized.size() != types.size())
+  const Node body = e.params.at("jaxpr"), initialized = e.params.at("is_initialized");
+  const std::vector<Node> args = body.at("args").items();
+  if (initialized.size() != args.size())
     initialized.fail("has " + std::to_string(initialized.size()) + " entries but there are " +
-                     std::to_string(types.size()) + " Refs");
-  return scope::run(
-      types, types.size(),
-      [&](const std::vector<Ref>& refs) {
-        Entries arguments;
-        for (size_t i = 0, given = 0; i < refs.size(); ++i) {
-          if (initialized.at(i).boolean()) store(refs[i], RefIndex(all, e.loc), e.x(given++));
-          arguments.push_back({refs[i]});
-        }
-        run(e.import, body, arguments, e.loc);
-        control::Operands out;
-        for (const Ref& r : refs) out.emplace_back(load(r, RefIndex(all, e.loc)), e.loc);
-        return out;
-      },
-      e.loc);
+                     std::to_string(args.size()) + " Refs");
+  const bool threads = Emit(e.name, e.loc).trace().kernel().has_threads();
+  struct Held {
+    std::optional<Entry> given;
+    bool made;  // a Ref for it
+  };
+  std::vector<Held> state;
+  std::vector<Node> made;
+  for (size_t i = 0, next = 0; i < args.size(); ++i) {
+    Held h{std::nullopt, true};
+    if (initialized.at(i).boolean()) {
+      if (next >= e.size()) e.fail("operand " + std::to_string(next) + " is missing");
+      h.given = e.in[next++];
+      h.made = std::holds_alternative<Value>(h.given->is) && !(threads && type_form(args[i]).space == "vmem");
+    }
+    if (h.made) made.push_back(args[i]);
+    state.push_back(std::move(h));
+  }
+  const auto inside = [&](const std::vector<Ref>& refs) {
+    Entries arguments;
+    auto next = refs.begin();
+    for (const Held& h : state) {
+      if (h.made && h.given) store(*next, RefIndex(all, e.loc), Operand(value_of(*h.given, e), e.loc));
+      arguments.push_back(h.made ? Entry{*next++} : *h.given);
+    }
+    run(e.import, body, arguments, e.loc);
+    control::Operands out;
+    next = refs.begin();
+    for (const Held& h : state)
+      if (h.made) out.emplace_back(load(*next++, RefIndex(all, e.loc)), e.loc);
+      else if (const Value* v = std::get_if<Value>(&h.given->is)) out.emplace_back(*v, e.loc);
+    return out;
+  };
+  if (threads) {
+    std::vector<mosaic_gpu::ScratchType> types;
+    for (const Node& n : made) types.push_back(thread_scratch(n, std::nullopt, e.loc));
+    return mosaic_gpu::scoped::run(types, types.size(), {}, inside, e.loc);
+  }
+  std::vector<ScratchShape> types;
+  for (const Node& n : made) types.push_back(scratch_shape(n));
+  return scope::run(types, types.size(), inside, e.loc);
 }
 }  // namespace
 
@@ -293,6 +327,8 @@ Values new_ref(const Equation& e, const std::function<Values(const Ref&)>& rest)
       },
       e.loc);
 }
+
+Place place_of(const Equation& e, size_t i, const char* transforms) { return place(e, i, transforms); }
 
 ScratchShape scratch_shape(const Node& n) {
   const TypeForm t = type_form(n);

@@ -337,6 +337,7 @@ const std::vector<Row>& value_rows() {
       {"debug_barrier", 0, nothing},
       {"delay", 1, nothing},
       {"device_put", -1, same},
+      {"layout_cast", 1, same},
       {"layout_constraint", 1, same},
       {"max_contiguous", 1, same},
       {"multiple_of", 1, same},

@@ -1,15 +1,17 @@
 // The primitives of JAX that kernels may contain: one row each, a function from an equation to the Values that it
 // computes. Internal to engine/jax: importer.cpp walks the equations; primitives.cpp has the rows of values,
 // indexed.cpp those for elements at computed positions, memory.cpp those of Refs, effects.cpp prints and random
-// numbers, control.cpp those with jaxprs inside.
+// numbers, control.cpp those with jaxprs inside, threads.cpp those of plgpu.kernel.
 #pragma once
 #include <functional>
+#include <map>
 #include <string>
 #include <string_view>
 #include <variant>
 #include <vector>
 
 #include "engine/front.h"
+#include "engine/front/mosaic_gpu.h"
 #include "engine/jax/node.h"
 
 namespace tessera::jax {
@@ -30,6 +32,9 @@ struct Import {
   std::vector<int> grid_axes;           // the axes that program_id counts: those that vmap did not add
   std::vector<std::string> grid_names;  // one per axis, empty for an axis without a name
   std::vector<Ref> tables = {};         // constants that are arrays of different elements; none in index maps
+  // of kernels of threads: the Refs of each run_scoped that is entered once, which are the kernel's scratch, by its
+  // path
+  std::map<std::string, std::vector<Ref>> scratch = {};
 };
 
 /// Runs a jaxpr on what its arguments stand for (behind its constants), and returns what it results in. Equations of
@@ -75,6 +80,7 @@ const std::vector<Row>& indexed_rows();
 const std::vector<Row>& memory_rows();
 const std::vector<Row>& effect_rows();
 const std::vector<Row>& control_rows();
+const std::vector<Row>& thread_rows();
 
 Value value_of(const Entry& e, const Equation& where);
 Entries entries(const std::vector<Value>& values);
@@ -84,6 +90,12 @@ bool makes_ref(const Node& equation);
 Values new_ref(const Equation& e, const std::function<Values(const Ref&)>& rest);
 /// Scratch, or an argument of run_scoped, from its TYPE.
 ScratchShape scratch_shape(const Node& n);
+/// The same in a kernel of threads; `more`: what the TYPE leaves open (README.md, "types").
+mosaic_gpu::ScratchType thread_scratch(const Node& type, const std::optional<Node>& more, Loc loc);
+/// run_scoped there.
+Values scoped_by_threads(Equation& e);
+/// The part of operand i that the transforms in this parameter take.
+Place place_of(const Equation& e, size_t i, const char* transforms);
 /// A scalar constant of these bits, or an array with the same bits everywhere.
 Value constant(DType t, uint64_t bits, Shape shape, Loc loc);
 

@@ -1,6 +1,6 @@
 """Writes jax/: NAME.json, a Pallas kernel as the Python package exports it for the importer (engine/jax), with the arrays that it was called with
-(NAME.inI.npy; the sizes of a dynamic grid among them, first) and pallas_call(interpret=True)'s answers (NAME.outI.npy). Made with JAX 0.10.2. Run
-by hand, in an environment with jax; the tests only read what it wrote:
+(NAME.inI.npy; the sizes of a dynamic grid among them, first) and pallas_call(interpret=True)'s answers (NAME.outI.npy), NumPy's for plgpu.kernel. Made with
+JAX 0.10.2. Run by hand, in an environment with jax and absl-py; the tests only read what it wrote:
 
     JAX_PLATFORMS=cpu python tests/data/make_jax_kernels.py [NAME ...]
 """
@@ -18,7 +18,8 @@ from jax import lax
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 from jax.experimental.pallas import triton as pltriton
-from jax.experimental.pallas.ops.gpu import attention, layer_norm, rms_norm, softmax
+from jax.experimental.pallas.ops.gpu import attention, attention_mgpu, hopper_matmul_mgpu, layer_norm, rms_norm, softmax
+from jax._src.pallas import mpmd, pallas_call as pallas_call_module
 from jax._src.state.primitives import ref_addupdate, ref_swap
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -434,16 +435,69 @@ def library_attention():
     return functools.partial(attention.mha, segment_ids=None, causal=True, block_sizes=attention.BlockSizes(block_q=16, block_k=16)), q, k, v
 
 
+def params_of_threads(fn, args):
+    """Of the one plgpu.kernel that fn makes: the params of the pallas_call that JAX's rule for the CPU makes of it."""
+    found = []
+
+    def walk(j):
+        for eqn in j.eqns:
+            if eqn.primitive.name == "mpmd_map":
+                rule = types.SimpleNamespace(avals_in=[v.aval for v in eqn.invars])
+                mpmd._mpmd_map_fallback_lowering(rule, *eqn.invars, **eqn.params)
+            for sub in jax._src.core.jaxprs_in_params(eqn.params):
+                walk(sub)
+    before = pallas_call_module._pallas_call_lowering
+    pallas_call_module._pallas_call_lowering = lambda ctx, *nodes, interpret, **params: found.append(params)
+    try:
+        walk(jax.make_jaxpr(fn)(*args).jaxpr)
+    finally:
+        pallas_call_module._pallas_call_lowering = before
+    return found[0]
+
+
+# What answers: by name, since JAX cannot run these here.
+ANSWERS = {}
+
+
+@case
+def library_hopper_matmul():
+    hopper_matmul_mgpu.get_num_sms = lambda: 3
+    config = hopper_matmul_mgpu.TuningConfig(tile_m=64, tile_n=64, tile_k=64, max_concurrent_steps=2)
+    a, b = whole(128, 128, dtype=f16), whole(128, 128, dtype=f16)
+    ANSWERS["library_hopper_matmul"] = lambda a, b: [(np.asarray(a, np.float64) @ np.asarray(b, np.float64)).astype(np.float16)]
+    return lambda a, b: hopper_matmul_mgpu.matmul(a, b, None, config), a, b
+
+
+@case
+def library_hopper_attention():
+    attention_mgpu.cuda_versions = types.SimpleNamespace(cuda_runtime_get_version=lambda: 13000)
+    config = attention_mgpu.TuningConfig(block_q=64, block_kv=64, max_concurrent_steps=2, causal=True)
+
+    def answer(q, k, v):
+        q, k, v = (np.asarray(x, np.float64) for x in (q, k, v))
+        scores = np.einsum("bqhd,bkhd->bhqk", q, k)
+        scores = np.where(np.tril(np.ones(scores.shape[-2:], bool)), scores, -np.inf)
+        p = np.exp(scores - scores.max(-1, keepdims=True))
+        return [np.einsum("bhqk,bkhd->bqhd", p / p.sum(-1, keepdims=True), v).astype(np.float16)]
+    ANSWERS["library_hopper_attention"] = answer
+    q, k, v = (normal(1, 128, 1, 64, dtype=f16) for _ in range(3))
+    return lambda q, k, v: attention_mgpu.attention(q, k, v, config), q, k, v
+
+
 def main(names):
     folder = os.path.join(HERE, "jax")
     os.makedirs(folder, exist_ok=True)
     for name in names or CASES:
         fn, *args = CASES[name]()
-        (params, operands, answers), *more = calls_of(fn, args)
+        if name in ANSWERS:
+            more, params, operands = [], params_of_threads(fn, args), args
+            answers = ANSWERS[name](*args)
+        else:
+            (params, operands, answers), *more = calls_of(fn, args)
         assert not more, f"{name} makes {1 + len(more)} calls"
         tables = []
-        text = jaxpr.export(**params, strip=ROOT + "/", tables=tables)
         library = os.path.dirname(os.path.dirname(jax.__file__)) + "/"
+        text = jaxpr.export(**params, strip=ROOT + "/", tables=tables).replace(library.removeprefix(ROOT + "/"), "")
         with open(os.path.join(folder, name + ".json"), "w") as out:
             out.write(text.replace(library, ""))
         for kind, arrays in [("in", [*operands, *tables]), ("out", answers)]:

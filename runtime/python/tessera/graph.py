@@ -22,7 +22,7 @@ from tessera._native_library import Error, import_text
 
 _INLINED = {"jit": "jaxpr", "pjit": "jaxpr", "closed_call": "call_jaxpr", "core_call": "call_jaxpr", "remat2": "jaxpr", "checkpoint": "jaxpr",
             "custom_jvp_call": "call_jaxpr", "custom_vjp_call": "call_jaxpr", "custom_vjp_call_jaxpr": "fun_jaxpr", "xla_metadata_call": "jaxpr",
-            "program_order": "call_jaxpr"}
+            "program_order": "call_jaxpr", "custom_vmap_call": "call"}
 _CONTROL = ("scan", "while", "cond")
 source_info_util.register_exclusion(__file__)  # lines are the user's
 

@@ -22,7 +22,7 @@ from jax._src.random import prng
 from jax._src.state import indexing
 from jax._src.state import types as state_types
 
-from tessera import expansions, jax_versions
+from tessera import expansions, jax_versions, mosaic_gpu
 
 VERSION = 1
 
@@ -98,6 +98,8 @@ def type_of(aval):
         if isinstance(inner.dtype, pallas_core.AbstractSemaphoreTy):  # a counter
             kind = "dma_semaphore" if "dma" in inner.dtype.name else inner.dtype.name
             return ["i32", _shape(inner.shape, "a semaphore"), kind]
+        if own := mosaic_gpu.space(aval):
+            return ["i32" if "barrier" in own else dtype_name(inner.dtype), _shape(inner.shape, "a Ref"), own]
         return [_word_name(inner.dtype), [*_shape(inner.shape, "a Ref"), *_key_shape(inner.dtype)], _space(aval.memory_space)]
     if not hasattr(aval, "dtype"):
         return [str(aval), []]
@@ -147,14 +149,24 @@ class _Scope:
     """The numbering of one jaxpr's variables: constants, arguments, then every equation's results, in order."""
 
     def __init__(self, source):
-        self.ids = {}
+        self.ids, self.count = {}, 0
         self.source = source
 
     def bind(self, var):
-        self.ids[var] = len(self.ids)
+        self.ids[var] = self.count
+        self.count += 1
 
     def operand(self, atom):
         return self.source.constant(atom.val, atom.aval.dtype) if isinstance(atom, core.Literal) else self.ids[atom]
+
+
+def _refs_through(eqn):
+    """The results of a run_state that are Refs of its operands, by result."""
+    if eqn.primitive.name != "run_state":
+        return {}
+    given = iter(eqn.invars)
+    state = [next(given) if initialized else None for initialized in eqn.params["is_initialized"]]
+    return {v: ref for v, ref in zip(eqn.outvars, state) if ref is not None and isinstance(ref.aval, state_types.AbstractRef)}
 
 
 def _jaxpr(jaxpr, source):
@@ -173,10 +185,12 @@ def _jaxpr(jaxpr, source):
             e.update(_equation(eqn, scope))
             if e["p"] in _CASTS:  # where values of new dtypes begin
                 check_dtype(eqn.outvars[0].aval.dtype, "the result")
-            e["out"] = [None if isinstance(v, core.DropVar) else type_of(v.aval) for v in eqn.outvars]
+            through = _refs_through(eqn)
+            e["out"] = [None if isinstance(v, core.DropVar) else type_of(v.aval) for v in eqn.outvars if v not in through]
         except ExportError as error:
             raise (error if error.at else error.within(e["p"], e["at"])) from None
-        for i, v in enumerate(eqn.outvars):
+        scope.ids.update((v, scope.operand(ref)) for v, ref in through.items())
+        for i, v in enumerate(v for v in eqn.outvars if v not in through):
             # Each dropped variable needs a number of its own.
             scope.bind((eqn, i) if isinstance(v, core.DropVar) else v)
         equations.append(e)
@@ -215,10 +229,12 @@ def _transform(t, scope, words):
         return {"bitcast": dtype_name(t.dtype)}
     if isinstance(t, state_types.TransposeTransform):
         return {"transpose": [*t.permutation, *range(len(t.permutation), len(t.permutation) + len(words))]}
+    if (lies := mosaic_gpu.transform(t)) is not None:
+        return lies
     raise ExportError(f"a view by {type(t).__name__} is not supported")
 
 
-def _transforms(transforms, scope, ref=None):
+def views(transforms, scope, ref=None):
     held = [ref.aval.inner_aval.dtype] if ref is not None else []
     for t in transforms:
         if isinstance(t, state_types.BitcastTransform) and (narrow := [d.name for d in (*held, t.dtype) if wide(d) != d]):
@@ -248,7 +264,7 @@ def _access(eqn, scope):
         raise ExportError(f"the Ref is a {type(ref).__name__}")
     if wide(held := ref.aval.inner_aval.dtype) != held and name in ("addupdate", "atomic_rmw"):
         raise ExportError(f"kernels load, store, move and convert {held.name}, but do not compute with it", note="x.astype(jnp.float32) or another wide dtype before")
-    params = {"transforms": _transforms(transforms, scope, ref)}
+    params = {"transforms": views(transforms, scope, ref)}
     if mask is not None:
         params["mask"] = scope.operand(mask)
     if other is not None:
@@ -288,13 +304,13 @@ def _copy(eqn, scope):
     if source_semaphore is not None or semaphore is None:
         raise ExportError("copies without a semaphore, or with another one for their source, are not supported: give make_async_copy one semaphore")
     places = [_ref_and_transforms(x) for x in (source, target, semaphore)]
-    params = {k: _transforms(t, scope, ref) for k, (ref, t) in zip(("source", "target", "semaphore"), places)}
+    params = {k: views(t, scope, ref) for k, (ref, t) in zip(("source", "target", "semaphore"), places)}
     return {"in": [scope.operand(ref) for ref, _ in places], "params": {**params, "add": bool(eqn.params.get("add", False))}}
 
 
 def _semaphore(eqn, scope):
     ref, transforms, *rest = jax.tree.unflatten(eqn.params["args_tree"], eqn.invars)
-    params, values = {"transforms": _transforms(transforms, scope)}, []
+    params, values = {"transforms": views(transforms, scope)}, []
     if eqn.primitive.name == "semaphore_signal":
         value, device, core = rest
         if device is not None or core is not None:
@@ -398,6 +414,11 @@ _KEEPS = {*expansions.MOVES, "max", "min", "reduce_max", "reduce_min", "sort", "
 _ACCESSES = ("get", "swap", "addupdate", "masked_load", "masked_swap", "atomic_rmw")
 
 
+def body_of(jaxpr, scope):
+    """A jaxpr among an equation's parameters."""
+    return _jaxpr(jaxpr, scope.source)
+
+
 def _equation(eqn, scope):
     if eqn.primitive.name in _ACCESSES:
         return _access(eqn, scope)
@@ -409,6 +430,8 @@ def _equation(eqn, scope):
         return _debug_print(eqn, scope)
     if eqn.primitive.name == "check":
         return _check(eqn, scope)
+    if (e := mosaic_gpu.equation(eqn, scope)) is not None:
+        return e
     if eqn.primitive.name in _SAME:
         return {"p": "name", "in": [scope.operand(v) for v in eqn.invars], "params": {}}
     narrow = [v.aval.dtype for v in eqn.outvars if wide(getattr(v.aval, "dtype", None)) != getattr(v.aval, "dtype", None)]
@@ -526,7 +549,7 @@ def _block(m, source):
 def describe(*, jaxpr, name=None, at=None, strip="", **params):
     """The call as plain Python data; `strip` is a prefix to take off the names of source files, `at` another line than the kernel's own. `tables` gets arrays,
     operands of the kernel behind its own."""
-    info = jaxpr.debug_info
+    info = mosaic_gpu.debug_info(jaxpr) if mosaic_gpu.is_mesh(params.get("mesh")) else jaxpr.debug_info
     name = name or (info.func_name if info else "kernel")
     if at is None:
         at = (info.func_src_info or "").rpartition(" at ")[2].removeprefix(strip) if info else ""
@@ -536,7 +559,7 @@ def describe(*, jaxpr, name=None, at=None, strip="", **params):
         raise error.within(name, at) from None
 
 
-def _describe(jaxpr, name, at, strip, *, grid_mapping, input_output_aliases=(), compiler_params=None, cost_estimate=None, metadata=None, tables=None, **_):
+def _describe(jaxpr, name, at, strip, *, grid_mapping, input_output_aliases=(), compiler_params=None, cost_estimate=None, metadata=None, tables=None, mesh=None, **_):
     gm = grid_mapping
     maps = _Source(strip)
     if jaxpr.constvars:
@@ -549,12 +572,13 @@ def _describe(jaxpr, name, at, strip, *, grid_mapping, input_output_aliases=(), 
         if hasattr(a, "dtype"):
             check_dtype(a.dtype, f"scratch {i}")
     rank, vmapped = len(gm.grid), [int(d) for d in gm.vmapped_dims]
+    threads = mosaic_gpu.describe_mesh(mesh) if mosaic_gpu.is_mesh(mesh) else None
     module = {
         "tessera": VERSION,
         "name": name,
         "at": at,
         "grid": [int(d) if isinstance(d, (int, np.integer)) else None for d in gm.grid],
-        "parallel": _parallel(compiler_params, rank, vmapped),
+        "parallel": [True] * rank if threads else _parallel(compiler_params, rank, vmapped),
         "vmapped": vmapped,
         "prefetch": [type_of(a) for a in gm.index_map_avals[rank:]],
         "num_inputs": int(gm.num_inputs),
@@ -563,6 +587,8 @@ def _describe(jaxpr, name, at, strip, *, grid_mapping, input_output_aliases=(), 
         "aliases": [[int(i), int(o)] for i, o in input_output_aliases],
         "body": _jaxpr(jaxpr, dataclasses.replace(maps, tables=tables)),
     }
+    if threads:
+        module["mesh"] = threads
     if stored := sorted(i for i in _stored(jaxpr) if i < len(module["prefetch"]) + module["num_inputs"]):
         module["stored"] = stored
     if tables:
