@@ -56,7 +56,7 @@ struct Windows {
         e.fail("a window of shape " + to_string(sizes) + " does not fit an operand of shape " + to_string(operand));
       if (has(dropped, d) || has(operand_batch, d)) continue;
       kept.push_back(d);
-      if (has(map, d) && sizes[d] != operand[d]) partial.push_back(d), part.push_back(sizes[d]);
+      if (sizes[d] != operand[d]) partial.push_back(d), part.push_back(sizes[d]);
     }
     if (kept.size() != window_dims.size())
       e.fail("windows have " + std::to_string(kept.size()) + " dims but the result has " +
@@ -72,19 +72,15 @@ struct Windows {
     for (size_t d = 0; d < operand.size(); ++d) {
       const auto at = std::find(map.begin(), map.end(), static_cast<int64_t>(d));
       const auto shared = std::find(operand_batch.begin(), operand_batch.end(), static_cast<int64_t>(d));
-      if (at == map.end() && shared == operand_batch.end()) {
-        if (has(dropped, d))
-          indices.emplace_back(zeros(common, DType::i32, e.loc), e.loc), axes.push_back(static_cast<int64_t>(d));
-        else if (sizes[d] != operand[d]) e.fail("dim " + std::to_string(d) + " is taken in part but has no index");
-        continue;
-      }
+      const bool indexed = at != map.end() || shared != operand_batch.end();  // else a window starts at 0
+      if (!indexed && sizes[d] == operand[d] && !has(dropped, d)) continue;
       Value position = zeros({}, DType::i32, e.loc);
       if (shared != operand_batch.end()) {
         const auto dim = start_batch[static_cast<size_t>(shared - operand_batch.begin())];
         if (dim < 0 || dim >= static_cast<int64_t>(batch.size()))
           e.fail("there is no batch dim " + std::to_string(dim));
         position = iota(DType::i32, batch, dim, e.loc);
-      } else {
+      } else if (at != map.end()) {
         const int64_t most = operand[d] - sizes[d];
         Shape low(s.size(), 0), high = s;
         low.back() = at - map.begin();

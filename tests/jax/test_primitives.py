@@ -134,6 +134,19 @@ def test_elements_at_computed_positions(device):
     same(call(kernel, *outs)(at, x), call(kernel, *outs, interpret=True)(at, x))
 
 
+def test_windows_that_start_at_0_where_no_index_says(device):
+    rows = lax.GatherDimensionNumbers(offset_dims=(1,), collapsed_slice_dims=(0,), start_index_map=(0,))
+    added = lax.ScatterDimensionNumbers(update_window_dims=(1,), inserted_window_dims=(0,), scatter_dims_to_operand_dims=(0,))
+
+    def kernel(x, i, o, p):
+        o[...] = lax.gather(x[...], i[...], rows, (1, 4))
+        p[...] = lax.scatter_add(x[...], i[...], jnp.ones((3, 4)), added)
+    x, at = jnp.arange(30, dtype=jnp.float32).reshape(5, 6), jnp.asarray([[4], [0], [3]])
+    o, p = call(kernel, ((3, 4), jnp.float32), ((5, 6), jnp.float32))(x, at)
+    np.testing.assert_array_equal(o, x[at[:, 0], :4])
+    np.testing.assert_array_equal(p, x.at[at[:, 0], :4].add(1))
+
+
 def test_atomics(device):
     def kernel(x_ref, sum_ref, lock_ref):
         @pl.when(pl.program_id(0) == 0)
