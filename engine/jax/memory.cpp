@@ -46,10 +46,9 @@ bool takes_all(const Equation& e, const Node& index, const Shape& shape) {
 }
 
 /// The part of operand i that a list of transforms takes: a view for all of them but an index at the end.
-Place place(const Equation& e, size_t i = 0, const char* transforms = "transforms",
-            std::vector<OpenSize>* open = nullptr) {
+Place place(const Equation& e, size_t i, const Node& transforms, std::vector<OpenSize>* open) {
   Ref ref = e.ref(i);
-  const std::vector<Node> steps = e.params.at(transforms).items();
+  const std::vector<Node> steps = transforms.items();
   for (const Node& t : steps) {
     if (const auto index = t.find("index")) {
       if (takes_all(e, *index, ref.shape())) continue;
@@ -73,6 +72,11 @@ Place place(const Equation& e, size_t i = 0, const char* transforms = "transform
     }
   }
   return {ref, RefIndex(all, e.loc)};
+}
+
+Place place(const Equation& e, size_t i = 0, const char* transforms = "transforms",
+            std::vector<OpenSize>* open = nullptr) {
+  return place(e, i, e.params.at(transforms), open);
 }
 
 Operand mask(const Equation& e) {
@@ -329,6 +333,11 @@ Values new_ref(const Equation& e, const std::function<Values(const Ref&)>& rest)
 }
 
 Place place_of(const Equation& e, size_t i, const char* transforms) { return place(e, i, transforms); }
+
+Ref part_of(const Equation& e, size_t i, const Node& transforms) {
+  const Place p = place(e, i, transforms, nullptr);
+  return p.index().items().empty() ? p.ref() : Ref(p.ref().at(p.index()));
+}
 
 ScratchShape scratch_shape(const Node& n) {
   const TypeForm t = type_form(n);

@@ -176,6 +176,14 @@ int64_t grid_axis(Equation& e) {
            (n == 1 ? " axis" : " axes"));
   return e.import.grid_axes[static_cast<size_t>(axis)];
 }
+Values program_id_of(Equation& e) {
+  const std::vector<Value>& own = e.import.program_ids;
+  if (own.empty()) return {program_id(grid_axis(e), e.loc)};
+  const int64_t axis = e.params.at("axis").integer();
+  if (axis < 0 || axis >= static_cast<int64_t>(own.size()))
+    e.fail("axis " + std::to_string(axis) + " is out of range for a grid of " + std::to_string(own.size()) + " axes");
+  return {own[static_cast<size_t>(axis)]};
+}
 /// Along the last dim but one, unless it is said which.
 Values bitcast_of(Equation& e) {
   const auto dim = e.params.find("dim");
@@ -293,7 +301,7 @@ const std::vector<Row>& value_rows() {
       {"iota_2x32_shape", 0, iota_2x32_of},
       {"num_programs", 0, [](Equation& e) { return Values{num_programs(grid_axis(e), e.loc)}; }},
       {"platform_index", 0, platform_index},
-      {"program_id", 0, [](Equation& e) { return Values{program_id(grid_axis(e), e.loc)}; }},
+      {"program_id", 0, program_id_of},
       {"threefry2x32", 4, threefry},
 
       // shapes

@@ -35,6 +35,8 @@ struct Import {
   // of kernels of threads: the Refs of each run_scoped that is entered once, which are the kernel's scratch, by its
   // path
   std::map<std::string, std::vector<Ref>> scratch = {};
+  // of a jaxpr that a pipeline calls: the position along each axis of the call's grid
+  std::vector<Value> program_ids = {};
 };
 
 /// Runs a jaxpr on what its arguments stand for (behind its constants), and returns what it results in. Equations of
@@ -94,6 +96,8 @@ ScratchShape scratch_shape(const Node& n);
 mosaic_gpu::ScratchType thread_scratch(const Node& type, const std::optional<Node>& more, Loc loc);
 /// run_scoped there.
 Values scoped_by_threads(Equation& e);
+/// The part of operand i that these transforms take, as a Ref.
+Ref part_of(const Equation& e, size_t i, const Node& transforms);
 /// The part of operand i that the transforms in this parameter take.
 Place place_of(const Equation& e, size_t i, const char* transforms);
 /// A scalar constant of these bits, or an array with the same bits everywhere.

@@ -60,6 +60,22 @@ Values registers(Equation& e) {
   return mg::set_max_registers(known_number(e, 0), e.params.at("action").string(), e.loc), Values{};
 }
 
+/// A kernel's jaxpr in the pipeline that its call becomes.
+Values called(Equation& e) {
+  const Node places = e.params.at("transforms"), ids = e.params.at("program_ids");
+  Entries arguments;
+  if (places.size() != e.size()) places.fail("are not as many as the operands");
+  for (size_t i = 0; i < e.size(); ++i) arguments.push_back({part_of(e, i, places.at(i))});
+  std::vector<Value> positions;
+  int64_t axis = 0;  // of the grid: those that the pipeline does not step through
+  for (const Node& n : ids.items())
+    positions.push_back(n.is_null() ? program_id(axis++, e.loc) : value_of(e.entry(n), e));
+  std::swap(e.import.program_ids, positions);
+  run(e.import, e.params.at("jaxpr"), arguments, e.loc);
+  std::swap(e.import.program_ids, positions);
+  return {};
+}
+
 /// The shape of memory whose elements JAX keeps in tiles: the last dims are those of a tile, and before them how many.
 Shape untiled(const Node& n, const Shape& kept, const Shape& tile) {
   const size_t rank = tile.size();
@@ -128,6 +144,7 @@ const std::vector<Row>& thread_rows() {
       {"commit_smem", 0, [](Equation& e) { return mg::commit_smem(e.loc), Values{}; }},
       {"copy_gmem_to_smem", 3, to_smem},
       {"copy_smem_to_gmem", 2, to_gmem},
+      {"jaxpr_call", -1, called},
       {"set_max_registers", 1, registers},
       {"wait_smem_to_gmem", 1,
        [](Equation& e) {

@@ -200,6 +200,35 @@ def test_emit_pipeline_warp_specialized(interpreter):
     np.testing.assert_array_equal(kernel(body, (256, 64), num_threads=2, thread_name="wg")(x), x + 1)
 
 
+def test_pallas_call_that_multiplies_by_wgmma(device):
+    """What JAX makes of such a call on a GPU: a program per point of the parallel axes, a pipeline over the others."""
+    def product(a_ref, b_ref, o_ref, acc):
+        plgpu.wgmma(acc, a_ref, b_ref)
+        plgpu.wgmma_wait(0)
+
+        @pl.when(pl.program_id(2) == 2)
+        def _():
+            o_ref[...] = acc[...].astype(f16) + pl.program_id(1)
+    spec = [plgpu.BlockSpec((64, 64), at, transforms=TILES) for at in (lambda m, n, k: (m, k), lambda m, n, k: (k, n), lambda m, n, k: (m, n))]
+    call = pl.pallas_call(product, out_shape=jax.ShapeDtypeStruct((128, 128), f16), grid=(2, 2, 3), in_specs=spec[:2], out_specs=spec[2],
+                          scratch_shapes=[plgpu.ACC((64, 64), f32)], compiler_params=plgpu.CompilerParams(dimension_semantics=["parallel", "parallel", "sequential"]))
+    a, b = random((128, 192), (192, 128), dtype=f16)
+    want = np.matmul(*wide(a, b)) + np.repeat([0, 1], 64)
+    np.testing.assert_allclose(jax.jit(call)(a, b), want, rtol=2e-3, atol=2e-2)
+
+
+def test_pallas_call_with_barriers(device):
+    def kernel(x_ref, o_ref, tile, full):
+        i = pl.program_id(0)
+        plgpu.copy_gmem_to_smem(x_ref.at[pl.ds(i * 64, 64)], tile, full)
+        plgpu.barrier_wait(full)
+        o_ref[...] = tile[...] + i
+    x, = random((128, 32))
+    call = pl.pallas_call(kernel, out_shape=jax.ShapeDtypeStruct((128, 32), f32), grid=(2,), in_specs=[pl.BlockSpec(memory_space=plgpu.GMEM)],
+                          out_specs=plgpu.BlockSpec((64, 32), lambda i: (i, 0)), scratch_shapes=[plgpu.SMEM((64, 32), f32), plgpu.Barrier()], compiler_params=plgpu.CompilerParams())
+    np.testing.assert_array_equal(jax.jit(call)(x), x + np.repeat(np.float32([0, 1]), 64)[:, None])
+
+
 def test_what_is_refused(interpreter):
     def refused(body, **params):
         with pytest.raises(tessera.Error) as e:

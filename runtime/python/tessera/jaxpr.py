@@ -554,6 +554,10 @@ def describe(*, jaxpr, name=None, at=None, strip="", **params):
     if at is None:
         at = (info.func_src_info or "").rpartition(" at ")[2].removeprefix(strip) if info else ""
     try:
+        if mosaic_gpu.is_pipeline(jaxpr=jaxpr, **params):
+            params |= mosaic_gpu.as_pipeline(jaxpr=jaxpr, **params)
+            jaxpr = params.pop("jaxpr")
+            params.pop("name")
         return _describe(jaxpr, name, at, strip, **params)
     except ExportError as error:
         raise error.within(name, at) from None

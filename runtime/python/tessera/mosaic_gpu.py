@@ -4,7 +4,8 @@ here: it needs packages that JAX itself does not (absl), so its classes are know
 import jax
 from jax._src import core
 
-from tessera import jaxpr, jax_versions
+from tessera import jax_versions
+from tessera import jaxpr as to_json
 
 _MODULE = "jax._src.pallas.mosaic_gpu"
 
@@ -21,7 +22,7 @@ def describe_mesh(mesh):
     """How the axes of the call's grid divide: those of the grid, those of the cluster, and the threads."""
     for name in mesh.shape:
         if not isinstance(name, str):
-            raise jaxpr.ExportError("vmap of a kernel of mosaic_gpu is not supported", note="loop over the batch, or give the kernel an axis of its grid for it")
+            raise to_json.ExportError("vmap of a kernel of mosaic_gpu is not supported", note="loop over the batch, or give the kernel an axis of its grid for it")
     return {"grid": len(mesh.grid), "cluster": len(mesh.cluster), "threads": mesh.num_threads is not None}
 
 
@@ -31,14 +32,81 @@ def debug_info(jaxpr):
     return (scoped[0] if scoped else jaxpr).debug_info
 
 
+_THREADS = ("barrier_arrive", "barrier_wait", "commit_group", "commit_smem", "copy_gmem_to_smem", "copy_smem_to_gmem", "wait_smem_to_gmem", "wgmma_ref", "wgmma_wait",
+            "wgmma_accumulator_deref", "wgmma_accumulator_store", "set_max_registers")
+
+
+def _has_threads(jaxpr):
+    return any(jax_versions.primitive(eqn) in _THREADS or any(_has_threads(jax_versions.jaxpr_and_constants(j)[0]) for j in core.jaxprs_in_params(eqn.params))
+               for eqn in jaxpr.eqns)
+
+
+def is_pipeline(*, jaxpr, grid_mapping, compiler_params=None, mesh=None, **_):
+    """Whether a pallas_call must be what JAX makes of it on a GPU: it uses what only those kernels have. Others are kernels of blocks like any."""
+    if mesh is not None or not _is(compiler_params, "CompilerParams"):
+        return False
+    return any(m.transforms for m in grid_mapping.block_mappings) or any(hasattr(a, "inner_aval") and space(a) for a in grid_mapping.scratch_avals) or _has_threads(jaxpr)
+
+
+def as_pipeline(*, jaxpr, grid_mapping, compiler_params, name=None, input_output_aliases=(), metadata=None, **_):
+    """The params of the plgpu.kernel that is such a call: a program per point of its parallel axes, with a pipeline over the others that calls the kernel's jaxpr."""
+    from jax._src.pallas.mosaic_gpu import core as gpu
+    from jax._src.pallas.mosaic_gpu import pipeline
+    from jax._src.pallas import core as pallas, primitives
+
+    from tessera import hook
+    gm, semantics = grid_mapping, compiler_params.dimension_semantics
+    if gm.num_index_operands or gm.num_dynamic_grid_bounds or gm.vmapped_dims or input_output_aliases:
+        raise to_json.ExportError("a pallas_call with GPU memory has no scalar prefetch, aliases, vmap or grid whose size arrives with the call", note="plgpu.kernel has what they are for")
+    parallel = [semantics is None or s == "parallel" for s in semantics or gm.grid]
+    names = [n if isinstance(n, str) else f"axis_{i}" for i, n in enumerate(gm.grid_names or [None] * len(gm.grid))]
+    inputs = gm.block_mappings[:gm.num_inputs]
+
+    def merged(steps):
+        steps, programs = iter(steps), iter(range(len(gm.grid)))
+        return [primitives.program_id(next(programs)) if p else next(steps) for p in parallel]
+
+    def spec(m):
+        jaxpr, consts = jax_versions.jaxpr_and_constants(m.index_map_jaxpr)
+        return gpu.BlockSpec(m.block_shape, lambda *steps: core.eval_jaxpr(jaxpr, consts, *merged(steps)), memory_space=m.transformed_block_aval.memory_space, transforms=m.transforms)
+
+    def scratch(aval):
+        if _is(aval, "WGMMAAbstractAccumulatorRef"):
+            return gpu.WGMMAAccumulatorRef(aval.shape, aval.dtype)
+        unset = aval.memory_space is None or aval.memory_space is pallas.MemorySpace.DEFAULT
+        return pallas.MemoryRef(core.ShapedArray(aval.shape, aval.dtype), gpu.MemorySpace.GMEM if unset else aval.memory_space)
+
+    def program(*refs):
+        def scoped(*own):
+            def step(indices, *blocks):
+                indices = iter(indices)
+                primitives._jaxpr_call(jaxpr, *blocks, *own, program_ids=[None if p else next(indices) for p in parallel])
+            pipeline.emit_pipeline(step, grid=tuple(n for n, p in zip(gm.grid, parallel) if not p), in_specs=[spec(m) for m in inputs],
+                                   out_specs=[spec(m) for m in gm.block_mappings[gm.num_inputs:]], max_concurrent_steps=compiler_params.max_concurrent_steps)(*refs)
+        primitives.run_scoped(scoped, *(scratch(a) for a in gm.scratch_avals))
+    program.__name__ = name or (jaxpr.debug_info.func_name if jaxpr.debug_info else "kernel")
+    arrays = [jax.ShapeDtypeStruct(m.array_aval.shape, m.array_aval.dtype) for m in gm.block_mappings]
+    kernel = gpu.kernel(program, out_type=arrays[gm.num_inputs:], grid=tuple(n for n, p in zip(gm.grid, parallel) if p), grid_names=tuple(n for n, p in zip(names, parallel) if p))
+    found = []
+
+    def walk(j):
+        for eqn in j.eqns:
+            if eqn.primitive.name == "mpmd_map":
+                found.append(eqn)
+            for sub in core.jaxprs_in_params(eqn.params):
+                walk(jax_versions.jaxpr_and_constants(sub)[0])
+    walk(jax.make_jaxpr(kernel)(*arrays[:gm.num_inputs]).jaxpr)
+    return hook.params_of_pl_kernel(found[0]) | {"compiler_params": compiler_params, "name": program.__name__, "metadata": metadata}
+
+
 def space(aval):
     """The IR's memory space of a Ref that has one of its own here, or None."""
     if _is(aval, "WGMMAAbstractAccumulatorRef"):
         return "accumulator"
     if _is(aval, "AbstractTMEMRef"):
-        raise jaxpr.ExportError("tensor memory is Blackwell's", note="accumulators of Hopper's wgmma are plgpu.ACC")
+        raise to_json.ExportError("tensor memory is Blackwell's", note="accumulators of Hopper's wgmma are plgpu.ACC")
     if _is(aval, "AbstractRefUnion"):
-        raise jaxpr.ExportError("a RefUnion is not supported", note="give each its own plgpu.SMEM")
+        raise to_json.ExportError("a RefUnion is not supported", note="give each its own plgpu.SMEM")
     dtype = getattr(aval.inner_aval, "dtype", None)
     if _is(dtype, "BarrierType", "ClusterBarrierType"):
         return "barrier" if _is(dtype, "BarrierType") else "cluster_barrier"
@@ -60,7 +128,7 @@ def _axes(axes):
         flat += [axis] if isinstance(axis, str) else axis
     for axis in flat:
         if not isinstance(axis, str):
-            raise jaxpr.ExportError("vmap of a kernel of mosaic_gpu is not supported", note="loop over the batch, or give the kernel an axis of its grid for it")
+            raise to_json.ExportError("vmap of a kernel of mosaic_gpu is not supported", note="loop over the batch, or give the kernel an axis of its grid for it")
     return flat
 
 
@@ -72,13 +140,13 @@ def _places(eqn, scope, names, trees):
         count = tree.num_leaves if tree is not None else 0
         transforms = tree.unflatten(leaves[:count]) if tree is not None else ()
         del leaves[:count]
-        params[name] = jaxpr.views(transforms, scope)
+        params[name] = to_json.views(transforms, scope)
     return [scope.operand(v) for v in refs], params, leaves
 
 
 def _copy_gmem_to_smem(eqn, scope):
     if eqn.params.get("leader_tracked") is not None:
-        raise jaxpr.ExportError("copies that a leader tracks feed products of two blocks, which are Blackwell's")
+        raise to_json.ExportError("copies that a leader tracks feed products of two blocks, which are Blackwell's")
     operands, params, _ = _places(eqn, scope, ("source", "target", "barrier"), ("src_transforms_treedef", "dst_transforms_treedef", "barrier_transforms_treedef"))
     return {"in": operands, "params": params | {"collective_axes": _axes(eqn.params.get("collective_axes"))}}
 
@@ -116,11 +184,11 @@ def _scratch(aval, transforms):
     """What the TYPE of a Ref in run_scoped leaves open."""
     dtype, more = getattr(aval.inner_aval, "dtype", None), {"transforms": [transform(t) for t in transforms]}
     if None in more["transforms"]:
-        raise jaxpr.ExportError(f"memory by {type(transforms[more['transforms'].index(None)]).__name__} is not supported")
+        raise to_json.ExportError(f"memory by {type(transforms[more['transforms'].index(None)]).__name__} is not supported")
     if _is(dtype, "BarrierType", "ClusterBarrierType"):
         more |= {"num_arrivals": int(dtype.num_arrivals), "orders_tensor_core": bool(dtype.orders_tensor_core), "collective_axes": _axes(getattr(dtype, "collective_axes", ()))}
         if getattr(dtype, "leader_tracked", False):
-            raise jaxpr.ExportError("barriers that a leader tracks are of products of two blocks, which are Blackwell's")
+            raise to_json.ExportError("barriers that a leader tracks are of products of two blocks, which are Blackwell's")
     return more
 
 
@@ -130,8 +198,21 @@ def _run_scoped(eqn, scope):
     made = body.invars[len(body.invars) - len(params["ref_transforms"]):] if params.get("ref_transforms") else body.invars[len(eqn.invars) - len(body.constvars):]
     transforms = params.get("ref_transforms") or [()] * len(made)
     return {"in": [scope.operand(v) for v in eqn.invars],
-            "params": {"jaxpr": jaxpr.body_of(params["jaxpr"], scope), "collective_axes": _axes(params.get("collective_axes")),
+            "params": {"jaxpr": to_json.body_of(params["jaxpr"], scope), "collective_axes": _axes(params.get("collective_axes")),
                        "types": [_scratch(v.aval, t) for v, t in zip(made, transforms)]}}
+
+
+def _call(eqn, scope):
+    """A kernel's jaxpr inside a pipeline: Refs with what part of each, and the positions along the axes that the pipeline steps through."""
+    trees, leaves, refs, places = eqn.params["ref_treedefs"], list(eqn.invars), [], []
+    for tree in trees:
+        ref = tree.unflatten(leaves[:tree.num_leaves])
+        del leaves[:tree.num_leaves]
+        ref, transforms = ref if isinstance(ref, tuple) else (getattr(ref, "ref", ref), getattr(ref, "transforms", ()))
+        refs.append(scope.operand(ref))
+        places.append(to_json.views(transforms, scope))
+    ids = jax.tree.unflatten(eqn.params["program_ids_treedef"], leaves)
+    return {"in": refs, "params": {"jaxpr": to_json.body_of(eqn.params["jaxpr"], scope), "transforms": places, "program_ids": [None if i is None else scope.operand(i) for i in ids]}}
 
 
 _REFUSED = {
@@ -140,7 +221,7 @@ _REFUSED = {
     "try_cluster_cancel": "is Blackwell's", "query_cluster_cancel": "is Blackwell's", "multimem_store": "is of several devices", "multimem_load_reduce": "is of several devices",
     "semaphore_signal_multicast": "is of several devices", "semaphore_signal_parallel": "is not supported"}
 _EQUATIONS = {
-    "barrier_arrive": _barrier, "barrier_wait": _barrier, "copy_gmem_to_smem": _copy_gmem_to_smem, "copy_smem_to_gmem": _copy_smem_to_gmem, "run_scoped": _run_scoped,
+    "jaxpr_call": _call, "barrier_arrive": _barrier, "barrier_wait": _barrier, "copy_gmem_to_smem": _copy_gmem_to_smem, "copy_smem_to_gmem": _copy_smem_to_gmem, "run_scoped": _run_scoped,
     "wgmma_ref": _wgmma}
 
 
@@ -148,7 +229,7 @@ def equation(eqn, scope):
     """An equation of mosaic_gpu's own, or None."""
     name = jax_versions.primitive(eqn)
     if name in _REFUSED or name.startswith("tcgen05_") or "tmem" in name:
-        raise jaxpr.ExportError(_REFUSED.get(name, "is Blackwell's"))
+        raise to_json.ExportError(_REFUSED.get(name, "is Blackwell's"))
     if name == "run_scoped" and not _in_threads(eqn):
         return None
     if name == "load" and "optimized" in eqn.params:
