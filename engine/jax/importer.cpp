@@ -396,22 +396,23 @@ struct Call {
   };
   /// The run_scoped of a jaxpr that all threads enter, once: their Refs are the kernel's scratch. JAX has all of a body
   /// inside one of them, and kernels put what they share inside more, and wait for copies behind them.
-  static void find_scratch(const Node& jaxpr, std::vector<Scoped>& found, std::vector<mosaic_gpu::ScratchType>& types,
-                           Loc loc) {
+  static void find_scratch(const Node& jaxpr, const std::string& thread, std::vector<Scoped>& found,
+                           std::vector<mosaic_gpu::ScratchType>& types, Loc loc) {
     for (const Node& n : jaxpr.at("eqns").items()) {
       if (n.at("p").string() != "run_scoped") continue;
       const Node params = n.at("params"), body = params.at("jaxpr");
       const std::vector<Node> args = body.at("args").items();
       const size_t outer = n.at("in").size();
       const auto more = params.find("types"), axes = params.find("collective_axes");
-      bool shared = axes && axes->size() > 0;  // accumulators are each thread's own
-      for (size_t i = outer; i < args.size(); ++i)
+      bool shared = thread.empty() ? found.empty() && jaxpr.at("eqns").size() == 1
+                                   : axes && axes->size() == 1 && axes->at(size_t{0}).string() == thread;
+      for (size_t i = outer; i < args.size(); ++i)  // accumulators are each thread's own
         shared = shared && (args[i].size() < 3 || args[i].at(2).string() != "accumulator");
-      if (!shared && !(jaxpr.at("eqns").size() == 1 && found.empty())) continue;
+      if (!shared) continue;
       for (size_t i = outer; i < args.size(); ++i)
         types.push_back(thread_scratch(args[i], more ? std::optional(more->at(i - outer)) : std::nullopt, loc));
       found.push_back({n.path(), args.size() - std::min(outer, args.size())});
-      find_scratch(body, found, types, loc);
+      find_scratch(body, thread, found, types, loc);
     }
   }
 
@@ -420,10 +421,12 @@ struct Call {
     if (!params.input_output_aliases.empty()) root.at("aliases").fail("stand in a kernel of mosaic_gpu");
     const Node body = root.at("body");
     std::vector<Scoped> scoped;
-    find_scratch(body, scoped, p.scratch_types, loc);
+    for (const Node& n : root.at("scratch").items()) p.scratch_types.push_back(thread_scratch(n, std::nullopt, loc));
+    const size_t given_scratch = p.scratch_types.size();
+    find_scratch(body, p.thread_name.value_or(""), scoped, p.scratch_types, loc);
     const size_t own = p.scratch_types.size(), refs = inputs.size() + params.out_shape.list()->size() + own;
-    const auto kernel = [this, body, scoped, own](const std::vector<Ref>& given) {
-      auto next = given.end() - static_cast<std::ptrdiff_t>(own);
+    const auto kernel = [this, body, scoped, own, given_scratch](const std::vector<Ref>& given) {
+      auto next = given.end() - static_cast<std::ptrdiff_t>(own - given_scratch);
       const Entries arguments = without_tables({given.begin(), next});
       for (const Scoped& s : scoped) {
         const auto end = next + static_cast<std::ptrdiff_t>(s.refs);

@@ -45,33 +45,89 @@ bool takes_all(const Equation& e, const Node& index, const Shape& shape) {
   return true;
 }
 
-/// The part of operand i that a list of transforms takes: a view for all of them but an index at the end.
+/// a + b * scale, of numbers or scalars.
+Operand plus(const Equation& e, const Operand& a, const Operand& b, int64_t scale) {
+  if (a.number() && b.number())
+    return Operand(std::get<int64_t>(*a.number()) + std::get<int64_t>(*b.number()) * scale, e.loc);
+  Emit emit(e.name, e.loc);
+  const Value from = emit.wrap(emit.index_scalar(a, "the start")), by = emit.wrap(emit.index_scalar(b, "the start"));
+  const Value step = scale == 1 ? by : Operand(by, e.loc) * Operand(scale, e.loc);
+  return Operand(Operand(from, e.loc) + Operand(step, e.loc), e.loc);
+}
+/// An index of what another one takes, as one: of slices and integers, whose starts add up before any is compared with
+/// the array's edges. Nothing where one of them is an array.
+std::optional<std::vector<IndexItem>> merged(const Equation& e, const std::vector<IndexItem>& outer,
+                                             const std::vector<IndexItem>& inner) {
+  std::vector<IndexItem> all;
+  auto next = inner.begin();
+  const auto is_scalar = [](const Operand* o) { return o && (o->number() || (o->value() && o->value()->rank() == 0)); };
+  for (const IndexItem& item : outer) {
+    const Ds* from = std::get_if<Ds>(&item.item());
+    if (!from) {
+      if (!is_scalar(std::get_if<Operand>(&item.item()))) return std::nullopt;
+      all.push_back(item);
+      continue;
+    }
+    if (next == inner.end()) return std::nullopt;
+    const Ds* s = std::get_if<Ds>(&next->item());
+    const Operand* o = std::get_if<Operand>(&next->item());
+    if (s) {
+      all.emplace_back(ds(plus(e, from->start, s->start, from->step), s->size, from->step * s->step));
+    } else if (is_scalar(o)) {
+      const Operand at = plus(e, from->start, *o, from->step);
+      all.push_back(at.number() ? IndexItem(std::get<int64_t>(*at.number()), e.loc) : IndexItem(*at.value(), e.loc));
+    } else {
+      return std::nullopt;
+    }
+    ++next;
+  }
+  return next == inner.end() ? std::optional(all) : std::nullopt;
+}
+/// What an index leaves of a Ref's dims.
+Shape taken(const std::vector<IndexItem>& items) {
+  Shape shape;
+  for (const IndexItem& i : items)
+    if (const Ds* s = std::get_if<Ds>(&i.item())) shape.push_back(s->size);
+  return shape;
+}
+
+/// The part of operand i that a list of transforms takes: a view for all of them but an index at the end. In kernels of
+/// threads a window of a window is one window, which may leave the inner one, as in JAX.
 Place place(const Equation& e, size_t i, const Node& transforms, std::vector<OpenSize>* open) {
   Ref ref = e.ref(i);
+  const bool threads = Emit(e.name, e.loc).trace().kernel().has_threads();
   const std::vector<Node> steps = transforms.items();
+  std::vector<IndexItem> window;  // of the Ref, where it is not a part of it yet
+  const auto enter = [&] {
+    if (!window.empty()) ref = ref.at(RefIndex(std::exchange(window, {}), e.loc));
+  };
   for (const Node& t : steps) {
     if (const auto index = t.find("index")) {
-      if (takes_all(e, *index, ref.shape())) continue;
+      const Shape shape = window.empty() ? ref.shape() : taken(window);
+      if (takes_all(e, *index, shape)) continue;
       std::vector<IndexItem> items;
       for (const Node& n : index->items())
-        items.push_back(item(e, n, items.size(), items.size() < ref.shape().size() ? ref.shape()[items.size()] : 0,
+        items.push_back(item(e, n, items.size(), items.size() < shape.size() ? shape[items.size()] : 0,
                              &t == &steps.back() ? open : nullptr));
-      RefIndex at(std::move(items), e.loc);
-      if (&t == &steps.back()) return {ref, std::move(at)};
-      ref = ref.at(std::move(at));
-    } else if (t.find("untile") || t.find("unswizzle")) {
+      auto both = window.empty() ? std::nullopt : merged(e, window, items);
+      if (!both) enter();
+      window = both ? std::move(*both) : std::move(items);
+      if (!threads && &t != &steps.back()) enter();
+      continue;
+    }
+    if (t.find("untile") || t.find("unswizzle")) {
       // How elements of smem lie, which its type says: of the whole memory, before any part of it is taken.
       if (&t != &steps.front() && !steps.front().find("untile") && !steps.front().find("unswizzle"))
         e.fail("tiles of a part of the memory");
-    } else if (const auto shape = t.find("reshape")) {
-      ref = ref.reshape(shape->shape(), e.loc);
-    } else if (const auto dtype = t.find("bitcast")) {
-      ref = ref.bitcast(dtype->dtype(), e.loc);
-    } else {
-      ref = ref.transpose(t.at("transpose").integers(0, INT32_MAX), e.loc);
+      continue;
     }
+    enter();
+    if (const auto shape = t.find("reshape")) ref = ref.reshape(shape->shape(), e.loc);
+    else if (const auto dtype = t.find("bitcast")) ref = ref.bitcast(dtype->dtype(), e.loc);
+    else ref = ref.transpose(t.at("transpose").integers(0, INT32_MAX), e.loc);
   }
-  return {ref, RefIndex(all, e.loc)};
+  if (window.empty()) return {ref, RefIndex(all, e.loc)};
+  return {ref, RefIndex(std::move(window), e.loc)};
 }
 
 Place place(const Equation& e, size_t i = 0, const char* transforms = "transforms",
@@ -140,10 +196,19 @@ Access access(const Equation& e) {
   return a;
 }
 
+/// Whether run_state gave a value for the Ref, in a kernel of threads.
+bool is_held_value(const Equation& e) {
+  return e.size() > 0 && std::holds_alternative<Value>(e.in[0].is) &&
+         Emit(e.name, e.loc).trace().kernel().has_threads();
+}
 Values load_of(Equation& e) {
-  if (e.size() > 0 && std::holds_alternative<Value>(e.in[0].is) && e.params.at("transforms").size() == 0 &&
-      Emit(e.name, e.loc).trace().kernel().has_threads())
-    return {e.value(0)};  // run_state gave the value for the Ref
+  if (is_held_value(e)) {
+    const Node transforms = e.params.at("transforms");
+    for (const Node& t : transforms.items())
+      if (const auto index = t.find("index"); !index || !takes_all(e, *index, e.value(0).shape()))
+        e.fail("takes a part of a value that run_state holds", "take all of it, ref[...], and then a part of that");
+    return {e.value(0)};
+  }
   const Access a = access(e);
   LoadParams p{.mask = a.mask};
   const auto other = e.params.find("other");
@@ -152,6 +217,9 @@ Values load_of(Equation& e) {
   return {load(a.at.ref(), a.at.index(), p)};
 }
 Values store_of(Equation& e) {
+  if (is_held_value(e))
+    e.fail("stores to what run_state holds beside an accumulator, and a thread has no memory of its own",
+           "keep it in a loop's carry, or in plgpu.SMEM of scratch_types");
   const Access a = access(e);
   if (!e.dropped(0)) {
     LoadParams p{.mask = a.mask};
@@ -274,14 +342,16 @@ Values run_state(Equation& e) {
     initialized.fail("has " + std::to_string(initialized.size()) + " entries but there are " +
                      std::to_string(args.size()) + " Refs");
   const bool threads = Emit(e.name, e.loc).trace().kernel().has_threads();
+  const auto through = e.params.find("through");  // Refs of the scope around, to JAX
   struct Held {
     std::optional<Entry> given;
-    bool made;  // a Ref for it
+    bool made;    // a Ref for it
+    bool result;  // it is one
   };
   std::vector<Held> state;
   std::vector<Node> made;
   for (size_t i = 0, next = 0; i < args.size(); ++i) {
-    Held h{std::nullopt, true};
+    Held h{std::nullopt, true, !through || !through->at(i).boolean()};
     if (initialized.at(i).boolean()) {
       if (next >= e.size()) e.fail("operand " + std::to_string(next) + " is missing");
       h.given = e.in[next++];
@@ -302,7 +372,7 @@ Values run_state(Equation& e) {
     next = refs.begin();
     for (const Held& h : state)
       if (h.made) out.emplace_back(load(*next++, RefIndex(all, e.loc)), e.loc);
-      else if (const Value* v = std::get_if<Value>(&h.given->is)) out.emplace_back(*v, e.loc);
+      else if (h.result) out.emplace_back(value_of(*h.given, e), e.loc);
     return out;
   };
   if (threads) {

@@ -28,11 +28,20 @@ Values to_smem(Equation& e) {
   mg::copy_gmem_to_smem(source, target, barrier, {.collective_axes = strings(e.params.at("collective_axes"))}, e.loc);
   return {};
 }
+/// JAX says of integers whether they have a sign: smin, umax.
+std::string reduction(const Equation& e, const std::string& name, DType t) {
+  const bool is_signed = name == "smin" || name == "smax", is_unsigned = name == "umin" || name == "umax";
+  if (!is_signed && !is_unsigned) return name;
+  if (is_signed ? !is_signed_int(t) : !is_unsigned_int(t))
+    e.fail("the reduction " + name + " of " + std::string(tessera::name(t)));
+  return name.substr(1);
+}
 Values to_gmem(Equation& e) {
   mg::CopyToGmem how{.commit_group = e.params.at("commit_group").boolean()};
   if (const auto p = e.params.find("predicate")) how.predicate = e.operand(*p);
-  if (const auto by = e.params.find("reduction_op")) how.reduction_op = by->string();
   const Place source = place_of(e, 0, "source"), target = place_of(e, 1, "target");
+  if (const auto by = e.params.find("reduction_op"))
+    how.reduction_op = reduction(e, by->string(), source.ref().dtype());
   mg::copy_smem_to_gmem(source, target, how, e.loc);
   return {};
 }
@@ -54,7 +63,7 @@ Values accumulator(Equation& e) {
 }
 Values set_accumulator(Equation& e) {
   store(e.ref(0), RefIndex(all, e.loc), e.x(1));
-  return {};
+  return e.num_out() == 0 ? Values{} : Values{e.value(1)};  // a result that nothing reads
 }
 Values registers(Equation& e) {
   return mg::set_max_registers(known_number(e, 0), e.params.at("action").string(), e.loc), Values{};

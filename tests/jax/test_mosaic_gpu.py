@@ -200,6 +200,40 @@ def test_emit_pipeline_warp_specialized(interpreter):
     np.testing.assert_array_equal(kernel(body, (256, 64), num_threads=2, thread_name="wg")(x), x + 1)
 
 
+def test_windows_of_windows(device):
+    """Their starts add up before anything is compared with the array's edges: the inner window may leave the outer one."""
+    def body(x, o, p, tile, full):
+        i = lax.axis_index("i")  # 0, which JAX does not know when it looks at static windows
+        plgpu.copy_gmem_to_smem(x.at[pl.ds(40 + i, 30)].at[pl.ds(16 + i, 32)], tile, full)
+        plgpu.barrier_wait(full)
+        o[...] = tile[...]
+        p[...] = x[pl.ds(8, 16)] + x.at[pl.ds(4 + i, 12)].at[pl.ds(4 + i, 16)][...]
+    x, = random((70, 32))
+    out = (jax.ShapeDtypeStruct((32, 32), f32), jax.ShapeDtypeStruct((16, 32), f32))
+    o, p = jax.jit(plgpu.kernel(body, out_type=out, scratch_types=[plgpu.SMEM((32, 32), f32), plgpu.Barrier()], grid=(1,), grid_names=("i",)))(x)
+    np.testing.assert_array_equal(o, np.pad(x[56:], ((0, 18), (0, 0))))
+    np.testing.assert_array_equal(p, 2 * x[8:24])
+
+
+def test_stores_to_accumulators_and_reductions_of_integers(device):
+    def body(x, n, o, m, counts, full):
+        def sums(acc):
+            acc[...] = x[...] * 3.0
+            return acc[...]
+        o[...] = pl.run_scoped(sums, plgpu.ACC((64, 64), f32))
+        plgpu.copy_gmem_to_smem(n, counts, full)
+        plgpu.barrier_wait(full)
+        m[...] = jnp.zeros((64,), jnp.int32)
+        plgpu.copy_smem_to_gmem(counts, m, reduction_op="smin")
+        plgpu.wait_smem_to_gmem(0)
+    x, = random((64, 64))
+    n = jnp.arange(64, dtype=jnp.int32) - 20
+    out = (jax.ShapeDtypeStruct((64, 64), f32), jax.ShapeDtypeStruct((64,), jnp.int32))
+    o, m = jax.jit(plgpu.kernel(body, out_type=out, scratch_types=[plgpu.SMEM((64,), jnp.int32), plgpu.Barrier()]))(x, n)
+    np.testing.assert_allclose(o, 3 * x, rtol=1e-6)
+    np.testing.assert_array_equal(m, np.minimum(n, 0))
+
+
 def test_pallas_call_that_multiplies_by_wgmma(device):
     """What JAX makes of such a call on a GPU: a program per point of the parallel axes, a pipeline over the others."""
     def product(a_ref, b_ref, o_ref, acc):
@@ -238,6 +272,23 @@ def test_what_is_refused(interpreter):
     def print_layout(x, o):
         plgpu.print_layout("x {}", x[...])
     assert refused(print_layout) == ["print_layout: print_layout: is not supported"]
+
+    def stores(x, o):
+        def state(s):
+            s[...] = x[...]
+        o[...] = pl.run_state(state)(x[...])
+    assert refused(stores)[0].startswith("stores: swap: stores to what run_state holds beside an accumulator")
+
+    def nothing(x, o):
+        o[...] = x[...]
+    sequential = plgpu.CompilerParams(dimension_semantics=["sequential"])
+    assert refused(nothing, grid=(1,), grid_names=("i",), compiler_params=sequential)[0] == \
+        "nothing: dimension_semantics has 'sequential', but the programs of plgpu.kernel run at once"
+    assert refused(nothing, grid=(1,), grid_names=("i",), num_threads=1, thread_name="i")[0] == "nothing: two axes have the same name"
+
+    def scoped(x, o):
+        pl.run_scoped(lambda tile: None, plgpu.SMEM((8,), f32), collective_axes="zzz")
+    assert refused(scoped, num_threads=1, thread_name="t")[0] == "scoped: run_scoped: collective_axes may only be thread_name"
 
     def vmapped(x, o):
         o[...] = x[...]

@@ -16,7 +16,7 @@ from jax._src.pallas.mosaic import tpu_info
 from jax._src.random import prng
 from jax.extend import pallas as pallas_extend
 
-from tessera import jax_versions, jaxpr
+from tessera import jax_versions, jaxpr, mosaic_gpu
 from tessera._native_library import Error, check, counts, device_name, native, unnamed_cpu_driver
 
 _TARGET = "tessera_call"
@@ -145,7 +145,7 @@ def _lower(ctx, *nodes, interpret, **params):
         key = hashlib.sha256(text).hexdigest()
         check(native.tessera_prepare(text, len(text), key.encode(), device.encode()))
     except (Error, jaxpr.ExportError) as error:
-        if not fallback:
+        if not fallback or mosaic_gpu.is_mesh(params.get("mesh")):  # JAX's interpreter of blocks has no threads
             raise Error(str(error)) from None
         counts["fallbacks"] += 1
         warnings.warn(f"JAX's interpreter runs what Tessera cannot: {error}", stacklevel=2)

@@ -186,6 +186,8 @@ def _jaxpr(jaxpr, source):
             if e["p"] in _CASTS:  # where values of new dtypes begin
                 check_dtype(eqn.outvars[0].aval.dtype, "the result")
             through = _refs_through(eqn)
+            if through:
+                e["params"]["through"] = [v in through for v in eqn.outvars]
             e["out"] = [None if isinstance(v, core.DropVar) else type_of(v.aval) for v in eqn.outvars if v not in through]
         except ExportError as error:
             raise (error if error.at else error.within(e["p"], e["at"])) from None
@@ -576,7 +578,7 @@ def _describe(jaxpr, name, at, strip, *, grid_mapping, input_output_aliases=(), 
         if hasattr(a, "dtype"):
             check_dtype(a.dtype, f"scratch {i}")
     rank, vmapped = len(gm.grid), [int(d) for d in gm.vmapped_dims]
-    threads = mosaic_gpu.describe_mesh(mesh) if mosaic_gpu.is_mesh(mesh) else None
+    threads = mosaic_gpu.describe_mesh(mesh, compiler_params) if mosaic_gpu.is_mesh(mesh) else None
     module = {
         "tessera": VERSION,
         "name": name,

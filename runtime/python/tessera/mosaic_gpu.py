@@ -1,6 +1,8 @@
 """Kernels of jax.experimental.pallas.mosaic_gpu: what their mesh says, and the primitives whose places JAX flattens into trees. JAX's module is not imported
 here: it needs packages that JAX itself does not (absl), so its classes are known by their names."""
 
+import dataclasses
+
 import jax
 from jax._src import core
 
@@ -18,8 +20,13 @@ def is_mesh(mesh):
     return _is(mesh, "Mesh")
 
 
-def describe_mesh(mesh):
+def describe_mesh(mesh, compiler_params):
     """How the axes of the call's grid divide: those of the grid, those of the cluster, and the threads."""
+    if len(mesh.shape) != len(mesh.grid) + len(mesh.cluster) + (mesh.num_threads is not None):
+        raise to_json.ExportError("two axes have the same name", note="grid_names, cluster_names and thread_name differ, so that axis_index finds one axis")
+    for s in getattr(compiler_params, "dimension_semantics", None) or ():
+        if s != "parallel":
+            raise to_json.ExportError(f"dimension_semantics has {s!r}, but the programs of plgpu.kernel run at once", note="loop inside the body: plgpu.nd_loop, lax.fori_loop")
     for name in mesh.shape:
         if not isinstance(name, str):
             raise to_json.ExportError("vmap of a kernel of mosaic_gpu is not supported", note="loop over the batch, or give the kernel an axis of its grid for it")
@@ -96,7 +103,7 @@ def as_pipeline(*, jaxpr, grid_mapping, compiler_params, name=None, input_output
             for sub in core.jaxprs_in_params(eqn.params):
                 walk(jax_versions.jaxpr_and_constants(sub)[0])
     walk(jax.make_jaxpr(kernel)(*arrays[:gm.num_inputs]).jaxpr)
-    return hook.params_of_pl_kernel(found[0]) | {"compiler_params": compiler_params, "name": program.__name__, "metadata": metadata}
+    return hook.params_of_pl_kernel(found[0]) | {"compiler_params": dataclasses.replace(compiler_params, dimension_semantics=None), "name": program.__name__, "metadata": metadata}
 
 
 def space(aval):
@@ -219,7 +226,7 @@ _REFUSED = {
     "async_prefetch": "is not supported", "async_store_smem": "is not supported", "barrier_test": "is not supported", "print_layout": "is not supported",
     "griddepcontrol_wait": "is not supported", "griddepcontrol_launch_dependents": "is not supported", "inline_mgpu": "is code of JAX's own dialect",
     "try_cluster_cancel": "is Blackwell's", "query_cluster_cancel": "is Blackwell's", "multimem_store": "is of several devices", "multimem_load_reduce": "is of several devices",
-    "semaphore_signal_multicast": "is of several devices", "semaphore_signal_parallel": "is not supported"}
+    "mgpu_atomic_store": "is not supported; copy_smem_to_gmem has reduction_op", "semaphore_signal_multicast": "is of several devices", "semaphore_signal_parallel": "is not supported"}
 _EQUATIONS = {
     "jaxpr_call": _call, "barrier_arrive": _barrier, "barrier_wait": _barrier, "copy_gmem_to_smem": _copy_gmem_to_smem, "copy_smem_to_gmem": _copy_smem_to_gmem, "run_scoped": _run_scoped,
     "wgmma_ref": _wgmma}
