@@ -286,6 +286,17 @@ def test_what_is_refused(interpreter):
         "nothing: dimension_semantics has 'sequential', but the programs of plgpu.kernel run at once"
     assert refused(nothing, grid=(1,), grid_names=("i",), num_threads=1, thread_name="i")[0] == "nothing: two axes have the same name"
 
+    @jax.jit
+    def written(x):
+        def state(ref):
+            @pl.core_map(plgpu.Mesh(grid=(1,), grid_names=("i",)))
+            def _():
+                ref[...] = ref[...] * 2.0
+        return pl.run_state(state)(x)
+    with pytest.raises(tessera.Error) as e:
+        written(jnp.zeros((64, 64), f32))
+    assert ": a kernel of mosaic_gpu has Refs as arguments, which is not supported\n" in str(e.value)
+
     def scoped(x, o):
         pl.run_scoped(lambda tile: None, plgpu.SMEM((8,), f32), collective_axes="zzz")
     assert refused(scoped, num_threads=1, thread_name="t")[0] == "scoped: run_scoped: collective_axes may only be thread_name"

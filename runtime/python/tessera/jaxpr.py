@@ -594,6 +594,8 @@ def _describe(jaxpr, name, at, strip, *, grid_mapping, input_output_aliases=(), 
         "body": _jaxpr(jaxpr, dataclasses.replace(maps, tables=tables)),
     }
     if threads:
+        if input_output_aliases:
+            raise ExportError("a kernel of mosaic_gpu has Refs as arguments, which is not supported", note="return what it writes: out_type")
         module["mesh"] = threads
     if stored := sorted(i for i in _stored(jaxpr) if i < len(module["prefetch"]) + module["num_inputs"]):
         module["stored"] = stored
