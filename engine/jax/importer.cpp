@@ -416,6 +416,7 @@ struct Call {
     }
   }
 
+  /// The kernel of a plgpu.kernel: what its run_scopeds make once is scratch, behind the scratch that the call names.
   ir::Kernel trace_threads(const Node& mesh) {
     mosaic_gpu::KernelParams p = thread_params(mesh);
     if (!params.input_output_aliases.empty()) root.at("aliases").fail("stand in a kernel of mosaic_gpu");

@@ -20,6 +20,12 @@ def is_mesh(mesh):
     return _is(mesh, "Mesh")
 
 
+def _check_names(axes):
+    """vmap's axes have objects for names."""
+    if not all(isinstance(name, str) for name in axes):
+        raise to_json.ExportError("vmap of a kernel of mosaic_gpu is not supported", note="loop over the batch, or give the kernel an axis of its grid for it")
+
+
 def describe_mesh(mesh, compiler_params):
     """How the axes of the call's grid divide: those of the grid, those of the cluster, and the threads."""
     if len(mesh.shape) != len(mesh.grid) + len(mesh.cluster) + (mesh.num_threads is not None):
@@ -27,9 +33,7 @@ def describe_mesh(mesh, compiler_params):
     for s in getattr(compiler_params, "dimension_semantics", None) or ():
         if s != "parallel":
             raise to_json.ExportError(f"dimension_semantics has {s!r}, but the programs of plgpu.kernel run at once", note="loop inside the body: plgpu.nd_loop, lax.fori_loop")
-    for name in mesh.shape:
-        if not isinstance(name, str):
-            raise to_json.ExportError("vmap of a kernel of mosaic_gpu is not supported", note="loop over the batch, or give the kernel an axis of its grid for it")
+    _check_names(mesh.shape)
     return {"grid": len(mesh.grid), "cluster": len(mesh.cluster), "threads": mesh.num_threads is not None}
 
 
@@ -133,9 +137,7 @@ def _axes(axes):
     flat = []
     for axis in (axes,) if isinstance(axes, str) else axes or ():
         flat += [axis] if isinstance(axis, str) else axis
-    for axis in flat:
-        if not isinstance(axis, str):
-            raise to_json.ExportError("vmap of a kernel of mosaic_gpu is not supported", note="loop over the batch, or give the kernel an axis of its grid for it")
+    _check_names(flat)
     return flat
 
 
