@@ -67,6 +67,21 @@ TESSERA_PYTHON_API char* tessera_unnamed_cpu_driver(char** name) {
   return error_of([&] { *name = copied(unnamed_cpu_driver()); });
 }
 
+/// The Vulkan devices in the order of their indices, a line each: name, kind, driver and what it lacks, with tabs
+/// between them. To be given to tessera_free.
+TESSERA_PYTHON_API char* tessera_devices(char** text) {
+  *text = nullptr;
+  return error_of([&] {
+    std::string lines;
+    for (const DeviceInfo& d : list_devices()) {
+      std::string lacks;
+      for (const std::string& l : d.lacks) lacks += (lacks.empty() ? "" : ", ") + l;
+      lines += d.name + "\t" + d.kind + "\t" + d.driver + "\t" + lacks + "\n";
+    }
+    *text = copied(lines);
+  });
+}
+
 /// Whether the environment says that calls run on the interpreter where no device is named.
 TESSERA_PYTHON_API bool tessera_interpreter_selected() { return interpreter_selected(); }
 

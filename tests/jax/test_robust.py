@@ -99,6 +99,18 @@ def test_dynamic_grids(device):
         np.testing.assert_array_equal(call(jnp.asarray(n, jnp.int32), x), np.where(np.arange(8) < 2 * n, x + n, x))
 
 
+def test_devices():
+    found = tessera.devices()
+    assert [d["device"] for d in found] == [f"vulkan:{i}" for i in range(len(found))]
+    assert all(sorted(d) == ["device", "driver", "kind", "lacks", "name"] for d in found)
+    usable = [d for d in found if not d["lacks"]]
+    assert usable and all(d["name"] and d["driver"] and d["kind"] in ("discrete GPU", "integrated GPU", "virtual GPU", "CPU", "other") for d in usable)
+    with tessera.on(usable[0]["device"]):
+        np.testing.assert_array_equal(jax.jit(times(3))(whole(6)), whole(6) * 3)
+    text = python("import tessera\ntry: tessera.devices()\nexcept tessera.Error as e: print(e)", VK_ICD_FILENAMES="/none", VK_DRIVER_FILES="/none")[0]
+    assert text.startswith("there is no Vulkan driver on this machine: install ")
+
+
 def test_several_devices_of_the_platform(device):
     cpus = jax.devices()
     assert len(cpus) == 2

@@ -6,16 +6,17 @@
         ...
     tessera.uninstall()
 
+    tessera.devices()                   # the Vulkan devices there are
     tessera.export(fn, x, path="folder")  # the kernels of a function as .tir files, and the graph of their calls
     tessera.load("kernel.tir")(x, y)      # a kernel, or such a folder, without JAX: on NumPy arrays and tensors that speak DLPack
 
 Devices are "vulkan" (the best one, or what TESSERA_DEVICE names, "interpreter" among it), "vulkan:INDEX" or "vulkan:PART-OF-ITS-NAME", and "interpreter".
 """
 
-from tessera._native_library import Error, stats
+from tessera._native_library import Error, devices, stats
 from tessera.kernels import load
 
-__all__ = ["CompilerParams", "Error", "export", "install", "load", "on", "stats", "uninstall"]
+__all__ = ["CompilerParams", "Error", "devices", "export", "install", "load", "on", "stats", "uninstall"]
 
 
 def __getattr__(name):

@@ -33,6 +33,7 @@ def _open():
     lib.tessera_free.argtypes, lib.tessera_free.restype = [ctypes.c_void_p], None
     lib.tessera_prepare.argtypes, lib.tessera_prepare.restype = [p, z, p, p], ctypes.c_void_p
     lib.tessera_unnamed_cpu_driver.argtypes, lib.tessera_unnamed_cpu_driver.restype = [ctypes.POINTER(ctypes.c_void_p)], ctypes.c_void_p
+    lib.tessera_devices.argtypes, lib.tessera_devices.restype = [ctypes.POINTER(ctypes.c_void_p)], ctypes.c_void_p
     lib.tessera_interpreter_selected.argtypes, lib.tessera_interpreter_selected.restype = [], ctypes.c_bool
     lib.tessera_submit_nothing.argtypes, lib.tessera_submit_nothing.restype = [p, ctypes.c_int64], ctypes.c_void_p
     lib.tessera_set_printer.argtypes, lib.tessera_set_printer.restype = [ctypes.c_void_p], None
@@ -95,6 +96,13 @@ def import_text(module):
 def unnamed_cpu_driver():
     """What "vulkan" means, if that is a driver for the CPU that nobody has named; else ""."""
     return _text(native.tessera_unnamed_cpu_driver)
+
+
+def devices():
+    """The Vulkan devices of this machine, a dict each: "device" (to be given to install), "name", "kind" ("discrete GPU", "integrated GPU", "virtual GPU", "CPU",
+    "other"), "driver", and what it "lacks" that Tessera needs, "" if it can be used. Raises Error, saying what to install, if there is no Vulkan loader or driver."""
+    lines = _text(native.tessera_devices).splitlines()
+    return [{"device": f"vulkan:{i}", **dict(zip(("name", "kind", "driver", "lacks"), line.split("\t")))} for i, line in enumerate(lines)]
 
 
 def stats():
