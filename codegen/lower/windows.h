@@ -9,8 +9,8 @@ namespace tessera::lowering {
 
 /// A body Ref inside the current program.
 struct RefState {
-  Value
-      ref;  // lane-level Ref at the block's first element; along halo dims at the array's, until inside_halo() moves it
+  // lane-level Ref at the block's first element; along halo dims at the array's, until inside_halo() moves it
+  Value ref;
   DType dtype = DType::f32;
   Shape shape;                     // what the kernel sees
   std::vector<int64_t> stride;     // per visible dim, elements; -1: run-time, see wide_stride
