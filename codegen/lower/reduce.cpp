@@ -407,8 +407,8 @@ class Scan : public Part {
       throw InternalError(k_.name + ": a scan outside the arena", k_.def(v_)->loc);
     if (placement_.reads_registers(in_))
       throw InternalError(k_.name + ": a scan of values in registers", k_.def(v_)->loc);
-    to_ = placement_.make(v_);
-    arena_.order(placement_.arena_reads({in_}), {to_.slot.range});
+    to_ = placement_.make_slot(v_);
+    arena_.order(placement_.arena_reads({in_}), {to_.range});
     if (num_elements(shape_) > 0) {
       if (s_.general || s_.group == 1 || num_elements(lines_) * 2 > s_.group) walk_lines();
       else walk_stretches();
@@ -420,7 +420,7 @@ class Scan : public Part {
  private:
   Value combine(Value x, Value y) { return b_.op(combiner_, {x, y}, sum_t_); }
   Value read(const Coords& c) { return b_.convert(elements_.of(in_, c), sum_t_); }
-  void write(const Coords& c, Value sum) { arena_.store(to_.slot, c, b_.convert(sum, t_)); }
+  void write(const Coords& c, Value sum) { arena_.store(to_, c, b_.convert(sum, t_)); }
   Value position(Value i) { return reverse_ ? b_.sub(b_.i32(n_ - 1), i) : i; }
 
   void copy() {
@@ -492,9 +492,9 @@ class Scan : public Part {
     sum_up_all(plan(dims[axis_]), lines);
     Values next;
     for (size_t i = 0; i < lines.size(); ++i) next.push_back(hand_out(lines[i], sums[i]));
-    Values& regs = placement_.of(v_).regs;
-    regs.clear();
+    Values regs;
     for (Value x : all_) regs.push_back(b_.convert(x, t_));
+    placement_.of(v_) = Registers{regs};
     for (const NestPoint& point : points) {
       const Value e = elements_.of(store.operands[1], point.c);
       refs_.store_element(store, point.c, e, b_.both(first, point.valid));
@@ -679,7 +679,7 @@ class Scan : public Part {
   Shape lines_;  // the shape with one element along the axis
   std::vector<int> line_axes_;
   Value identity_;
-  Place to_;
+  Slot to_;
   Values all_;  // by layout: this invocation's elements
 };
 }  // namespace
