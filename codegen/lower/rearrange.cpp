@@ -135,11 +135,11 @@ class SortingNetwork : public Part {
     const uint64_t infinity = magnitude >> mantissa << mantissa;
     const auto number = [&](uint64_t bits) { return b_.constant(i, bits); };
     const Value raw = b_.op(Opcode::bitcast, {v}, i), size = b_.op(Opcode::and_, {raw, number(magnitude)}, i);
-    const Value turned =
+    const Value ordered =
         b_.op(Opcode::select,
               {b_.op(Opcode::lt, {raw, number(0)}, DType::boolean), b_.op(Opcode::sub, {number(0), size}, i), size}, i);
     return b_.op(Opcode::select,
-                 {b_.op(Opcode::gt, {size, number(infinity)}, DType::boolean), number(magnitude), turned}, i);
+                 {b_.op(Opcode::gt, {size, number(infinity)}, DType::boolean), number(magnitude), ordered}, i);
   }
   // Whether y comes before x: by the last key, unless an earlier one decides.
   Value comes_before(const Values& y, const Values& x) {

@@ -131,7 +131,7 @@ class Scheduler {
   }
 
   // Of loads behind a value that is stored, the fastest axis, where all have another one than the store.
-  int turned(Value stored, const std::vector<int>& order) const {
+  int transposed_axis(Value stored, const std::vector<int>& order) const {
     std::set<uint32_t> seen;
     std::set<int> fastest;
     ir::walk_back(k_, stored, seen, [&](Value v, std::vector<Value>& next) {
@@ -160,7 +160,7 @@ class Scheduler {
       if (ir::writes_ref(op.code)) {
         const std::vector<int> d = drop_none(axes_.of(op.operands[1]));
         add_nest(d, {}, d, op.operands[1]);
-        if (!cpu() && !d.empty()) nests_.back().turned = turned(op.operands[1], d);
+        if (!cpu() && !d.empty()) nests_.back().transposed = transposed_axis(op.operands[1], d);
         if (op.code == Opcode::swap || (ir::is_atomic(op.code) && used_[op.results[0].index])) place(op.results[0]);
       } else if (const auto from = op.code == Opcode::load ? static_cast<size_t>(ref_position(k_, op.operands[0])) : 0;
                  op.code == Opcode::load && (written_[from] || from >= k_.blocks.size())) {
@@ -392,7 +392,7 @@ class Scheduler {
       while (group > s_.subgroup && group > 32 && work < group * 2.0) group /= 2;
       s_.widths = vector_widths(k_, axes_);
       s_.tapped = tapped_axes(k_, axes_);
-      if (!nests_.empty() && nests_[0].turned != kNoAxis && !placed_axis_.count(nests_[0].turned) &&
+      if (!nests_.empty() && nests_[0].transposed != kNoAxis && !placed_axis_.count(nests_[0].transposed) &&
           !placed_axis_.count(nests_[0].order.back())) {
         const auto [across, down] = sharing_.square(nests_[0], group);
         group = std::min(group, static_cast<int>(std::max<int64_t>(across * down, std::max(s_.subgroup, 32))));
@@ -484,10 +484,10 @@ class Scheduler {
   void hold(const Nest& n, int a, int64_t regs, bool fastest) {
     AxisPlan& p = plan(a);
     const int budget =
-        cpu() ? std::max(128 >> smaller_, 1) : (n.turned == kNoAxis ? kInRegisters : 2 * kInRegisters) >> smaller_;
+        cpu() ? std::max(128 >> smaller_, 1) : (n.transposed == kNoAxis ? kInRegisters : 2 * kInRegisters) >> smaller_;
     const int64_t room = std::max<int64_t>(budget / std::max<int64_t>(regs, 1), 1);
     const int64_t need = cdiv(axis(a).extent, int64_t{p.invocations});
-    const bool neighbours = !cpu() && (fastest || a == n.turned || s_.tapped[static_cast<size_t>(a)]);
+    const bool neighbours = !cpu() && (fastest || a == n.transposed || s_.tapped[static_cast<size_t>(a)]);
     int64_t vec = neighbours ? sharing_.vector_of(a) : 1;
     // Each stretch of neighbours takes part in the sums across invocations.
     if (!cpu() && axis(a).scanned && fastest) vec = std::max<int64_t>(vec, 4);

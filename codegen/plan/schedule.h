@@ -51,7 +51,7 @@ struct Schedule {
   bool slots_apart = true;             // in the arena, where that saves a barrier
   int64_t dot_chunk = 8;               // k values staged at once
   bool whole_depth = true;             // products by matrices: all of k in one chunk, where that is little
-  bool dot_turns = true;               // in two tiles in turn, where those take little of the shared memory
+  bool double_buffer = true;           // of products: two tiles, where those take little of the shared memory
   DotForm wide_dot = DotForm::reduce;  // for dots with both free dims wide
   std::optional<MatrixShape> matrix;   // what the layout of wide dots is made for
   std::vector<Kept> kept;              // per value
