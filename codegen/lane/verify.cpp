@@ -137,8 +137,7 @@ class Verifier {
     for (const Value v : o.results) type(v, &o);
     for (const Value v : o.operands) {
       if (!k_.type(v).is_ref) continue;
-      const bool takes_ref = ir::accesses_ref(o.code) || o.code == Opcode::view || o.code == Opcode::matrix_load ||
-                             o.code == Opcode::matrix_store;
+      const bool takes_ref = ir::accesses_ref(o.code) || o.code == Opcode::view || ir::is_matrix_access(o.code);
       if (!takes_ref)
         problem(o, "operand %" + std::to_string(v.index) + " is a Ref: only memory ops and view take one");
       else if (!root_of(k_, v))
@@ -315,7 +314,7 @@ class Verifier {
       if (wanted == ir::MatrixUse::accumulator && !is_sum(k_.type(v).dtype))
         problem(o, "an accumulator is " + to_string(k_.type(v)) + ", but f32, i32 or u32 is wanted");
     }
-    if (o.code == Opcode::matrix_load || o.code == Opcode::matrix_store) {
+    if (ir::is_matrix_access(o.code)) {
       const Value at = o.operands.back();
       const Value root = root_of(k_, o.operands.at(0));
       if (!root || !k_.def(root) || k_.def(root)->code != Opcode::alloc_shared)

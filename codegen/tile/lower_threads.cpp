@@ -101,7 +101,7 @@ class Lowering {
     k_.region(r).ops = std::move(ops);
   }
   static bool orders_threads(const Op& op) {
-    return op.code == Opcode::barrier_arrive || op.code == Opcode::barrier_wait || op.code == Opcode::threads_meet;
+    return ir::is_thread_barrier_op(op.code) || op.code == Opcode::threads_meet;
   }
   /// What threads share lives as long as the kernel; where it begins, they meet.
   void hoist(OpId scope, std::vector<OpId>& ops) {
