@@ -275,7 +275,7 @@ std::string print_loops(const Kernel& source, const PassSettings& s) {
   Kernel k = source;
   for (uint32_t i = 0; i < k.ops.size(); ++i) k.ops[i].loc = {"@", i};
   const std::vector<ProgramLoop> loops = lane::count_loops(k, s.target);
-  const auto rounds = lane::most_rounds(k, s.target);
+  const auto trips = lane::max_trip_counts(k, s.target);
   return annotated(k, [&](OpId id) {
     std::string t;
     for (const ProgramLoop& l : loops)
@@ -283,8 +283,8 @@ std::string print_loops(const Kernel& source, const PassSettings& s) {
         t += "iterations " + to_string(l.at_least) + " to " + (l.at_most ? to_string(*l.at_most) : "any");
     const Op& o = k.op(id);
     if (o.code != Opcode::for_) return t;
-    const auto most = rounds.find(o.regions[0].index);
-    t += most == rounds.end() ? ", rounds unknown" : ", at most " + to_string(most->second) + " rounds";
+    const auto most = trips.find(o.regions[0].index);
+    t += most == trips.end() ? ", trip count unknown" : ", trip count at most " + to_string(most->second);
     if (const int copies = lane::copies_per_iteration(k, o, s.target); copies > 1)
       t += ", " + std::to_string(copies) + " copies";
     return t;
@@ -312,7 +312,7 @@ std::string print_uniformity(const Kernel& k, const PassSettings&) {
 }
 
 std::string print_steps(const Kernel& k, const PassSettings& s) {
-  const auto plan = lane::plan_steps(k, s.target.max_loop_iterations, lane::most_rounds(k, s.target));
+  const auto plan = lane::plan_steps(k, s.target.max_loop_iterations, lane::max_trip_counts(k, s.target));
   if (!plan) return "no loop can be cut";
   const auto at = [](const std::unordered_map<uint32_t, Extent>& m, uint32_t i) {
     return m.count(i) ? to_string(m.at(i)) : std::string("-");
@@ -333,8 +333,8 @@ std::string print_steps(const Kernel& k, const PassSettings& s) {
                            at(plan->span, id.index) + ", passing " + at(plan->passing, id.index);
            for (const RegionId r : o.regions)
              if (plan->time.count(r.index))
-               t += "; " + std::string(o.code == Opcode::if_ ? "side " : "round ") + region(r) +
-                    (plan->in_data.count(r.index) ? ", rounds in data" : "");
+               t += "; " + std::string(o.code == Opcode::if_ ? "side " : "iteration ") + region(r) +
+                    (plan->in_data.count(r.index) ? ", trip count in data" : "");
            return t;
          });
 }
@@ -349,7 +349,7 @@ bool run_lower_async(Kernel& k, const PassSettings& s, std::string& remarks) {
   if (changed) ir::compact(k);
   for (size_t i = 0; i < sites.size(); ++i)
     remarks += "wait " + std::to_string(i) + ": " + sites[i].op + " of " + sites[i].semaphore +
-             (sites[i].bytes ? ", bytes" : "") + "\n";
+               (sites[i].bytes ? ", bytes" : "") + "\n";
   if (!prefetch.copies.empty()) remarks += "prefetched: " + std::to_string(prefetch.copies.size()) + "\n";
   for (const auto& [op, why] : prefetch.refused) remarks += "not prefetched: " + why + "\n";
   return changed;
@@ -389,7 +389,7 @@ bool run_cut(Kernel& k, const PassSettings& s, std::string& remarks) {
   const auto cut = lane::cut_loops(k, s.target);
   if (cut)
     remarks += "steps " + to_string(cut->steps) + ", iterations beyond them " +
-             (cut->at_most ? "at most " + to_string(*cut->at_most) : "any") + "\n";
+               (cut->at_most ? "at most " + to_string(*cut->at_most) : "any") + "\n";
   return cut.has_value();
 }
 bool run_report(Kernel& k, const PassSettings&, std::string&) {
