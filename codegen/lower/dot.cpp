@@ -238,25 +238,22 @@ void DotEmitter::emit(ir::OpId id) {
 }
 
 void DotEmitter::by_reduction(const DotShape& d, bool to_registers, const Sink& sink) {
-  Shape all = d.result;
-  std::vector<int> axes = d.result_axes;
-  std::vector<bool> reduced(all.size(), false);
+  Reduced all{d.result, d.result_axes, std::vector<bool>(d.result.size(), false)};
+  all.to_registers = to_registers;
   for (size_t i = 0; i < d.k.size(); ++i) {
-    all.push_back(d.k[i]);
-    axes.push_back(d.k_axes[i]);
-    reduced.push_back(true);
+    all.shape.push_back(d.k[i]);
+    all.axes.push_back(d.k_axes[i]);
+    all.dims.push_back(true);
   }
   Accumulator acc;
   acc.identity = {b_.zero(d.acc)};
   acc.neutral = {b_.zero(d.acc), b_.zero(d.acc)};
   acc.step = [&](const Values& a, const Values& x) { return Values{multiply_add(x[0], x[1], a[0])}; };
   acc.merge = [&](const Values& a, const Values& b) { return Values{b_.op(Opcode::add, {a[0], b[0]}, d.acc)}; };
-  bool registers = false;
   for (Value x : {d.lhs, d.rhs, d.start})
-    registers = registers || (x && nests_.fits(axes) && !s_.general && placement_.reads_registers(x));
+    all.needs_layout = all.needs_layout || (x && nests_.fits(all.axes) && !s_.general && placement_.reads_registers(x));
   reduces_.reduction(
-      all, axes, reduced, registers, to_registers, acc,
-      [&](const Coords& c) { return Values{d.lhs_at(c), d.rhs_at(c)}; },
+      all, acc, [&](const Coords& c) { return Values{d.lhs_at(c), d.rhs_at(c)}; },
       [&](const NestPoint& p, const Values& r) {
         sink(p, d.start ? b_.op(Opcode::add, {d.start_at(p.c), r[0]}, d.acc) : r[0]);
       });

@@ -26,22 +26,21 @@ bool is_reduction(Opcode c) { return ir::is_reduce(c) || ir::is_argreduce(c); }
 
 class Scheduler {
  public:
-  Scheduler(const ir::Kernel& k, Axes& axes, const std::vector<bool>& resident, const ParallelPlan& parallel,
-            ScalarAnalysis& scalars, const Target& target, int smaller, const std::vector<Kept>& kept)
-      : k_(k),
-        axes_(axes),
-        resident_(resident),
-        parallel_(parallel),
-        scalars_(scalars),
-        target_(target),
-        smaller_(cpu() ? std::max(smaller - 2, 0) : smaller),
-        used_(used_values(k)) {
+  Scheduler(const ScheduleInput& in, const std::vector<Kept>& kept)
+      : k_(in.k),
+        axes_(in.axes),
+        resident_(in.resident),
+        parallel_(in.parallel),
+        scalars_(in.scalars),
+        target_(in.target),
+        smaller_(cpu() ? std::max(in.smaller - 2, 0) : in.smaller),
+        used_(used_values(k_)) {
     s_.kept = kept;
-    s_.rolled = cpu() && smaller > 0;
+    s_.general = in.general;
+    s_.rolled = cpu() && in.smaller > 0;
   }
 
-  Schedule run(bool general) {
-    s_.general = general;
+  Schedule run() {
     s_.plans.resize(axes_.size());
     for (size_t a = 0; a < axes_.size(); ++a) s_.plans[a].tile = axes_.axes[a].extent;
     for (size_t a = 0; a < k_.grid.size(); ++a)
@@ -50,7 +49,7 @@ class Scheduler {
     find_accesses();
     const int subgroup = static_cast<int>(std::bit_floor(static_cast<unsigned>(target_.subgroup_size)));
     s_.subgroup = subgroup;
-    if (general) {
+    if (s_.general) {
       s_.workgroup = s_.group =
           std::min(k_.has_threads() ? kThreadSize : std::max(subgroup, 64),
                    static_cast<int>(std::bit_floor(static_cast<unsigned>(target_.max_workgroup_size))));
@@ -789,10 +788,6 @@ int64_t Schedule::registers(const std::vector<int>& dims) const {
   return n;
 }
 
-Schedule make_schedule(const ir::Kernel& k, Axes& axes, const std::vector<bool>& resident, const ParallelPlan& parallel,
-                       ScalarAnalysis& scalars, const Target& target, bool general, int smaller,
-                       const std::vector<Kept>& kept) {
-  return Scheduler(k, axes, resident, parallel, scalars, target, smaller, kept).run(general);
-}
+Schedule make_schedule(const ScheduleInput& in, const std::vector<Kept>& kept) { return Scheduler(in, kept).run(); }
 
 }  // namespace tessera::lowering

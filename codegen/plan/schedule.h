@@ -63,9 +63,18 @@ struct Schedule {
   int64_t registers(const std::vector<int>& dims) const;  ///< per invocation, of a value over these axes
 };
 
-/// Decides everything above but what is kept. `resident` tells for which body arguments Axes equated whole accesses.
-Schedule make_schedule(const ir::Kernel& k, Axes& axes, const std::vector<bool>& resident, const ParallelPlan& parallel,
-                       ScalarAnalysis& scalars, const Target& target, bool general, int smaller,
-                       const std::vector<Kept>& kept);
+/// What a schedule is made from.
+struct ScheduleInput {
+  const ir::Kernel& k;
+  const Target& target;
+  Axes& axes;
+  const std::vector<bool>& resident;  // per body argument: whether Axes equated whole accesses of it
+  const ParallelPlan& parallel;
+  ScalarAnalysis& scalars;
+  bool general;
+  int smaller;  // see lower()
+};
+/// Decides everything above but what is kept.
+Schedule make_schedule(const ScheduleInput& in, const std::vector<Kept>& kept);
 
 }  // namespace tessera::lowering
