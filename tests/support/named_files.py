@@ -2,8 +2,8 @@
 
 A source file that a comment or page of engine, codegen and runtime names is looked for in the folder of what names it, then from the repository's root, then
 from engine, codegen and runtime. Only names that some source file has are looked at: "scan.h" in an example is none. A page's list behind `tests/tir/passes/`
-has folders of it. Any page's path in backticks that begins with a top folder is there, but for patterns (NAME, CASE, *) and what a build makes. A row of a table in
-CONTRIBUTING.md begins with whole paths. Run from the root; paths to read come on stdin.
+has folders of it, and each of them is in such a list. Any page's path in backticks that begins with a top folder is there, but for patterns (NAME, CASE) and what a
+build makes. A row of a table in CONTRIBUTING.md begins with whole paths. Run from the root; paths to read come on stdin.
 """
 import os
 import re
@@ -24,6 +24,8 @@ for path in sources + pages:
                 if os.path.basename(name) in known and not any(os.path.exists(os.path.join(root, name)) for root in roots):
                     print(f"{path}:{number}: {name}")
 
+examples = {p.split("/")[3] for p in paths if re.match(r"tests/tir/passes/\w+/", p)}
+named = set()
 for path in (p for p in paths if p.endswith(".md")):
     with open(path, encoding="utf-8") as page:
         text = page.read()
@@ -33,8 +35,11 @@ for path in (p for p in paths if p.endswith(".md")):
             print(f"{path}:{text.count(chr(10), 0, found.start()) + 1}: {name}")
     for found in re.finditer(r"`tests/tir/passes/`((?:[,:;]|\s|and as rewrites|and|`\w+`)*)", text):
         for name in re.findall(r"`(\w+)`", found[1]):
-            if not os.path.isdir("tests/tir/passes/" + name):
+            named.add(name)
+            if name not in examples:
                 print(f"{path}:{text.count(chr(10), 0, found.start()) + 1}: tests/tir/passes/{name}")
+for name in sorted(examples - named):
+    print(f"tests/tir/passes/{name}: no README of a stage names it")
 
 rows = 0
 with open("CONTRIBUTING.md", encoding="utf-8") as lines:
