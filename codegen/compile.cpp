@@ -146,7 +146,7 @@ class Compilation {
     dump("lane/unroll", made.lanes, unrolled);
     if (unrolled) optimize(made.lanes, "lane");
     const bool known = gpu() && !options_.general && lowering::fold_known_conditions(made.lanes);
-    dump("lane/known", made.lanes, known);
+    dump("lane/known_conditions", made.lanes, known);
     if (known) {
       optimize(made.lanes, "lane");
       ir::compact(made.lanes);

@@ -28,7 +28,7 @@ struct CompileOptions {
   DimValues sizes = {};
   /// Gives the text of a file for that; unset: read from disk, by the name that the lines have.
   std::function<std::optional<std::string>(const std::string& file)> source = {};
-  /// Sees the kernel after each step ("promote", "lower", "lane/cse", ...): --dump-ir.
+  /// Sees the kernel after each step ("tile/squeeze", "lower", "lane/cse", ...): --dump-ir.
   std::function<void(std::string_view step, const ir::Kernel&, bool changed)> dump;
 };
 

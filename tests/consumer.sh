@@ -151,7 +151,7 @@ try "a kernel that is added twice names both lines" traced 'kernels.add(copy("a"
   'a: a kernel of this name was added at kernels.cpp:7 at kernels.cpp:7 note: kernels of a bundle are found by name: give one of them another .name'
 try "one that another file has names both files" bash -c "$(declare -p work); $(declare -f traced)
   traced 'kernels.add(copy(\"copy\"));' nothing 2>&1 | tr -s ' \n' ' ' | tee /dev/stderr | grep -qF 'error: copy.tir: the kernel is called copy, as is that of kernels.cpp at copy.tir:2 note: kernels of a bundle are found by name: give one of them another name'"
-try "and mended it builds" bash -c "$(declare -p work); $(declare -f traced); traced 'kernels.add(copy(\"other\"));' nothing; [ -f '$work/traced/build/kernels/traced/traced_kernels.tsb' ] && cmake --build '$work/traced/build'"
+try "and fixed it builds" bash -c "$(declare -p work); $(declare -f traced); traced 'kernels.add(copy(\"other\"));' nothing; [ -f '$work/traced/build/kernels/traced/traced_kernels.tsb' ] && cmake --build '$work/traced/build'"
 try "the header, the command line and the changelog agree on the version" bash -c "
   [ \"\$('$work/found/consumer_engine' --version)\" = '$version' ] && [ \"\$('$work/prefix/bin/tessera' --version)\" = 'tessera $version' ] &&
   grep -m1 '^## ' '$root/CHANGELOG.md' | grep -qF '## $version'"

@@ -28,8 +28,8 @@ class Walk {
  public:
   explicit Walk(const ir::Kernel& k) : k_(k), bounds_(k), free_(k) { region(k.body); }
   std::vector<ir::OpId> unproved;
-  // Loads that need not lie inside where a branch is not taken or a loop has no round: those that would if counters had
-  // a round's value, and the others.
+  // Loads that need not lie inside where a branch is not taken or a loop has no iteration: those that would if counters
+  // had an iteration's value, and the others.
   std::vector<ir::OpId> by_loops, speculated;
   std::vector<ir::OpId> loops;  // around the former
 
@@ -44,7 +44,7 @@ class Walk {
         if (o.code == Opcode::for_) {
           scope_.push_back({k_.region(o.regions[i]).args[0], o.operands[0], o.operands[1], o.operands[2]});
           bounds_.between(scope_.back());
-          // Behind its last round a counter is at most 16 steps on (loops.h): where these do not wrap, it is never
+          // Behind its last iteration a counter is at most 16 steps on (loops.h): where these do not wrap, it is never
           // below the first one.
           if (free_.not_negative({{INT32_MAX, {}}, {-1, o.operands[1]}, {-16, o.operands[2]}}, {}, {}))
             free_.between({scope_.back().v, o.operands[0], {}});
@@ -111,7 +111,7 @@ void replace(ir::Kernel& k, const std::vector<ir::OpId>& ops, Value from, Value 
   }
 }
 
-// In the body of a loop, its counter where there is a round, else the first round's.
+// In the body of a loop, its counter where there is an iteration, else the first iteration's.
 void hold_counter(ir::Kernel& k, ir::OpId loop) {
   const ir::RegionId body = k.op(loop).regions[0];
   const Value i = k.region(body).args[0], low = k.op(loop).operands[0], end = k.op(loop).operands[1];
@@ -120,12 +120,12 @@ void hold_counter(ir::Kernel& k, ir::OpId loop) {
   in_front(k, body, [&](ir::Builder& b) {
     b.set_loc(k.op(loop).loc);
     // Not the loop's own condition, which a driver's compiler takes for true in the loop: i <= end - 1, which does not
-    // wrap where there is a round.
+    // wrap where there is an iteration.
     const Value last = b.elementwise(Opcode::sub, {end, b.constant_int(k.type(end).dtype, 1)}),
-                rounds = b.elementwise(Opcode::lt, {low, end});
+                trips = b.elementwise(Opcode::lt, {low, end});
     const Value begun = b.elementwise(Opcode::ge, {i, low}), left = b.elementwise(Opcode::le, {i, last});
     held = b.elementwise(Opcode::select,
-                         {b.elementwise(Opcode::and_, {b.elementwise(Opcode::and_, {begun, left}), rounds}), i, low});
+                         {b.elementwise(Opcode::and_, {b.elementwise(Opcode::and_, {begun, left}), trips}), i, low});
   });
   replace(k, before, i, held);
 }
@@ -226,7 +226,7 @@ bool bound_accesses(ir::Kernel& k, bool speculated) {
   if (!speculated) return changed;
   const ir::Kernel free = k;
   for (const ir::OpId loop : Walk(k).loops) hold_counter(k, loop);
-  // Where the first round's value is outside, of a loop without rounds, stores would lose their proof.
+  // Where the first iteration's value is outside, of a loop without iterations, stores would lose their proof.
   if (!Walk(k).unproved.empty()) k = free;
   changed = changed || k.ops.size() != free.ops.size();
   Walk second(k);

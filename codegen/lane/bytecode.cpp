@@ -535,8 +535,8 @@ class Flattener {
     const std::vector<Value> before = k_.region(o.regions[0]).args, body = k_.region(o.regions[1]).args;
     const uint32_t counter = fresh();
     move_all(o, defs(before), uses(o, o.operands));
-    emit({.code = Code::round, .d = kNone, .aux = counter, .source = source});
-    const uint32_t head = emit({.code = Code::round, .d = 0, .aux = counter, .source = source});
+    emit({.code = Code::iteration, .d = kNone, .aux = counter, .source = source});
+    const uint32_t head = emit({.code = Code::iteration, .d = 0, .aux = counter, .source = source});
     counters_.push_back(counter);
     const Op& cond = region(o.regions[0]);
     const uint32_t exit = emit({.code = Code::branch_false, .a = use(cond, 0), .source = source});
@@ -547,7 +547,7 @@ class Flattener {
     move_all(o, defs(before), uses(o, last.operands));
     emit({.code = Code::jump, .aux = head});
     out_.code[exit].aux = here();
-    out_.code[head].d = here() - head;  // what a round costs, at most
+    out_.code[head].d = here() - head;  // what an iteration costs, at most
     move_all(o, defs(o.results), state);
   }
 

@@ -23,7 +23,7 @@ enum class Code : uint8_t {
   view, load, store, atomic,
   move, moves,                                            // moves: aux is an entry of Bytecode::moves, all at once
   jump, branch_false, switch_,                            // switch_: aux: the first of d Bytecode::targets
-  for_begin, for_head, for_next, round,                   // round: counts one round of a while
+  for_begin, for_head, for_next, iteration,               // iteration: counts one of a while
   report,                                                 // aux: the bits
   within,                                                 // RunOptions::ranges; aux: an entry of Bytecode::claims
   watch,                                                  // RunOptions::watched; aux: an entry of Bytecode::watches
@@ -80,7 +80,7 @@ struct MatrixOp {
   uint64_t add_product(uint64_t sum, uint64_t x, uint64_t y) const;  ///< x of dtype a, y of b
 };
 
-/// Which rounds of the enclosing loops an invocation is in when it reaches a barrier or subgroup op.
+/// Which iterations of the enclosing loops an invocation is in when it reaches a barrier or subgroup op.
 struct Sync {
   std::vector<uint32_t> counters;  // registers
 };

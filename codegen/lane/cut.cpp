@@ -23,9 +23,9 @@ class Cutter {
   Cutter(Kernel& k) : k_(k), b_(k) {}
 
   std::optional<CutLoops> run(const Target& target) {
-    const auto rounds = most_rounds(k_, target);
+    const auto trip_counts = max_trip_counts(k_, target);
     unit_loop();
-    std::optional<Steps> steps = plan_steps(k_, target.max_loop_iterations, rounds);
+    std::optional<Steps> steps = plan_steps(k_, target.max_loop_iterations, trip_counts);
     if (!steps) return std::nullopt;
     steps_ = std::move(*steps);
     const Extent& total = steps_.total;
@@ -440,7 +440,7 @@ class Cutter {
     const Value end = o.code == Opcode::if_ ? branch(id, r, from, to, kept)
                       : o.code == Opcode::for_ && (!steps_.open || steps_.whole.contains(o.regions[0].index))
                           ? loop(id, r, from, to, kept)
-                          : rounds(id, r, from, to, kept);
+                          : iterations(id, r, from, to, kept);
     b_.set_region(r);
     if (end != to) region_end = start == Extent(0) ? end : two(Opcode::add, end, number(start));
     unstable(o.results);
@@ -498,7 +498,7 @@ class Cutter {
   }
 
   /// Of a loop. Its bounds may be farther apart than an i32 holds, where its step is long.
-  Value rounds_of(Value lower, Value upper, int64_t by) {
+  Value trip_count_of(Value lower, Value upper, int64_t by) {
     const auto from = ir::constant_int(k_, lower), to = ir::constant_int(k_, upper);
     if (from && to) return i32(*to > *from ? cdiv(*to - *from, by) : 0);
     if (by == 1) {
@@ -513,9 +513,9 @@ class Cutter {
                          b_.convert(two(Opcode::add, two(Opcode::div, span, wide(i32(by))), one), DType::i32), i32(0)});
   }
 
-  /// The first round of a dispatch that begins at that step, or with `up` the one that it does not reach. Rounds that
-  /// are whole belong to the dispatch of their first step; others begin and end in it.
-  Value round_of(Value step, const Extent& time, bool up) {
+  /// The first iteration of a dispatch that begins at that step, or with `up` the one that it does not reach.
+  /// Iterations that are whole belong to the dispatch of their first step; others begin and end in it.
+  Value iteration_at(Value step, const Extent& time, bool up) {
     step = two(Opcode::max, step, none());
     if (time == Extent(1)) return step;
     const Value t = number(time), down = two(Opcode::div, step, t);
@@ -536,14 +536,14 @@ class Cutter {
   }
   /// Of a for, as steps; no more than there is room for.
   Value counted(const Op& o, int64_t by) {
-    const Value rounds = b_.convert(rounds_of(o.operands[0], o.operands[1], by), step_);
+    const Value trips = b_.convert(trip_count_of(o.operands[0], o.operands[1], by), step_);
     const RegionId body = o.regions[0];
-    if (!steps_.in_data.contains(body.index)) return rounds;
-    report(less(number(steps_.rounds.at(body.index)), rounds), Program::kLoopsCut);
-    return two(Opcode::min, rounds, number(steps_.rounds.at(body.index)));
+    if (!steps_.in_data.contains(body.index)) return trips;
+    report(less(number(steps_.trip_counts.at(body.index)), trips), Program::kLoopsCut);
+    return two(Opcode::min, trips, number(steps_.trip_counts.at(body.index)));
   }
 
-  /// A for whose rounds, of those of the dispatch, are one after another: all of them, or with what is left of the
+  /// A for whose iterations, of those of the dispatch, are one after another: all of them, or with what is left of the
   /// first and the last.
   Value loop(OpId id, RegionId r, Value first, Value end, const std::vector<Kept>& kept) {
     const Op o = k_.op(id);
@@ -552,9 +552,9 @@ class Cutter {
     const int64_t by = *ir::constant_int(k_, o.operands[2]);
     const Extent time = steps_.time.at(body.index);
     const bool whole = steps_.whole.contains(body.index);
-    const Value rounds = counted(o, by);
-    const Value from = b_.convert(two(Opcode::min, round_of(first, time, whole), rounds), DType::i32),
-                to = b_.convert(two(Opcode::min, round_of(end, time, true), rounds), DType::i32);
+    const Value trips = counted(o, by);
+    const Value from = b_.convert(two(Opcode::min, iteration_at(first, time, whole), trips), DType::i32),
+                to = b_.convert(two(Opcode::min, iteration_at(end, time, true), trips), DType::i32);
     const std::vector<Value> init = begin_with({o.operands.begin() + 3, o.operands.end()}, first, kept);
     std::vector<Value> now{from, to, i32(1)};
     // What is known of a loop's bounds stays visible.
@@ -570,9 +570,9 @@ class Cutter {
     const std::vector<OpId> ops = std::move(k_.region(body).ops);
     k_.region(body).ops.clear();
     b_.set_region(body);
-    Value round = args[0];
+    Value iteration = args[0];
     if (by == 1) {
-      if (!whole) round = two(Opcode::sub, args[0], lower);
+      if (!whole) iteration = two(Opcode::sub, args[0], lower);
     } else {
       const Value counter = two(Opcode::add, lower, two(Opcode::mul, args[0], i32(by)));
       std::unordered_set<uint32_t> own;
@@ -584,17 +584,17 @@ class Cutter {
       all.insert(all.end(), ops.begin(), ops.end());
       if (!agreed(body)) return end;
       b_.set_region(r);
-      const Value at = two(Opcode::mul, rounds, number(time));
+      const Value at = two(Opcode::mul, trips, number(time));
       return skip(id, first, end, less(at, end), at);
     }
-    const Value of_round = number(time), start = two(Opcode::mul, b_.convert(round, step_), of_round);
+    const Value of_iteration = number(time), start = two(Opcode::mul, b_.convert(iteration, step_), of_iteration);
     const Value end_in_round = two(Opcode::sub, end, start), first_in_round = two(Opcode::sub, first, start);
     part_of_round(body, ops, first_in_round, end_in_round, {args.begin() + 1, args.end()});
     return end;
   }
 
-  /// Fills the body of a loop, behind what is in it. A round that is not done yet leaves what it began with. Returns
-  /// the end.
+  /// Fills the body of a loop, behind what is in it. An iteration that is not done yet leaves what it began with.
+  /// Returns the end.
   Value part_of_round(RegionId body, const std::vector<OpId>& ops, Value first, Value end,
                       const std::vector<Value>& began) {
     const std::vector<OpId> head = std::move(k_.region(body).ops);
@@ -628,17 +628,17 @@ class Cutter {
   struct Rounds {
     Op o;  // as it was
     RegionId body;
-    Extent time;              // of one round
-    bool whole;               // its rounds are never parted
+    Extent time;              // of one iteration
+    bool whole;               // its iterations are never parted
     Value first;              // the dispatch's first step in it
-    Value most;               // rounds
-    std::vector<Type> types;  // of what it carries: what it did, its round, the dispatch's end
+    Value most;               // iterations
+    std::vector<Type> types;  // of what it carries: what it did, its iteration, the dispatch's end
     bool is_for() const { return o.code == Opcode::for_; }
     int64_t step(const Kernel& k) const { return is_for() ? *ir::constant_int(k, o.operands[2]) : 1; }
     size_t carried() const { return types.size() - 2; }
   };
 
-  /// Whether another round is to run in this dispatch.
+  /// Whether another iteration is to run in this dispatch.
   RegionId rounds_test(const Rounds& w) {
     const size_t n = w.carried();
     const RegionId test = b_.new_region(w.types);
@@ -662,14 +662,14 @@ class Cutter {
       return k_.op(last).operands;
     };
     const auto yes = [&] { return std::vector<Value>{at_start([&] { return b_.constant(DType::boolean, 1); })}; };
-    // The test of a round that an earlier dispatch began has run already.
+    // The test of an iteration that an earlier dispatch began has run already.
     b_.yield(b_.if_else(
         here, [&] { return w.whole ? asked() : b_.if_else(less(start, w.first), yes, asked); },
         [&] { return std::vector<Value>{zero(DType::boolean)}; }));
     return test;
   }
 
-  /// One round: the loop's body, or the part of it that this dispatch has.
+  /// One iteration: the loop's body, or the part of it that this dispatch has.
   void rounds_body(const Rounds& w) {
     const RegionId body = w.body;
     const size_t n = w.carried();
@@ -701,13 +701,13 @@ class Cutter {
       next = part_of_round(body, ops, first_in_round, end_in_round, carried);
       before_last(body, [&] { next = two(Opcode::add, next, begun); });
     }
-    Value round;
-    const OpId last = before_last(body, [&] { round = two(Opcode::add, args[n], number(Extent(1))); });
-    k_.op(last).operands.insert(k_.op(last).operands.end(), {round, next});
+    Value iteration;
+    const OpId last = before_last(body, [&] { iteration = two(Opcode::add, args[n], number(Extent(1))); });
+    k_.op(last).operands.insert(k_.op(last).operands.end(), {iteration, next});
   }
 
-  /// A for or a while that carries its round and the dispatch's end, which what is in it may put off.
-  Value rounds(OpId id, RegionId r, Value first, Value end, const std::vector<Kept>& kept) {
+  /// A for or a while that carries its iteration and the dispatch's end, which what is in it may put off.
+  Value iterations(OpId id, RegionId r, Value first, Value end, const std::vector<Kept>& kept) {
     Rounds w{.o = k_.op(id),
              .body = body_of(k_.op(id)),
              .time = {},
@@ -717,8 +717,8 @@ class Cutter {
              .types = {}};
     w.time = steps_.time.at(w.body.index);
     w.whole = steps_.whole.contains(w.body.index);
-    w.most = w.is_for() ? counted(w.o, w.step(k_)) : number(steps_.rounds.at(w.body.index));
-    const Value from = two(Opcode::min, round_of(first, w.time, w.whole), w.most);
+    w.most = w.is_for() ? counted(w.o, w.step(k_)) : number(steps_.trip_counts.at(w.body.index));
+    const Value from = two(Opcode::min, iteration_at(first, w.time, w.whole), w.most);
     std::vector<Value> init =
         begin_with({w.o.operands.begin() + (w.is_for() ? 3 : 0), w.o.operands.end()}, first, kept);
     init.insert(init.end(), {from, end});
@@ -729,14 +729,14 @@ class Cutter {
     k_.op(id) = {
         .code = Opcode::while_, .operands = init, .results = w.o.results, .regions = {test, w.body}, .loc = w.o.loc};
     k_.region(r).ops.push_back(id);
-    const Value rounds = add_result(id), reached = add_result(id);
+    const Value trips = add_result(id), reached = add_result(id);
     b_.set_region(r);
     if (!w.is_for()) {
       const Value begins = less(first, number(steps_.span.at(id.index)));
-      report(two(Opcode::and_, two(Opcode::eq, rounds, w.most), begins), Program::kLoopsCut);
+      report(two(Opcode::and_, two(Opcode::eq, trips, w.most), begins), Program::kLoopsCut);
     }
     if (!agreed(w.body)) return end;
-    const Value at = two(Opcode::mul, rounds, number(w.time));
+    const Value at = two(Opcode::mul, trips, number(w.time));
     return skip(id, first, reached, less(at, reached), at);
   }
 

@@ -345,7 +345,7 @@ class Machine {
       std::string s = "invocation " + std::to_string(i) + " waits at " + op_at(v.pc);
       const auto& counters = code_.syncs[code_.code[v.pc].aux].counters;
       for (size_t c = 0; c < counters.size(); ++c)
-        s += (c ? ", " : " in round ") + std::to_string(v.regs[counters[c]].bits - 1);
+        s += (c ? ", " : " in iteration ") + std::to_string(v.regs[counters[c]].bits - 1);
       return s;
     };
     const auto pc = [&](size_t i) { return invocations_[i].state == State::finished ? kNone : invocations_[i].pc; };
@@ -692,7 +692,7 @@ class Machine {
           if (i32_of(i.c) <= 0) {
             if (is_new(7, pc, 0))
               report("the step is " + std::to_string(i32_of(i.c)) + " in " + op_at(pc) + " in " + who(id));
-            // Runs no round: beyond every bound.
+            // Runs no iteration: beyond every bound.
             r[i.dst] = {static_cast<uint64_t>(INT64_MAX), 0};
           } else {
             r[i.dst] = {static_cast<uint64_t>(static_cast<int64_t>(i32_of(i.a))), 0};
@@ -712,7 +712,7 @@ class Machine {
           r[i.dst].bits += static_cast<uint64_t>(static_cast<int64_t>(i32_of(i.c)));
           pc = i.aux - 1;
           break;
-        case Code::round:
+        case Code::iteration:
           if (i.d == kNone) {
             r[i.aux] = {0, 0};
             break;

@@ -54,9 +54,9 @@ class Counter {
     region(k_.body, Extent(1), Extent(1), true);
     return std::move(out_);
   }
-  std::unordered_map<uint32_t, Extent> rounds_at_most() {
+  std::unordered_map<uint32_t, Extent> max_trip_counts() {
     region(k_.body, Extent(1), Extent(1), true);
-    return std::move(rounds_);
+    return std::move(trip_counts_);
   }
 
  private:
@@ -145,16 +145,17 @@ class Counter {
       return region(o.regions[0], fewest, greatest, false);
     }
     const auto step = ir::constant_int(k_, o.operands[2]);
-    const auto rounds = [&](const Count& from, const Count& to, int64_t stride) {
+    const auto trips = [&](const Count& from, const Count& to, int64_t stride) {
       const Count n = combine(Extent::Op::sub, to, from);
       return n ? Count(cdiv(Extent::make(Extent::Op::max, *n, Extent(0)), Extent(stride))) : Count{};
     };
-    const Count few = step ? rounds(most(lower), least(upper), *step) : Count{};
-    Count many = rounds(least(lower), most(upper), step.value_or(1));
+    const Count few = step ? trips(most(lower), least(upper), *step) : Count{};
+    Count many = trips(least(lower), most(upper), step.value_or(1));
     // Where data decides, a bound far off says nothing.
     constexpr int64_t kMostGuessed = 1 << 16;
     if (many && few != many && many->value().value_or(0) > kMostGuessed) many.reset();
-    if (many && step) rounds_.insert_or_assign(o.regions[0].index, Extent::make(Extent::Op::max, *many, Extent(0)));
+    if (many && step)
+      trip_counts_.insert_or_assign(o.regions[0].index, Extent::make(Extent::Op::max, *many, Extent(0)));
     const int copies = copies_per_iteration(k_, o, target_);
     // Drivers unroll short loops with constant bounds themselves: then only what lies in them counts for sure.
     constexpr int64_t kMayUnroll = 64;
@@ -183,7 +184,7 @@ class Counter {
   const Target& target_;
   passes::Ranges ranges_;
   std::vector<ProgramLoop> out_;
-  std::unordered_map<uint32_t, Extent> rounds_;  // per region of a for
+  std::unordered_map<uint32_t, Extent> trip_counts_;  // per region of a for
 };
 
 // Lavapipe (seen on 22.3) makes invalid LLVM of an atomic of 64 bits whose operand an operation of doubles has made: on
@@ -223,8 +224,8 @@ int copies_per_iteration(const Kernel& k, const Op& loop, const Target& target) 
 }
 
 std::vector<ProgramLoop> count_loops(const Kernel& k, const Target& target) { return Counter(k, target).run(); }
-std::unordered_map<uint32_t, Extent> most_rounds(const Kernel& k, const Target& target) {
-  return Counter(k, target).rounds_at_most();
+std::unordered_map<uint32_t, Extent> max_trip_counts(const Kernel& k, const Target& target) {
+  return Counter(k, target).max_trip_counts();
 }
 
 void report_cut_loops(Kernel& k) {

@@ -32,9 +32,9 @@ std::vector<ProgramLoop> count_loops(const ir::Kernel& k, const Target& target);
 constexpr int64_t kEndless = int64_t{1} << 60;
 Extent product(const Extent& a, const Extent& b);
 
-/// Per region of a for of which so much is known, the rounds of one execution at most: their number, or a bound that is
-/// not far off.
-std::unordered_map<uint32_t, Extent> most_rounds(const ir::Kernel& k, const Target& target);
+/// Per region of a for of which so much is known, how often it runs in one execution of the loop at most: the trip
+/// count, or a bound that is not far off.
+std::unordered_map<uint32_t, Extent> max_trip_counts(const ir::Kernel& k, const Target& target);
 
 /// Lets every invocation report, at its end, that the driver has cut its loops short.
 void report_cut_loops(ir::Kernel& k);

@@ -89,7 +89,7 @@ class Prover {
 std::vector<ir::OpId> unproved_accesses(const ir::Kernel& lanes);
 /// Moves each of `unproved_accesses` to the nearest element of its array: passes may have used facts that the
 /// kernel no longer shows. With `speculated` (README.md: No access leaves its array) all loads that would leave their
-/// memory in a branch that is not taken, or in a loop behind its last round. True if anything changed.
+/// memory in a branch that is not taken, or in a loop behind its last iteration. True if anything changed.
 bool bound_accesses(ir::Kernel& lanes, bool speculated);
 
 }  // namespace tessera::lane

@@ -28,9 +28,9 @@ class Planner {
   static constexpr int64_t kMostRoom = int64_t{1} << 20, kLeastRoom = int64_t{1} << 10;
 
  public:
-  Planner(const Kernel& k, int64_t limit, std::unordered_map<uint32_t, Extent> rounds)
+  Planner(const Kernel& k, int64_t limit, std::unordered_map<uint32_t, Extent> trip_counts)
       : k_(k), limit_(limit), info_(analyze_uniformity(k)) {
-    out_.rounds = std::move(rounds);
+    out_.trip_counts = std::move(trip_counts);
   }
 
   std::optional<Steps> run() {
@@ -53,14 +53,14 @@ class Planner {
   /// The steps of everything; 0: nothing can be cut.
   Extent plan_all() {
     Steps fresh;
-    fresh.open = out_.open, fresh.in_data = std::move(out_.in_data), fresh.rounds = std::move(out_.rounds);
+    fresh.open = out_.open, fresh.in_data = std::move(out_.in_data), fresh.trip_counts = std::move(out_.trip_counts);
     out_ = std::move(fresh);
     longest_ = 0, unknown_ = false, deepest_ = 0;
     if (!cuttable(k_.body)) return 0;
     Extent total = plan(k_.body, 0, 0);
     while (out_.open && !numbered(total)) {
       if ((room_ /= 2) < kLeastRoom) return 0;
-      for (const uint32_t body : out_.in_data) out_.rounds.insert_or_assign(body, Extent(room_));
+      for (const uint32_t body : out_.in_data) out_.trip_counts.insert_or_assign(body, Extent(room_));
       total = plan(k_.body, 0, 0);
     }
     return total;
@@ -92,8 +92,8 @@ class Planner {
       inside = plus(inside, *c);
     }
     if (o.code != Opcode::for_) return inside;
-    const auto it = out_.rounds.find(o.regions[0].index);
-    if (it == out_.rounds.end()) return std::nullopt;
+    const auto it = out_.trip_counts.find(o.regions[0].index);
+    if (it == out_.trip_counts.end()) return std::nullopt;
     return product(plus(it->second, Extent(2)), plus(inside, Extent(1)));
   }
   bool has_loop(const Op& o) const { return ir::is_loop(o.code) || atomic_by_loop(k_, o); }
@@ -114,8 +114,8 @@ class Planner {
     for (const RegionId r : o.regions)
       for (const OpId id : k_.region(r).ops) inside += guess(k_.op(id));
     if (!ir::is_loop(o.code)) return inside;
-    const auto it = out_.rounds.find(o.regions[0].index);
-    const double n = o.code == Opcode::while_ || it == out_.rounds.end()
+    const auto it = out_.trip_counts.find(o.regions[0].index);
+    const double n = o.code == Opcode::while_ || it == out_.trip_counts.end()
                          ? kRoundsInData
                          : static_cast<double>(it->second.value().value_or(static_cast<int64_t>(kRoundsOfSizes)));
     return (n + 1) * (inside + 1);
@@ -123,7 +123,7 @@ class Planner {
   /// As often as data says, but all invocations as often.
   bool in_data(const Op& o) const {
     if (o.code == Opcode::while_) return info_.control[o.regions[1].index] == Uniformity::workgroup;
-    if (o.code != Opcode::for_ || out_.rounds.contains(o.regions[0].index)) return false;
+    if (o.code != Opcode::for_ || out_.trip_counts.contains(o.regions[0].index)) return false;
     const auto step = ir::constant_int(k_, o.operands[2]);
     return step && *step > 0 && info_.control[o.regions[0].index] == Uniformity::workgroup;
   }
@@ -140,7 +140,7 @@ class Planner {
     });
     ir::each_op(k_, r, [&](OpId id) {
       if (const Op& o = k_.op(id); !o.regions.empty() && out_.in_data.contains(body_of(o).index))
-        out_.rounds.insert_or_assign(body_of(o).index, Extent(room_));
+        out_.trip_counts.insert_or_assign(body_of(o).index, Extent(room_));
     });
   }
   /// In 64 bits, with ordinary sizes.
@@ -169,7 +169,7 @@ class Planner {
     if (o.code == Opcode::if_)
       return std::any_of(o.regions.begin(), o.regions.end(), [&](RegionId r) { return cuttable(r); });
     if (o.code != Opcode::for_ || !long_one(o)) return false;
-    return ir::constant_int(k_, o.operands[2]) && out_.rounds.contains(o.regions[0].index);
+    return ir::constant_int(k_, o.operands[2]) && out_.trip_counts.contains(o.regions[0].index);
   }
 
   /// Gives the region its steps, `own` ones before all others.
@@ -210,7 +210,7 @@ class Planner {
       longest_ = most(longest_, out_.time[body.index] = plus(known(cost(body)), test));
       out_.whole.insert(body.index);
     }
-    return plus(product(most(out_.rounds.at(body.index), Extent(1)), out_.time.at(body.index)), in_passing(o));
+    return plus(product(most(out_.trip_counts.at(body.index), Extent(1)), out_.time.at(body.index)), in_passing(o));
   }
   Extent in_passing(const Op& o) const { return Extent(loops_in(o) + (o.code == Opcode::if_ ? 0 : 1)); }
   /// Loops of a branch that is not taken are an iteration each.
@@ -229,15 +229,15 @@ class Planner {
   const UniformityInfo info_;
   Steps out_;
   int64_t parts_ = 16;        // a loop that takes less than such a part of a dispatch is not cut
-  int64_t room_ = kMostRoom;  // for rounds of each loop that is in data
+  int64_t room_ = kMostRoom;  // for iterations of each loop that is in data
   Extent longest_ = 0;        // of what is not cut
   bool unknown_ = false;      // how long some of it is
   int64_t deepest_ = 0;
 };
 }  // namespace
 
-std::optional<Steps> plan_steps(const Kernel& k, int64_t limit, std::unordered_map<uint32_t, Extent> rounds) {
-  return Planner(k, limit, std::move(rounds)).run();
+std::optional<Steps> plan_steps(const Kernel& k, int64_t limit, std::unordered_map<uint32_t, Extent> trip_counts) {
+  return Planner(k, limit, std::move(trip_counts)).run();
 }
 
 }  // namespace tessera::lane

@@ -115,7 +115,7 @@ class Analysis {
         flow(o.operands, 3, args, 1, U::workgroup);
         region(o.regions[0], join(control, bounds));
         flow(yielded(o.regions[0]), 0, args, 1, U::workgroup);
-        // Invocations that leave after different numbers of rounds hold carries of different rounds.
+        // Invocations that leave after different trip counts hold carries of different iterations.
         return flow(args, 1, o.results, 0, bounds);
       }
       case ir::Control::while_: {

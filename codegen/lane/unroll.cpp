@@ -113,7 +113,7 @@ class Unroller {
     b_.set_loc(loop.loc);
     const ir::RegionId body = loop.regions[0];
     std::vector<Value> carries(loop.operands.begin() + 3, loop.operands.end());
-    auto round = [&](Value iv, const std::vector<Value>& in) {
+    auto iteration = [&](Value iv, const std::vector<Value>& in) {
       Map m;
       const std::vector<Value> args = k_.region(body).args;
       m[args[0].index] = iv;
@@ -123,7 +123,7 @@ class Unroller {
     const int64_t full = t.count / factor, rest = t.count % factor;
     auto number = [&](int64_t v) { return b_.constant_int(DType::i32, v); };
     if (full == 1) {
-      for (int64_t i = 0; i < factor; ++i) carries = round(number(t.lower + i * t.step), carries);
+      for (int64_t i = 0; i < factor; ++i) carries = iteration(number(t.lower + i * t.step), carries);
     } else {
       // The loop ends behind its last counter, not a stride further, which may be beyond i32.
       const Value lower = number(t.lower), upper = number(t.lower + (full - 1) * factor * t.step + 1),
@@ -131,11 +131,11 @@ class Unroller {
       carries = b_.for_loop(lower, upper, step, carries, [&](Value iv, const std::vector<Value>& in) {
         std::vector<Value> c = in;
         for (int64_t i = 0; i < factor; ++i)
-          c = round(i == 0 ? iv : b_.elementwise(Opcode::add, {iv, number(i * t.step)}), c);
+          c = iteration(i == 0 ? iv : b_.elementwise(Opcode::add, {iv, number(i * t.step)}), c);
         return c;
       });
     }
-    for (int64_t i = 0; i < rest; ++i) carries = round(number(t.lower + (full * factor + i) * t.step), carries);
+    for (int64_t i = 0; i < rest; ++i) carries = iteration(number(t.lower + (full * factor + i) * t.step), carries);
     // The loop's results stay defined where they were: everything that names them is renamed at the end.
     for (size_t i = 0; i < loop.results.size(); ++i) rename(loop.results[i], carries[i]);
   }

@@ -2,24 +2,24 @@
 //   1. Level lane; every op is legal there; every value is a scalar or a rank-1 Ref (space global or shared).
 //   2. The body has one global Ref of unknown length per input and output. Only outputs are stored to.
 //   3. Refs come from the body's args, alloc_shared, alloc_scratch, report_memory and views of those: never from
-//   carries, yields or selects.
+//      carries, yields or selects.
 //   4. load and store take one i32 integer index; a stored value, `other` and a loaded value have the Ref's dtype; a
-//   mask is a bool. A slice for an index makes a vector access (vectorize.h): 4, 8 or 16 bytes of global memory, or
-//   2 or 4 words of shared memory, aligned to them, without a mask.
+//      mask is a bool. A slice for an index makes a vector access (vectorize.h): 4, 8 or 16 bytes of global memory, or
+//      2 or 4 words of shared memory, aligned to them, without a mask.
 //      Atomics take such an index too, and no mask; they update args and the report, those of 32-bit integers the
 //      arenas, too.
 //   5. An arena Ref has a static length, lies within LaneInfo's bytes, and is aligned to its elements' distance.
 //   6. barrier stands only under workgroup-uniform control, subgroup ops under subgroup-uniform control at least
-//   (uniformity.h).
+//      (uniformity.h).
 //   7. Subgroup ops of a kernel that requires a subgroup size find full subgroups.
 //   8. loops_cut, report and report_memory need a report (LaneInfo::report_bytes).
 //   9. Of arrays of static size, every element that an access takes is proved to be there, by prover.h (verify_lane
-//   alone asks for that).
+//      alone asks for that).
 //  10. extent reads an entry of LaneInfo::extents in its width; the arrays of LaneInfo have one length. Those of
-//  steps_extent have one width.
+//      steps_extent have one width.
 //  11. A matrix (a value of rank 2) belongs to a full subgroup of a size that the kernel requires: it is made, carried
-//  and used under subgroup-uniform control. Only accumulators are carried. Its loads and stores take words of shared
-//  memory from a place that is the same for the subgroup.
+//      and used under subgroup-uniform control. Only accumulators are carried. Its loads and stores take words of
+//      shared memory from a place that is the same for the subgroup.
 #include "codegen/lane/verify.h"
 
 #include <algorithm>
@@ -137,8 +137,7 @@ class Verifier {
     for (const Value v : o.results) type(v, &o);
     for (const Value v : o.operands) {
       if (!k_.type(v).is_ref) continue;
-      const bool takes_ref = ir::accesses_ref(o.code) || o.code == Opcode::view || o.code == Opcode::matrix_load ||
-                             o.code == Opcode::matrix_store;
+      const bool takes_ref = ir::accesses_ref(o.code) || o.code == Opcode::view || ir::is_matrix_access(o.code);
       if (!takes_ref)
         problem(o, "operand %" + std::to_string(v.index) + " is a Ref: only memory ops and view take one");
       else if (!root_of(k_, v))
@@ -315,7 +314,7 @@ class Verifier {
       if (wanted == ir::MatrixUse::accumulator && !is_sum(k_.type(v).dtype))
         problem(o, "an accumulator is " + to_string(k_.type(v)) + ", but f32, i32 or u32 is wanted");
     }
-    if (o.code == Opcode::matrix_load || o.code == Opcode::matrix_store) {
+    if (ir::is_matrix_access(o.code)) {
       const Value at = o.operands.back();
       const Value root = root_of(k_, o.operands.at(0));
       if (!root || !k_.def(root) || k_.def(root)->code != Opcode::alloc_shared)

@@ -286,13 +286,13 @@ void RefWindows::store(const ir::Op& o) {
   const std::vector<Value> roots = values_read(o);
   if (s_.residency[static_cast<size_t>(ref)] == Residency::registers) {
     if (const MatrixForm* f = sums_.of_ref(ref)) {
-      r.sums = sums_.evaluate(v, *f);
+      r.registers().sums = sums_.evaluate(v, *f);
       return;
     }
     Values regs;
     arena_.order(placement_.arena_reads(roots), {});
     nests_.by_layout(shape(v), axes_.of(v), false, [&](const NestPoint& p) { regs.push_back(elements_.of(v, p.c)); });
-    r.regs = regs;
+    r.registers().regs = regs;
     return;
   }
   order_store(o);
@@ -325,21 +325,23 @@ void RefWindows::load(ir::OpId id) {
   const int ref = ref_position(k_, o.operands[0]);
   RefState& r = states_[static_cast<size_t>(ref)];
   const Value v = o.results[0];
-  Place& h = placement_.of(v);
+  Place& place = placement_.of(v);
   if (s_.residency[static_cast<size_t>(ref)] == Residency::registers) {
+    const Registers& held = r.registers();
     if (placement_.kind(v) != Kind::arena) {
-      if (shape(v).empty()) h.scalar = r.regs.at(0);
-      if (sums_.of_ref(ref)) h.sums = r.sums;
-      else h.regs = r.regs;
+      if (shape(v).empty()) place = held.regs.at(0);
+      else if (sums_.of_ref(ref)) place = Registers{{}, held.sums};
+      else place = Registers{held.regs};
       return;
     }
-    h.slot = arena_.make(k_.type(v).dtype, shape(v), axes_.of(v));
-    arena_.order({}, {h.slot.range});
+    const Slot slot = placement_.make_slot(v);
+    arena_.order({}, {slot.range});
     size_t at = 0;
     nests_.by_layout(shape(v), axes_.of(v), true, [&](const NestPoint& p) {
-      const Value x = r.regs[at++];
-      b_.when(p.valid, [&] { arena_.store(h.slot, p.c, x); });
+      const Value x = held.regs[at++];
+      b_.when(p.valid, [&] { arena_.store(slot, p.c, x); });
     });
+    place = slot;
   } else if (Prefetch::Load* early = prefetch_.of(id, 0)) {
     prefetch_.load(*early, o);
   } else {
@@ -351,8 +353,8 @@ void RefWindows::load(ir::OpId id) {
       arena_.order(reads, {});
       // A scalar read from memory that the call writes is read once and handed out, so that every invocation has the
       // same value.
-      h.scalar = r.tracked ? arena_.broadcast_from_first(k_.type(v).dtype, [&] { return load_element(o, {}); })
-                           : load_element(o, {});
+      place = r.tracked ? arena_.broadcast_from_first(k_.type(v).dtype, [&] { return load_element(o, {}); })
+                        : load_element(o, {});
       return;
     }
     if (placement_.kind(v) == Kind::lazy) return;
@@ -363,19 +365,20 @@ void RefWindows::load(ir::OpId id) {
     };
     if (placement_.kind(v) == Kind::registers) {
       arena_.order(reads, {});
-      h.regs = by_place(r.halo_offset, s_.registers(axes_.of(v)), [&](bool) {
+      place = Registers{by_place(r.halo_offset, s_.registers(axes_.of(v)), [&](bool) {
         Values regs;
         nests_.by_layout(shape(v), axes_.of(v), false,
                          [&](const NestPoint& p) { regs.push_back(load_element(o, p.c, p.valid)); });
         return regs;
-      });
+      })};
     } else {
-      h.slot = arena_.make(k_.type(v).dtype, shape(v), axes_.of(v));
-      arena_.order(reads, {h.slot.range});
+      const Slot slot = placement_.make_slot(v);
+      place = slot;
+      arena_.order(reads, {slot.range});
       by_place(r.halo_offset, layout ? s_.registers(axes_.of(v)) : 0, [&](bool edge) {
         const auto load_point = [&](const NestPoint& p) {
           const Value e = load_element(o, p.c, p.valid);
-          b_.when(p.valid, [&] { arena_.store(h.slot, p.c, e); });
+          b_.when(p.valid, [&] { arena_.store(slot, p.c, e); });
         };
         nests_.each(shape(v), axes_.of(v), layout, true, load_point, edge);
         return Values{};

@@ -154,9 +154,9 @@ void Arena::copy(const Slot& from, const Slot& to) {
 
 // Barriers inside a reduction, product or scan have settled the accesses announced before it, but some of them come
 // after those barriers.
-void Arena::touched(const std::vector<MemoryRange>& reads, const Place& h) {
+void Arena::touched(const std::vector<MemoryRange>& reads, const Place& p) {
   note(reads, {});
-  if (h.kind == Kind::arena) note({}, {h.slot.range});
+  if (const Slot* slot = std::get_if<Slot>(&p)) note({}, {slot->range});
 }
 
 }  // namespace tessera::lowering

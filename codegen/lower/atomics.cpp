@@ -93,28 +93,29 @@ void AtomicEmitter::update(ir::OpId id) {
       return update_element(o, {}, predicate, [&] { return otherwise({}); });
     };
     arena_.order(reads, writes);
-    if (used) placement_.of(result).scalar = arena_.broadcast_from_first(t, [&] { return update({}); });
+    if (used) placement_.of(result) = arena_.broadcast_from_first(t, [&] { return update({}); });
     else b_.when(nests_.first_invocation(0), [&] { update({}); });
     return;
   }
   bool layout = false;
   for (Value x : roots) layout = layout || placement_.reads_registers(x);
-  Place& h = placement_.of(result);
   if (used && placement_.kind(result) == Kind::registers) {  // packed programs: one invocation has all elements
     arena_.order(reads, writes);
-    Values before;
+    Values before, old;
     if (nearest)
       nests_.by_layout(shape(v), axes_.of(v), true,
                        [&](const NestPoint& p) { before.push_back(nearest_element(o, p.c, p.valid)); });
     nests_.by_layout(shape(v), axes_.of(v), true, [&](const NestPoint& p) {
-      h.regs.push_back(
-          update_element(o, p.c, p.valid, [&] { return nearest ? before[h.regs.size()] : otherwise(p.c); }));
+      old.push_back(update_element(o, p.c, p.valid, [&] { return nearest ? before[old.size()] : otherwise(p.c); }));
     });
+    placement_.of(result) = Registers{old};
     return;
   }
+  Slot slot;
   if (used) {
-    h.slot = arena_.make(t, shape(v), axes_.of(result));
-    writes.push_back(h.slot.range);
+    slot = arena_.make(t, shape(v), axes_.of(result));
+    writes.push_back(slot.range);
+    placement_.of(result) = slot;
   }
   arena_.order(reads, writes);
   const auto each = [&](const std::function<void(const Coords&, Value)>& body) {
@@ -124,13 +125,13 @@ void AtomicEmitter::update(ir::OpId id) {
   if (nearest) {
     each([&](const Coords& c, Value predicate) {
       const Value e = nearest_element(o, c, predicate);
-      b_.when(predicate, [&] { arena_.store(h.slot, c, e); });
+      b_.when(predicate, [&] { arena_.store(slot, c, e); });
     });
     arena_.order(reads, writes);  // what was nearest may be another invocation's to update
   }
   each([&](const Coords& c, Value predicate) {
-    const Value old = update_element(o, c, predicate, [&] { return nearest ? arena_.load(h.slot, c) : otherwise(c); });
-    if (used) b_.when(predicate, [&] { arena_.store(h.slot, c, old); });
+    const Value old = update_element(o, c, predicate, [&] { return nearest ? arena_.load(slot, c) : otherwise(c); });
+    if (used) b_.when(predicate, [&] { arena_.store(slot, c, old); });
   });
 }
 

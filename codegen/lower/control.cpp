@@ -198,7 +198,7 @@ void ControlEmitter::for_op(ir::OpId id) {
       b_.for_loop(lower, upper, step, placement_.pack_carried(carried, residents), [&](Value iv, const Values& v) {
         arena_.loop_begins();
         placement_.unpack_carried(v, carried, residents);
-        placement_.of(body.args[0]).scalar = iv;
+        placement_.of(body.args[0]) = iv;
         for (size_t i = 0; i < carried.size(); ++i) placement_.of(body.args[1 + i]) = carried[i];
         region(o.regions[0]);
         const std::vector<Value> yields = k_.terminator(o.regions[0]).operands;
@@ -212,13 +212,12 @@ void ControlEmitter::for_op(ir::OpId id) {
           placement_.evaluate_into(yields[i], next.back(), sums_.of(o.results[i]));
         }
         for (size_t i = 0; i < carried.size(); ++i) {
-          if (carried[i].kind == Kind::arena) {
-            if (next[i].slot.offset != carried[i].slot.offset) {
-              arena_.copy(next[i].slot, carried[i].slot);
-              arena_.free(next[i].slot);
-            }
-          } else {
+          const Slot* const to = std::get_if<Slot>(&carried[i]);
+          if (!to) {
             carried[i] = next[i];
+          } else if (Slot& from = std::get<Slot>(next[i]); from.offset != to->offset) {
+            arena_.copy(from, *to);
+            arena_.free(from);
           }
         }
         placement_.free_dead_after(body.ops.back());
@@ -269,9 +268,10 @@ void ControlEmitter::while_op(ir::OpId id) {
     placement_.evaluate_into(yields[i], next.back());
   }
   for (size_t i = 0; i < carried.size(); ++i) {
-    if (carried[i].kind == Kind::arena) {
-      arena_.copy(next[i].slot, carried[i].slot);
-      arena_.free(next[i].slot);
+    if (const Slot* to = std::get_if<Slot>(&carried[i])) {
+      Slot& from = std::get<Slot>(next[i]);
+      arena_.copy(from, *to);
+      arena_.free(from);
     } else carried[i] = next[i];
   }
   placement_.free_dead_after(k_.region(o.regions[1]).ops.back());
@@ -293,7 +293,7 @@ void ControlEmitter::branch_op(ir::OpId id) {
   for (Value v : o.results) results.push_back(placement_.make(v));
   const std::vector<int> residents = placement_.written_residents(o.regions);
   std::vector<Values> contents;
-  for (int r : residents) contents.push_back(refs_.state(r).held());
+  for (int r : residents) contents.push_back(refs_.state(r).registers().held());
   const PendingAccesses before = arena_.pending();
   PendingAccesses after;
   ir::Builder& raw = b_.raw();
@@ -305,7 +305,7 @@ void ControlEmitter::branch_op(ir::OpId id) {
     raw.set_region(to);
     b_.open();
     arena_.pending() = before;
-    for (size_t i = 0; i < residents.size(); ++i) refs_.state(residents[i]).held() = contents[i];
+    for (size_t i = 0; i < residents.size(); ++i) refs_.state(residents[i]).registers().held() = contents[i];
     region(branch);
     const std::vector<Value> yields = k_.terminator(branch).operands;
     for (size_t i = 0; i < results.size(); ++i) placement_.evaluate_into(yields[i], results[i]);

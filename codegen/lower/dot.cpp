@@ -199,13 +199,11 @@ void DotEmitter::emit(ir::OpId id) {
   const Value v = o.results[0];
   const DType t = k_.type(v).dtype;
   DotShape d = shape_of(o);
-  std::vector<std::pair<Value, Place>> staged;
+  std::vector<Slot> staged;
   auto to_arena = [&](Value x) {
-    Place h;
-    h.kind = Kind::arena;
-    h.slot = arena_.make(k_.type(x).dtype, shape(x), axes_.of(x));
-    placement_.evaluate_into(x, h);
-    staged.emplace_back(x, h);
+    Place place = arena_.make(k_.type(x).dtype, shape(x), axes_.of(x));
+    placement_.evaluate_into(x, place);
+    staged.push_back(std::get<Slot>(place));
     return staged.size() - 1;
   };
   const DotForm form = form_of(d);
@@ -214,20 +212,18 @@ void DotEmitter::emit(ir::OpId id) {
   const size_t start_index = staged_of.start ? to_arena(d.start) : 0;
   d.start_at = [&](const Coords& c) {
     if (!d.start) return b_.zero(d.acc);
-    return b_.convert(staged_of.start ? arena_.load(staged[start_index].second.slot, c) : elements_.of(d.start, c),
-                      d.acc);
+    return b_.convert(staged_of.start ? arena_.load(staged[start_index], c) : elements_.of(d.start, c), d.acc);
   };
   const auto read_as = [&](Value x, DType packed) {
     return form == DotForm::matrix ? k_.type(x).dtype : d.packed ? packed : d.acc;
   };
-  const Slot *left = staged_of.lhs ? &staged[l_index].second.slot : nullptr,
-             *right = staged_of.rhs ? &staged[r_index].second.slot : nullptr;
+  const Slot *left = staged_of.lhs ? &staged[l_index] : nullptr, *right = staged_of.rhs ? &staged[r_index] : nullptr;
   d.lhs_at = reader(d.lhs, d.lhs_dims, left, read_as(d.lhs, d.lhs_element));
   d.rhs_at = reader(d.rhs, d.rhs_dims, right, read_as(d.rhs, d.rhs_element));
   if (staged_of.tile) d.lhs_tile = to_tile(d);
   std::vector<MemoryRange> reads =
       placement_.arena_reads(d.start ? std::vector{d.lhs, d.rhs, d.start} : std::vector{d.lhs, d.rhs});
-  for (auto& [x, h] : staged) reads.push_back(h.slot.range);
+  for (const Slot& slot : staged) reads.push_back(slot.range);
   if (sums_.of(v)) placement_.set_sums(v, reads, [&](Values& sums) { by_matrices(id, d, &sums, {}); });
   else
     placement_.set_result(v, reads, [&](const auto& put) {
@@ -237,30 +233,27 @@ void DotEmitter::emit(ir::OpId id) {
       else if (form == DotForm::matrix) by_matrices(id, d, nullptr, sink);
       else by_reduction(d, placement_.kind(v) == Kind::registers, sink);
     });
-  for (auto& [x, h] : staged) arena_.free(h.slot);
+  for (Slot& slot : staged) arena_.free(slot);
   arena_.free(d.lhs_tile);
 }
 
 void DotEmitter::by_reduction(const DotShape& d, bool to_registers, const Sink& sink) {
-  Shape all = d.result;
-  std::vector<int> axes = d.result_axes;
-  std::vector<bool> reduced(all.size(), false);
+  Reduced all{d.result, d.result_axes, std::vector<bool>(d.result.size(), false)};
+  all.to_registers = to_registers;
   for (size_t i = 0; i < d.k.size(); ++i) {
-    all.push_back(d.k[i]);
-    axes.push_back(d.k_axes[i]);
-    reduced.push_back(true);
+    all.shape.push_back(d.k[i]);
+    all.axes.push_back(d.k_axes[i]);
+    all.dims.push_back(true);
   }
   Accumulator acc;
   acc.identity = {b_.zero(d.acc)};
   acc.neutral = {b_.zero(d.acc), b_.zero(d.acc)};
   acc.step = [&](const Values& a, const Values& x) { return Values{multiply_add(x[0], x[1], a[0])}; };
   acc.merge = [&](const Values& a, const Values& b) { return Values{b_.op(Opcode::add, {a[0], b[0]}, d.acc)}; };
-  bool registers = false;
   for (Value x : {d.lhs, d.rhs, d.start})
-    registers = registers || (x && nests_.fits(axes) && !s_.general && placement_.reads_registers(x));
+    all.needs_layout = all.needs_layout || (x && nests_.fits(all.axes) && !s_.general && placement_.reads_registers(x));
   reduces_.reduction(
-      all, axes, reduced, registers, to_registers, acc,
-      [&](const Coords& c) { return Values{d.lhs_at(c), d.rhs_at(c)}; },
+      all, acc, [&](const Coords& c) { return Values{d.lhs_at(c), d.rhs_at(c)}; },
       [&](const NestPoint& p, const Values& r) {
         sink(p, d.start ? b_.op(Opcode::add, {d.start_at(p.c), r[0]}, d.acc) : r[0]);
       });

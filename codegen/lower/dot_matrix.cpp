@@ -1,9 +1,9 @@
 // Products by the matrices of a subgroup (Target::matrices), for GPUs. Chunks of both operands go through shared
 // memory, packed, each row (of the left operand) and each column (of the right one) with its k behind each other: an
-// operand whose memory has them otherwise is turned on its way, so no operand is copied for its order. Where the device
-// turns them as it loads matrices (Target::turns_matrices), they lie in the tile as in memory. The next chunk
-// is on its way into registers while one is multiplied, and sums stay matrices until all chunks are done, or longer
-// (matrix_sums.h): the rows of a matrix lie on the lanes of the subgroup that made it (plan_matrix_dot).
+// operand whose memory has them otherwise is transposed on its way, so no operand is copied for its order. Where the
+// device transposes them as it loads matrices (Target::transposes_matrices), they lie in the tile as in memory. The
+// next chunk is on its way into registers while one is multiplied, and sums stay matrices until all chunks are done, or
+// longer (matrix_sums.h): the rows of a matrix lie on the lanes of the subgroup that made it (plan_matrix_dot).
 #include <algorithm>
 #include <numeric>
 
@@ -19,7 +19,7 @@ using ir::Opcode;
 namespace {
 constexpr int64_t kPiece = 4;      // words of a row that warpgroups take at once
 constexpr int kSubgroups = 4;      // of a warpgroup
-constexpr int64_t kMostTiles = 4;  // of an operand, that chunks take turns with
+constexpr int64_t kMostTiles = 4;  // of an operand, which chunks use one after another
 
 // Words of a row of a left operand's own tile, which has all of k.
 int64_t own_stride(const DotShape& d, const MatrixShape& s) { return d.depth * size_bytes(s.a) / 4 + kRowPad; }
@@ -96,11 +96,11 @@ class MatrixDot : public ChunkedDot {
   }
   // From a word of an item to the next.
   int64_t step(const Operand& o) const { return whole(o) ? 1 : warpgroups_ ? kPiece : stride(o); }
-  // Of the tile that is this chunk's turn, the first word; nothing where there is one tile (dot_staged.cpp, in_tile).
+  // Of the tile that this chunk uses, the first word; nothing where there is one tile (dot_staged.cpp, in_tile).
   Value tile_start(const Operand& o, Value chunk) {
     if (tiles_each_ == 1) return {};
-    const Value turn = turn_ ? turn_ : b_.rem(chunk, int64_t{tiles_each_});
-    return b_.mul(turn, b_.i32(tile_words(o)));
+    const Value buffer = buffer_ ? buffer_ : b_.rem(chunk, int64_t{tiles_each_});
+    return b_.mul(buffer, b_.i32(tile_words(o)));
   }
   size_t values_of(const Operand& o) const override { return static_cast<size_t>(words_of(o)); }
   void deal(Operand& o, const DotEmitter::MatrixShare& mine) {
@@ -216,8 +216,8 @@ class MatrixDot : public ChunkedDot {
     const int64_t fit = std::min<int64_t>({kMostTiles, target_.shared_bytes * 7 / 16 / bytes, chunks_ + 1});
     return fit > 2 ? static_cast<int>(fit) : 0;
   }
-  void put_late(Value chunk, Value turn) {
-    turn_ = turn;
+  void put_late(Value chunk, Value buffer) {
+    buffer_ = buffer;
     Values words;
     for (const Operand* o : {&lhs_, &rhs_}) {
       if (o->share.empty()) continue;
@@ -235,22 +235,22 @@ class MatrixDot : public ChunkedDot {
       put_late(first, first);
       if (c + 1 < ahead) b_.async_wait(tiles_each_);
     }
-    sums.push_back(b_.i32(0));  // whose turn it is
+    sums.push_back(b_.i32(0));  // the chunk's tile
     sums = nests_.counted(chunks_, sums, [&](Value chunk, const Values& in) {
       b_.async_wait(ahead - 1);
       arena_.barrier();
-      const Value turn = in.back(), last = b_.i32(ahead), none = b_.i32(0), one = b_.i32(1);
-      const Value at_first = b_.eq(turn, none), less = b_.sub(turn, one), before = b_.select(at_first, last, less);
+      const Value buffer = in.back(), last = b_.i32(ahead), none = b_.i32(0), one = b_.i32(1);
+      const Value at_first = b_.eq(buffer, none), less = b_.sub(buffer, one), before = b_.select(at_first, last, less);
       const Value next = b_.add(chunk, last), all = b_.i32(chunks_);
       b_.when(b_.lt(next, all), [&] { put_late(b_.min(next, b_.i32(chunks_ - 1)), before); });
       Values out(in.begin(), in.end() - 1);
-      turn_ = turn;
+      buffer_ = buffer;
       multiply(out, chunk);
-      const Value at_last = b_.eq(turn, last), more = b_.add(turn, one);
+      const Value at_last = b_.eq(buffer, last), more = b_.add(buffer, one);
       out.push_back(b_.select(at_last, none, more));
       return out;
     });
-    turn_ = {};
+    buffer_ = {};
     sums.pop_back();
     return sums;
   }
@@ -267,11 +267,11 @@ class MatrixDot : public ChunkedDot {
   int64_t words_to(const Operand& o, int64_t free) const { return in_order(o) ? free / per_ : free * stride(o); }
   // The matrix at `k` of a tile, `free` of its free elements behind the word `first`.
   Value factor(const Operand& o, Value first, int64_t free, int64_t k) {
-    const bool left = &o == &lhs_, turned = in_order(o);
-    const int64_t row = stride(o), more = words_to(o, free) + (turned ? k * row : k / per_);
+    const bool left = &o == &lhs_, as_in_memory = in_order(o);
+    const int64_t row = stride(o), more = words_to(o, free) + (as_in_memory ? k * row : k / per_);
     const Value at = first ? b_.add(first, b_.i32(more)) : b_.i32(more);
     return load(o.tile.ref, at, row, left ? MatrixUse::left : MatrixUse::right, left ? m_.a : m_.b,
-                left ? Shape{m_.m, m_.k} : Shape{m_.k, m_.n}, left == turned);
+                left ? Shape{m_.m, m_.k} : Shape{m_.k, m_.n}, left == as_in_memory);
   }
   // Matrices of sums: rows[r] of a subgroup are those of its lanes' registers r; across the columns one by one.
   size_t count_across() const { return static_cast<size_t>(cols_.cover() / m_.n); }
@@ -350,9 +350,9 @@ class MatrixDot : public ChunkedDot {
       each_register(counts(), [&](const std::vector<int>& regs) { start.push_back(d_.start_at(point(regs).c)); });
     Values sums = start_ ? *start_ : d_.start ? sums_.from_registers(form_, start) : sums_.filled(form_, 0);
     const int64_t words = tile_words(lhs_) + tile_words(rhs_);
-    const bool turns = chunks_ > 1 && fetches_left() && s_.dot_turns && 2 * 4 * words <= target_.shared_bytes * 3 / 8;
+    const bool two = chunks_ > 1 && fetches_left() && s_.double_buffer && 2 * 4 * words <= target_.shared_bytes * 3 / 8;
     const int many = ring();
-    tiles_each_ = many ? many : turns ? 2 : 1;
+    tiles_each_ = many ? many : two ? 2 : 1;
     if (fetches_left()) lhs_.tile = arena_.temporary(DType::u32, tiles_each_ * tile_words(lhs_));
     rhs_.tile = arena_.temporary(DType::u32, tiles_each_ * tile_words(rhs_));
     sums = many ? over_ring(std::move(sums)) : over_chunks(std::move(sums));
@@ -379,9 +379,9 @@ class MatrixDot : public ChunkedDot {
   Values* keep_;
   const Values* kept_left_;
   const int64_t per_ = 4 / size_bytes(m_.a);  // elements in a word
-  int tiles_each_ = 1;  // of both operands; chunks take turns with them, with one barrier for each
+  int tiles_each_ = 1;  // of both operands; chunks use one after another, with one barrier for each
   bool warpgroups_;     // tiles lie in pieces
-  Value turn_;          // the tile of those, where it is not the chunk\'s remainder
+  Value buffer_;        // the tile of those, where it is not the chunk's remainder
   Value wave_;
 };
 }  // namespace
@@ -401,7 +401,7 @@ std::optional<MatrixForm> DotEmitter::matrix_form(const DotShape& d) const {
 }
 
 bool DotEmitter::keeps_order(const MatrixForm& form) const {
-  return target_.turns_matrices && size_bytes(form.shape.a) == 2;
+  return target_.transposes_matrices && size_bytes(form.shape.a) == 2;
 }
 
 // Four subgroups together, with factors as they lie in their tiles. All sums of a wgmma are registers at once, which a

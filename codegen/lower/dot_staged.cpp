@@ -1,7 +1,7 @@
 // Products by stages, for GPUs: chunks of both operands go through shared memory, and the next chunk is on its way into
 // registers while one is computed. Packed: a word of a tile has four elements of 8 bits along the contracted dims,
 // which the device multiplies at once. An operand whose free dim is the fastest in memory arrives in words along that
-// dim, and is turned on the way to the tile.
+// dim, and is transposed on the way to the tile.
 #include "codegen/lower/dot_staged.h"
 
 #include <algorithm>
@@ -145,8 +145,9 @@ class StagedDot : public ChunkedDot {
         rhs_word_(d.packed ? d.rhs_word : d.acc) {}
   void run() {
     const int64_t bytes = words_of(lhs_) * ir::arena_stride(lhs_word_) + words_of(rhs_) * ir::arena_stride(rhs_word_);
-    turns_ = chunks_ > 1 && s_.dot_turns && 2 * bytes <= target_.shared_bytes * 3 / 8;
-    for (Operand* o : {&lhs_, &rhs_}) o->tile = arena_.temporary(word_of(*o), (turns_ ? 2 : 1) * words_of(*o));
+    double_buffered_ = chunks_ > 1 && s_.double_buffer && 2 * bytes <= target_.shared_bytes * 3 / 8;
+    for (Operand* o : {&lhs_, &rhs_})
+      o->tile = arena_.temporary(word_of(*o), (double_buffered_ ? 2 : 1) * words_of(*o));
     // Which dim of an operand is the fastest in memory decides how invocations are dealt to its tile.
     const auto k_fastest = [&](const std::vector<size_t>& dims) { return !dims.empty() && dims.back() >= rank_; };
     deal(lhs_, k_fastest(d_.lhs_dims));
@@ -157,11 +158,11 @@ class StagedDot : public ChunkedDot {
   }
 
  private:
-  // Of one tile: k by free elements. Where turns_, there are two of them.
+  // Of one tile: k by free elements. Where double_buffered_, there are two of them.
   int64_t words_of(const Operand& o) const { return tk_ / per_word_ * (o.plan->cover() + kPad); }
   DType word_of(const Operand& o) const { return &o == &lhs_ ? lhs_word_ : rhs_word_; }
-  // Packed along the free dim as they are loaded, and turned on the way to the tile.
-  bool turned(const Operand& o) const { return d_.packed && !o.by_k && o.width > 1; }
+  // Packed along the free dim as they are loaded, and transposed on the way to the tile.
+  bool transposed(const Operand& o) const { return d_.packed && !o.by_k && o.width > 1; }
 
   // How many neighbours along the fastest dim an invocation fetches at once: what one access brings, where the tile has
   // as many for each invocation.
@@ -242,11 +243,11 @@ class StagedDot : public ChunkedDot {
   }
   // Which element along the contracted dim a block's word begins with.
   int64_t row_of(const Operand& o, int64_t word) const {
-    return turned(o) ? word / (o.width / per_word_) : o.by_k ? per_word_ * word : 0;
+    return transposed(o) ? word / (o.width / per_word_) : o.by_k ? per_word_ * word : 0;
   }
 
   // This invocation's share of a chunk, packed: a block's words one after another, of neighbours in memory where it is
-  // turned.
+  // transposed.
   Values fetch_packed(const Operand& o, Value chunk) {
     Values v;
     const int64_t n = d_.result[o.dim];
@@ -255,16 +256,16 @@ class StagedDot : public ChunkedDot {
       const Value free = b_.add(start, x.free), first = contracted(x, chunk);
       const auto element = [&](int64_t k, int64_t f) {
         Coords c = base_coords();
-        c[o.dim] = {overhangs(o) ? at_most(free, f, turned(o) ? o.width : 1, n) : b_.add(free, b_.i32(f))};
+        c[o.dim] = {overhangs(o) ? at_most(free, f, transposed(o) ? o.width : 1, n) : b_.add(free, b_.i32(f))};
         const Value at = k_ends() ? at_most(first, k, o.by_k ? o.width : 1, d_.depth) : b_.add(first, b_.i32(k));
         return element_at(o, std::move(c), at);
       };
       for (int64_t w = 0; w < words_of_block(o); ++w) {
-        // Turned: a row of neighbours after another. Else words along the contracted dim.
+        // Transposed: a row of neighbours after another. Else words along the contracted dim.
         const int64_t words = o.width / per_word_, k = row_of(o, w);
         Values four;
         for (int64_t i = 0; i < per_word_; ++i)
-          four.push_back(turned(o) ? element(k, w % words * per_word_ + i) : element(k + i, 0));
+          four.push_back(transposed(o) ? element(k, w % words * per_word_ + i) : element(k + i, 0));
         v.push_back(b_.pack4(four));
       }
     }
@@ -286,8 +287,8 @@ class StagedDot : public ChunkedDot {
     }
     return b_.op(Opcode::or_, {low, high}, DType::u32);
   }
-  // Four words of four bytes each, as a square, turned.
-  Values turn(const Values& rows) {
+  // Four words of four bytes each, as a square, transposed.
+  Values transpose(const Values& rows) {
     Values pairs, out;  // of rows 0 and 1, of rows 2 and 3: even columns, odd ones
     for (size_t r : {size_t{0}, size_t{2}})
       for (const bool odd : {false, true}) pairs.push_back(beside(rows[r], rows[r + 1], 0x00ff00ff, 8, odd));
@@ -300,7 +301,7 @@ class StagedDot : public ChunkedDot {
   void put_block(const Operand& o, const Fetched& x, const Values& words) {
     const int64_t row = o.plan->cover() + kPad;
     const auto store = [&](int64_t at, Value v) { b_.store(o.tile.ref, b_.add(x.index, b_.i32(at)), v); };
-    if (!turned(o)) {
+    if (!transposed(o)) {
       for (size_t w = 0; w < words.size(); ++w) store(static_cast<int64_t>(w) * row, words[w]);
       return;
     }
@@ -308,9 +309,9 @@ class StagedDot : public ChunkedDot {
     for (size_t m = 0; m < across; ++m) {
       Values rows;
       for (size_t k = 0; k < 4; ++k) rows.push_back(b_.convert(words[k * across + m], DType::u32));
-      const Values turned = turn(rows);
+      const Values columns = transpose(rows);
       for (size_t i = 0; i < 4; ++i) {
-        const Value v = b_.convert(turned[i], word_of(o));
+        const Value v = b_.convert(columns[i], word_of(o));
         store(static_cast<int64_t>(4 * m + i), v);
       }
     }
@@ -335,7 +336,7 @@ class StagedDot : public ChunkedDot {
   }
   size_t values_of(const Operand& o) const override { return d_.packed ? static_cast<size_t>(words_of_block(o)) : 1; }
   void put(const Values& in, size_t at_value, Value chunk) override {
-    if (!turns_) arena_.order({}, {lhs_.tile.range, rhs_.tile.range});
+    if (!double_buffered_) arena_.order({}, {lhs_.tile.range, rhs_.tile.range});
     for (const Operand* o : {&lhs_, &rhs_})
       for (Fetched x : o->share) {
         x.index = in_tile(*o, x.index, chunk);
@@ -345,7 +346,7 @@ class StagedDot : public ChunkedDot {
           at_value += words.size();
           for (size_t w = 0; w < words.size() && to_clear(*o); ++w) {
             const int64_t behind = row_of(*o, static_cast<int64_t>(w));
-            words[w] = turned(*o) ? cleared(x, chunk, behind, words[w]) : cleared_bytes(x, chunk, behind, words[w]);
+            words[w] = transposed(*o) ? cleared(x, chunk, behind, words[w]) : cleared_bytes(x, chunk, behind, words[w]);
           }
           b_.when(x.valid, [&] { put_block(*o, x, words); });
           continue;
@@ -354,19 +355,19 @@ class StagedDot : public ChunkedDot {
         const Value v = to_clear(*o) ? cleared(x, chunk, o->by_k ? x.behind : 0, carried) : carried;
         b_.when(x.valid, [&] { b_.store(o->tile.ref, x.index, v); });
       }
-    if (turns_) arena_.barrier();
+    if (double_buffered_) arena_.barrier();
     else arena_.order({lhs_.tile.range, rhs_.tile.range}, {});
   }
-  // Chunks take turns with two tiles, where there is room. Then a chunk needs one barrier, between its stores and its
+  // Chunks alternate between two tiles, where there is room. Then a chunk needs one barrier, between its stores and its
   // reads: who stores the next but one to the same tile has passed the next one's barrier, and so have all who read.
   Value in_tile(const Operand& o, Value index, Value chunk) {
-    if (!turns_) return index;
-    const Value turn = b_.rem(chunk, 2), tile = b_.mul(turn, b_.i32(words_of(o)));
+    if (!double_buffered_) return index;
+    const Value buffer = b_.rem(chunk, 2), tile = b_.mul(buffer, b_.i32(words_of(o)));
     return b_.add(index, tile);
   }
   void before_chunks() override {
     row_start_ = nests_.invocation_start(rows_), col_start_ = nests_.invocation_start(cols_);
-    if (turns_) arena_.order({}, {lhs_.tile.range, rhs_.tile.range});
+    if (double_buffered_) arena_.order({}, {lhs_.tile.range, rhs_.tile.range});
   }
   void multiply(Values& acc, Value chunk) override {
     const Value row_start = in_tile(lhs_, row_start_, chunk), col_start = in_tile(rhs_, col_start_, chunk);
@@ -391,7 +392,7 @@ class StagedDot : public ChunkedDot {
       start.push_back(d_.start ? d_.start_at(point(regs).c) : b_.zero(d_.acc));
     });
     const Values sums = over_chunks(std::move(start));
-    if (turns_) arena_.note({lhs_.tile.range, rhs_.tile.range}, {});
+    if (double_buffered_) arena_.note({lhs_.tile.range, rhs_.tile.range}, {});
     size_t result = 0;
     each_register(counts(), [&](const std::vector<int>& regs) {
       const NestPoint p = point(regs);
@@ -401,7 +402,7 @@ class StagedDot : public ChunkedDot {
 
   const DType lhs_word_, rhs_word_;
   const int64_t per_word_ = DotEmitter::per_word(d_);
-  bool turns_ = false;
+  bool double_buffered_ = false;
   Value row_start_, col_start_;  // of this invocation in a tile
 };
 }  // namespace

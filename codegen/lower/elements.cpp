@@ -10,50 +10,45 @@ using ir::Attr;
 using ir::Opcode;
 
 Value Elements::scalar(Value v) {
-  Place& h = placement_.of(v);
-  if (!h.scalar) throw InternalError(k_.name + ": scalar used before it is made");
-  return h.scalar;
+  const Value* const made = std::get_if<Value>(&placement_.of(v));
+  if (!made || !*made) throw InternalError(k_.name + ": scalar used before it is made");
+  return *made;
 }
 
 // Ops with a rank-0 result are evaluated where they stand: every invocation of the group holds the value.
 void Elements::compute_scalar(ir::OpId id) {
   const ir::Op& o = k_.op(id);
+  placement_.of(o.results[0]) = scalar_result(o);
+}
+
+Value Elements::scalar_result(const ir::Op& o) {
   const Value v = o.results[0];
-  Place& h = placement_.of(v);
-  h.kind = Kind::scalar;
   if (ir::info(o.code).elementwise) {
     Values in;
     for (Value x : o.operands) in.push_back(scalar(x));
-    h.scalar = b_.op(o.code, in, k_.type(v).dtype);
-    return;
+    return b_.op(o.code, in, k_.type(v).dtype);
   }
-  if (o.code == Opcode::constant) h.scalar = b_.constant(k_.type(v).dtype, static_cast<uint64_t>(o.attr(Attr::bits)));
-  else if (o.code == Opcode::program_id) h.scalar = pid_[static_cast<size_t>(scalars_.grid_axis(o.attr(Attr::axis)))];
-  else if (o.code == Opcode::num_programs)
-    h.scalar = grid_size(static_cast<size_t>(scalars_.grid_axis(o.attr(Attr::axis))));
-  else if (o.code == Opcode::size)
-    h.scalar = extent_value(k_.sizes[static_cast<size_t>(o.attr(Attr::index))], DType::i32);
-  else if (o.code == Opcode::load)
-    h.scalar = refs_.load_element(o, {});  // of an index map: scalar-prefetch operands are never written
-  else if (o.code == Opcode::gather) {
+  if (o.code == Opcode::constant) return b_.constant(k_.type(v).dtype, static_cast<uint64_t>(o.attr(Attr::bits)));
+  if (o.code == Opcode::program_id) return pid_[static_cast<size_t>(scalars_.grid_axis(o.attr(Attr::axis)))];
+  if (o.code == Opcode::num_programs) return grid_size(static_cast<size_t>(scalars_.grid_axis(o.attr(Attr::axis))));
+  if (o.code == Opcode::size) return extent_value(k_.sizes[static_cast<size_t>(o.attr(Attr::index))], DType::i32);
+  if (o.code == Opcode::load)
+    return refs_.load_element(o, {});  // of an index map: scalar-prefetch operands are never written
+  if (o.code == Opcode::gather) {
     arena_.order(placement_.arena_reads(o.operands), {});
-    h.scalar = compute(v, o, {});
-  } else if (ir::is_move_of_one(o.code)) {  // of rank 0, or of a single element
-    const Value x = o.operands[0];
-    if (shape(x).empty()) {
-      h.scalar = scalar(x);
-      return;
-    }
-    arena_.order(placement_.arena_reads({x}), {});
-    h.scalar = of(x, Coords(shape(x).size(), at(0)));
-  } else {
-    throw InternalError(k_.name + ": " + std::string(name(o.code)) + " is no scalar op", o.loc);
+    return compute(v, o, {});
   }
+  if (!ir::is_move_of_one(o.code))
+    throw InternalError(k_.name + ": " + std::string(name(o.code)) + " is no scalar op", o.loc);
+  const Value x = o.operands[0];  // of rank 0, or of a single element
+  if (shape(x).empty()) return scalar(x);
+  arena_.order(placement_.arena_reads({x}), {});
+  return of(x, Coords(shape(x).size(), at(0)));
 }
 
 Value Elements::of(Value v, const Coords& c) {
   if (shape(v).empty()) return scalar(v);
-  const Place& h = placement_.of(v);
+  const Place& place = placement_.of(v);
   const Kind kind = placement_.kind(v);
   if (kind == Kind::registers) {
     size_t i = 0;
@@ -64,8 +59,9 @@ Value Elements::of(Value v, const Coords& c) {
         throw InternalError(k_.name + ": a value in registers is read at a position that its layout does not own");
       i = i * static_cast<size_t>(plan(a).reg) + static_cast<size_t>(c[d].reg);
     }
-    if (h.regs.empty()) throw InternalError(k_.name + ": value in registers used before it is made");
-    return h.regs[i];
+    const Registers* const held = std::get_if<Registers>(&place);
+    if (!held || held->regs.empty()) throw InternalError(k_.name + ": value in registers used before it is made");
+    return held->regs[i];
   }
   std::vector<uint32_t> key{v.index, step_};
   for (size_t d = 0; d < c.size(); ++d) {
@@ -75,8 +71,9 @@ Value Elements::of(Value v, const Coords& c) {
   if (const Value* known = b_.recall(key)) return *known;
   Value r;
   if (kind == Kind::arena) {
-    if (h.slot.offset < 0) throw InternalError(k_.name + ": arena value used before it is made");
-    return arena_.load(h.slot, c);  // its contents change, so it is not remembered
+    const Slot* const slot = std::get_if<Slot>(&place);
+    if (!slot || slot->offset < 0) throw InternalError(k_.name + ": arena value used before it is made");
+    return arena_.load(*slot, c);  // its contents change, so it is not remembered
   }
   const ir::Op* o = k_.def(v);
   if (!o) throw InternalError(k_.name + ": lazy region argument");

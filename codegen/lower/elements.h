@@ -18,6 +18,7 @@ class Elements : public Part {
   Values in_another_step(const std::function<Values()>& f);
 
  private:
+  Value scalar_result(const ir::Op& o);
   Value gathered(const ir::Op& o, const Coords& c);
   Value moved(Value v, const ir::Op& o, const Coords& c);
   Value from_slices(const ir::MoveMap& map, const std::vector<const ir::Op*>& slices, const Coords& c);

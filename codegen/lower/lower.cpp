@@ -47,7 +47,7 @@ ir::Kernel lower(const ir::Kernel& source, const Target& target, bool general, i
   const bool gpu = target.kind == Target::Kind::gpu, matrices = form == lowering::DotForm::matrix,
              staged = matrices || form == lowering::DotForm::staged;
   for (const auto& [does, saves] : {std::pair{gpu, &lowering::Schedule::slots_apart},
-                                    {staged, &lowering::Schedule::dot_turns},
+                                    {staged, &lowering::Schedule::double_buffer},
                                     {matrices, &lowering::Schedule::whole_depth}}) {
     if (!does || out.lane.shared_bytes <= target.shared_bytes) continue;
     plan.schedule.*saves = false;

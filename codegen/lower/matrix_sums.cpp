@@ -184,9 +184,9 @@ void MatrixSums::settle(const std::vector<Value>& roots) {
   for (uint32_t i : placement_.computed_for(roots)) {
     const MatrixForm* f = of(Value{i});
     if (!f) continue;
-    Place& h = placement_.of(Value{i});
-    if (!h.regs.empty() || h.sums.empty()) continue;
-    h.regs = to_registers(*f, h.sums);
+    Registers* const held = std::get_if<Registers>(&placement_.of(Value{i}));
+    if (!held || !held->regs.empty() || held->sums.empty()) continue;
+    held->regs = to_registers(*f, held->sums);
     settled_.push_back({i});
   }
 }
@@ -211,12 +211,12 @@ void MatrixSums::settle(const ir::Op& o) {
 }
 
 void MatrixSums::forget(size_t from) {
-  for (size_t i = from; i < settled_.size(); ++i) placement_.of(settled_[i]).regs.clear();
+  for (size_t i = from; i < settled_.size(); ++i) std::get<Registers>(placement_.of(settled_[i])).regs.clear();
   settled_.resize(from);
 }
 
 Values MatrixSums::evaluate(Value v, const MatrixForm& f) {
-  if (of(v)) return placement_.of(v).sums;
+  if (of(v)) return std::get<Registers>(placement_.of(v)).sums;
   if (const auto s = scaled(v, f)) {
     Values sums = evaluate(s->sums, f);
     const Values by = factors(s->factors, f);

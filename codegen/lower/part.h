@@ -13,6 +13,7 @@
 #include <set>
 #include <string>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "codegen/lane/arena_allocator.h"
@@ -42,17 +43,17 @@ struct Slot {
   MemoryRange range;
 };
 
-/// Where a tile value is.
-struct Place {
-  Kind kind = Kind::lazy;
-  Value scalar;
+/// Elements of a tile value in registers, by its axes' layout.
+struct Registers {
   Values regs;
   // Of a sum that stays matrices (matrix_sums.h): those; its registers are what reads it here and now needs.
-  Values sums;
-  Slot slot;
+  Values sums = {};
   Values& held() { return sums.empty() ? regs : sums; }
   const Values& held() const { return sums.empty() ? regs : sums; }
 };
+
+/// Where a tile value is once it is made: nowhere (it is lazy), one lane value, registers, or a piece of the arena.
+using Place = std::variant<std::monostate, Value, Registers, Slot>;
 
 /// An element that a nest comes to.
 struct NestPoint {

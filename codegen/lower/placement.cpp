@@ -76,7 +76,8 @@ std::vector<MemoryRange> Placement::arena_reads(const std::vector<Value>& roots)
   std::set<uint32_t> seen;
   for (Value root : roots)
     each_placed(root, seen, [&](Value v) {
-      if (kinds_[v.index] == Kind::arena && of(v).slot.offset >= 0) reads.push_back(of(v).slot.range);
+      const Slot* const slot = kinds_[v.index] == Kind::arena ? std::get_if<Slot>(&of(v)) : nullptr;
+      if (slot && slot->offset >= 0) reads.push_back(slot->range);
     });
   if (k_.has_threads()) smem_reads(roots, reads);
   return reads;
@@ -132,33 +133,38 @@ void Placement::take_back_spill(Value v) {
 }
 
 Place Placement::make(Value v) {
-  Place h;
-  h.kind = kinds_[v.index];
-  if (h.kind == Kind::arena) h.slot = arena_.make(k_.type(v).dtype, shape(v), axes_.of(v));
-  return h;
+  switch (kinds_[v.index]) {
+    case Kind::lazy: break;
+    case Kind::scalar: return Value{};
+    case Kind::registers: return Registers{};
+    case Kind::arena: return make_slot(v);
+  }
+  return {};
 }
+
+Slot Placement::make_slot(Value v) { return arena_.make(k_.type(v).dtype, shape(v), axes_.of(v)); }
 
 // An index function that is kept, or in the general form: one nest over its elements, or one for each part of a
 // concatenate that is kept.
 void Placement::materialize(Value v) {
   const ir::Op& o = *k_.def(v);
-  Place h = make(v);
   const std::vector<int> axes = axes_.of(v);
-  if (h.kind == Kind::registers) {
+  if (kinds_[v.index] == Kind::registers) {
+    Values regs;
     arena_.order(arena_reads(o.operands), {});
-    nests_.by_layout(shape(v), axes, false,
-                     [&](const NestPoint& p) { h.regs.push_back(elements_.compute(v, o, p.c)); });
-    of(v) = h;
+    nests_.by_layout(shape(v), axes, false, [&](const NestPoint& p) { regs.push_back(elements_.compute(v, o, p.c)); });
+    of(v) = Registers{regs};
     return;
   }
-  arena_.order(arena_reads(o.operands), {h.slot.range});
+  const Slot slot = make_slot(v);
+  arena_.order(arena_reads(o.operands), {slot.range});
   const auto fill = [&](const Shape& s, const std::vector<int>& dims, const std::vector<Value>& reads,
                         const std::function<std::pair<Coords, Value>(const Coords&)>& element_at) {
     const bool layout =
         std::any_of(reads.begin(), reads.end(), [&](Value x) { return !k_.type(x).is_ref && reads_registers(x); });
     nests_.each(s, dims, layout, true, [&](const NestPoint& p) {
       const std::pair<Coords, Value> e = element_at(p.c);
-      b_.when(p.valid, [&] { arena_.store(h.slot, e.first, e.second); });
+      b_.when(p.valid, [&] { arena_.store(slot, e.first, e.second); });
     });
   };
   const auto axis = o.code == Opcode::concatenate ? static_cast<size_t>(o.attr(Attr::axis)) : 0;
@@ -176,58 +182,61 @@ void Placement::materialize(Value v) {
       begin += shape(part)[axis];
     }
   }
-  of(v) = h;
+  of(v) = slot;
 }
 
 // Evaluates v into a place of the same kind (registers are replaced, an arena slot is overwritten).
 void Placement::evaluate_into(Value v, Place& to, const MatrixForm* as) {
-  if (to.kind == Kind::scalar) {
-    to.scalar = elements_.scalar(v);
+  if (Value* scalar = std::get_if<Value>(&to)) {
+    *scalar = elements_.scalar(v);
     return;
   }
   if (as) {
-    to.sums = sums_.evaluate(v, *as);
-    to.regs.clear();
+    to = Registers{{}, sums_.evaluate(v, *as)};
     return;
   }
   const size_t settled = sums_.settled();
   sums_.settle({v});
-  if (to.kind == Kind::registers) {
+  if (Registers* held = std::get_if<Registers>(&to)) {
     Values regs;
     arena_.order(arena_reads({v}), {});
     nests_.by_layout(shape(v), axes_.of(v), false, [&](const NestPoint& p) { regs.push_back(elements_.of(v, p.c)); });
-    to.regs = regs;
+    held->regs = regs;
     sums_.forget(settled);
     return;
   }
-  arena_.order(arena_reads({v}), {to.slot.range});
+  const Slot& slot = std::get<Slot>(to);
+  arena_.order(arena_reads({v}), {slot.range});
   nests_.each(shape(v), axes_.of(v), reads_registers(v), true, [&](const NestPoint& p) {
     const Value e = elements_.of(v, p.c);
-    b_.when(p.valid, [&] { arena_.store(to.slot, p.c, e); });
+    b_.when(p.valid, [&] { arena_.store(slot, p.c, e); });
   });
   sums_.forget(settled);
 }
 
 void Placement::set_result(Value v, const std::vector<MemoryRange>& reads,
                            const std::function<void(const std::function<void(const NestPoint&, Value)>&)>& emit) {
-  Place h = make(v);
-  if (h.kind == Kind::arena) arena_.order(reads, {h.slot.range});
+  Place place = make(v);
+  Value* const scalar = std::get_if<Value>(&place);
+  Registers* const held = std::get_if<Registers>(&place);
+  const Slot* const slot = std::get_if<Slot>(&place);
+  if (slot) arena_.order(reads, {slot->range});
   else arena_.order(reads, {});
   emit([&](const NestPoint& p, Value x) {
-    if (h.kind == Kind::scalar) h.scalar = x;
-    else if (h.kind == Kind::registers) h.regs.push_back(x);
-    else b_.when(p.valid, [&] { arena_.store(h.slot, p.c, x); });
+    if (scalar) *scalar = x;
+    else if (held) held->regs.push_back(x);
+    else b_.when(p.valid, [&] { arena_.store(*slot, p.c, x); });
   });
-  arena_.touched(reads, h);
-  of(v) = h;
+  arena_.touched(reads, place);
+  of(v) = place;
 }
 
 void Placement::set_sums(Value v, const std::vector<MemoryRange>& reads, const std::function<void(Values&)>& emit) {
-  Place h = make(v);
+  Registers held;
   arena_.order(reads, {});
-  emit(h.sums);
-  arena_.touched(reads, h);
-  of(v) = h;
+  emit(held.sums);
+  arena_.touched(reads, held);
+  of(v) = held;
 }
 
 std::vector<int> Placement::written_residents(const std::vector<ir::RegionId>& regions) const {
@@ -245,23 +254,25 @@ std::vector<int> Placement::written_residents(const std::vector<ir::RegionId>& r
 // What a loop or a branch hands on, as values: places, and the Refs in registers that it writes.
 Values Placement::pack_carried(const std::vector<Place>& places, const std::vector<int>& residents) const {
   Values v;
-  for (const Place& h : places) {
-    if (h.kind == Kind::scalar) v.push_back(h.scalar);
-    if (h.kind == Kind::registers) v.insert(v.end(), h.held().begin(), h.held().end());
+  const auto add = [&](const Registers& r) { v.insert(v.end(), r.held().begin(), r.held().end()); };
+  for (const Place& place : places) {
+    if (const Value* scalar = std::get_if<Value>(&place)) v.push_back(*scalar);
+    if (const Registers* held = std::get_if<Registers>(&place)) add(*held);
   }
-  for (int r : residents) v.insert(v.end(), refs_.state(r).held().begin(), refs_.state(r).held().end());
+  for (int r : residents) add(refs_.state(r).registers());
   return v;
 }
 
 void Placement::unpack_carried(const Values& v, std::vector<Place>& places, const std::vector<int>& residents) {
   auto next = v.begin();
-  for (Place& h : places) {
-    if (h.kind == Kind::scalar) h.scalar = *next++;
-    if (h.kind == Kind::registers)
-      for (Value& x : h.held()) x = *next++;
+  const auto set = [&](Registers& r) {
+    for (Value& x : r.held()) x = *next++;
+  };
+  for (Place& place : places) {
+    if (Value* scalar = std::get_if<Value>(&place)) *scalar = *next++;
+    if (Registers* held = std::get_if<Registers>(&place)) set(*held);
   }
-  for (int r : residents)
-    for (Value& x : refs_.state(r).held()) x = *next++;
+  for (int r : residents) set(refs_.state(r).registers());
 }
 
 // An arena value dies after the last op of its region that evaluates it, directly or through lazy values.
@@ -304,7 +315,8 @@ void Placement::plan_lifetimes() {
 
 void Placement::free_dead_after(ir::OpId id) {
   if (const auto it = dies_after_.find(id.index); it != dies_after_.end())
-    for (Value v : it->second) arena_.free(of(v).slot);
+    for (Value v : it->second)
+      if (Slot* slot = std::get_if<Slot>(&of(v))) arena_.free(*slot);
 }
 
 // Running sums along axes that do not fit into registers, whose elements go to one store: a strip of them lives in

@@ -22,6 +22,7 @@ class Placement : public Part {
   const std::vector<bool>& used() const { return used_; }
   Place& of(Value v) { return places_[v.index]; }
   Place make(Value v);
+  Slot make_slot(Value v);  ///< of one that lives in the arena
   /// Makes the place of a kept index function, and fills it.
   void materialize(Value v);
   /// Evaluates v into a place of the same kind (registers are replaced, a slot is overwritten); as matrices, if `as`

@@ -163,12 +163,12 @@ Value Prefetch::in_first_step() { return b_.eq(pid_[static_cast<size_t>(axis_)],
 Values Prefetch::at_step(const Load& a, Value step, const std::function<Values()>& f) {
   const auto axis = static_cast<size_t>(axis_);
   const Value here = std::exchange(pid_[axis], step);
-  std::vector<std::pair<Value, Value>> scalars;
+  std::vector<std::pair<Value, Place>> scalars;
   std::vector<std::pair<int, RefState>> windows;
   for (ir::OpId id : k_.region(k_.body).ops) {
     if (!a.scalars.count(id.index)) continue;
     const Value v = k_.op(id).results[0];
-    scalars.emplace_back(v, placement_.of(v).scalar);
+    scalars.emplace_back(v, placement_.of(v));
     elements_.compute_scalar(id);
   }
   for (int r : a.refs) {
@@ -177,7 +177,7 @@ Values Prefetch::at_step(const Load& a, Value step, const std::function<Values()
   }
   Values result = elements_.in_another_step(f);
   for (auto& [r, window] : windows) refs_.state(r) = std::move(window);
-  for (const auto& [v, lane] : scalars) placement_.of(v).scalar = lane;
+  for (const auto& [v, here_is] : scalars) placement_.of(v) = here_is;
   pid_[axis] = here;
   return result;
 }
@@ -191,7 +191,7 @@ void Prefetch::load(Load& a, const ir::Op& o) {
     return regs;
   };
   const Values before = a.regs;
-  placement_.of(v).regs = b_.if_else(in_first_step(), load, [&] { return before; });
+  placement_.of(v) = Registers{b_.if_else(in_first_step(), load, [&] { return before; })};
   a.regs = at_step(a, next_step(), load);
 }
 

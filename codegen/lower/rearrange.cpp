@@ -16,17 +16,17 @@ void RearrangeEmitter::scatter(ir::OpId id) {
   const DType t = k_.type(v).dtype;
   const auto& dims = o.ints(Attr::dims);
   const Shape &s = shape(v), &us = shape(updates);
-  Place h = placement_.make(v);
-  arena_.order(placement_.arena_reads({x}), {h.slot.range});
+  const Slot slot = placement_.make_slot(v);
+  arena_.order(placement_.arena_reads({x}), {slot.range});
   nests_.each(s, axes_.of(v), placement_.reads_registers(x), true, [&](const NestPoint& p) {
     const Value e = elements_.of(x, p.c);
-    b_.when(p.valid, [&] { arena_.store(h.slot, p.c, e); });
+    b_.when(p.valid, [&] { arena_.store(slot, p.c, e); });
   });
   if (num_elements(us) > 0 && num_elements(s) > 0) {
     std::vector<Value> read(o.operands.begin() + 1, o.operands.end());
     std::vector<MemoryRange> reads = placement_.arena_reads(read);
-    reads.push_back(h.slot.range);
-    arena_.order(reads, {h.slot.range});
+    reads.push_back(slot.range);
+    arena_.order(reads, {slot.range});
     std::vector<int> x_dim(us.size(), -1), line_axes(us.size(), kNoAxis);
     for (size_t d = 0; d < dims.size(); ++d)
       if (dims[d] >= 0) x_dim[static_cast<size_t>(dims[d])] = static_cast<int>(d);
@@ -65,16 +65,16 @@ void RearrangeEmitter::scatter(ir::OpId id) {
         const Value update = elements_.of(updates, c);
         b_.when(valid, [&] {
           const Value e = o.has(Attr::kind)
-                              ? b_.op(static_cast<Opcode>(o.attr(Attr::kind)), {arena_.load(h.slot, to), update}, t)
+                              ? b_.op(static_cast<Opcode>(o.attr(Attr::kind)), {arena_.load(slot, to), update}, t)
                               : update;
-          arena_.store(h.slot, to, e);
+          arena_.store(slot, to, e);
         });
       };
       walk(0);
     });
   }
-  arena_.touched(placement_.arena_reads(o.operands), h);
-  placement_.of(v) = h;
+  arena_.touched(placement_.arena_reads(o.operands), slot);
+  placement_.of(v) = slot;
 }
 
 namespace {
@@ -101,18 +101,17 @@ class SortingNetwork : public Part {
       exchange();
       if (told_apart_) arena_.free(slots_.back());
     }
-    for (size_t i = 0; i < places_.size(); ++i) {
-      arena_.touched(placement_.arena_reads({o_.operands[i]}), places_[i]);
-      placement_.of(o_.results[i]) = places_[i];
+    for (size_t i = 0; i < o_.operands.size(); ++i) {
+      arena_.touched(placement_.arena_reads({o_.operands[i]}), slots_[i]);
+      placement_.of(o_.results[i]) = slots_[i];
     }
   }
 
  private:
   void copy_operand(size_t i) {
     const Value x = o_.operands[i];
-    places_.push_back(placement_.make(o_.results[i]));
-    const Slot& slot = places_.back().slot;
-    slots_.push_back(slot);
+    slots_.push_back(placement_.make_slot(o_.results[i]));
+    const Slot& slot = slots_.back();
     arena_.order(placement_.arena_reads({x}), {slot.range});
     nests_.each(shape_, axes_of_, placement_.reads_registers(x), true, [&](const NestPoint& p) {
       const Value e = elements_.of(x, p.c);
@@ -136,11 +135,11 @@ class SortingNetwork : public Part {
     const uint64_t infinity = magnitude >> mantissa << mantissa;
     const auto number = [&](uint64_t bits) { return b_.constant(i, bits); };
     const Value raw = b_.op(Opcode::bitcast, {v}, i), size = b_.op(Opcode::and_, {raw, number(magnitude)}, i);
-    const Value turned =
+    const Value ordered =
         b_.op(Opcode::select,
               {b_.op(Opcode::lt, {raw, number(0)}, DType::boolean), b_.op(Opcode::sub, {number(0), size}, i), size}, i);
     return b_.op(Opcode::select,
-                 {b_.op(Opcode::gt, {size, number(infinity)}, DType::boolean), number(magnitude), turned}, i);
+                 {b_.op(Opcode::gt, {size, number(infinity)}, DType::boolean), number(magnitude), ordered}, i);
   }
   // Whether y comes before x: by the last key, unless an earlier one decides.
   Value comes_before(const Values& y, const Values& x) {
@@ -207,8 +206,7 @@ class SortingNetwork : public Part {
   const std::vector<int> axes_of_;
   const int64_t n_;
   bool told_apart_;
-  std::vector<Place> places_;  // of the results
-  std::vector<Slot> slots_;    // theirs, then perhaps the positions
+  std::vector<Slot> slots_;  // of the results, then perhaps of the positions
 };
 }  // namespace
 

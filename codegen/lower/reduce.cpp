@@ -18,41 +18,33 @@ class Reduction : public Part {
  public:
   using Element = std::function<Values(const Coords&)>;
   using Sink = std::function<void(const NestPoint&, const Values&)>;
-  Reduction(Emission& e, const Shape& shape, const std::vector<int>& axes, const std::vector<bool>& reduced,
-            const Accumulator& acc, const Element& element, const Sink& sink, const Values& reads)
-      : Part(e),
-        shape_(shape),
-        axes_of_(axes),
-        acc_(acc),
-        element_(element),
-        sink_(sink),
-        reads_(reads),
-        strip_(shape.size()) {
-    for (size_t d = 0; d < shape.size(); ++d) {
-      const int regs = axes[d] == kNoAxis ? 1 : plan(axes[d]).reg;
-      if (reduced[d]) {
+  Reduction(Emission& e, const Reduced& of, const Accumulator& acc, const Element& element, const Sink& sink)
+      : Part(e), of_(of), acc_(acc), element_(element), sink_(sink), strip_(of.shape.size()) {
+    for (size_t d = 0; d < shape_.size(); ++d) {
+      const int regs = axes_of_[d] == kNoAxis ? 1 : plan(axes_of_[d]).reg;
+      if (of.dims[d]) {
         dropped_.push_back(d);
-        dropped_axes_.push_back(axes[d]);
+        dropped_axes_.push_back(axes_of_[d]);
         dropped_regs_.push_back(regs);
-        count_ *= shape[d];
+        count_ *= shape_[d];
         continue;
       }
       kept_.push_back(d);
-      kept_shape_.push_back(shape[d]);
-      kept_axes_.push_back(axes[d]);
+      kept_shape_.push_back(shape_[d]);
+      kept_axes_.push_back(axes_of_[d]);
       kept_regs_.push_back(regs);
     }
   }
-  void run(bool needs_layout, bool to_registers) {
+  void run() {
     if (num_elements(kept_shape_) == 0) return;
     if (!s_.general && nests_.fits(axes_of_)) {
       first_ = nests_.first_invocation(nests_.invocation_bits(kept_axes_));
       nests_.each_strip(axes_of_, kept_, strip_, [&] { one_kept_strip(); });
       return;
     }
-    if (needs_layout) throw InternalError(k_.name + ": a reduction without a layout reads values in registers");
+    if (of_.needs_layout) throw InternalError(k_.name + ": a reduction without a layout reads values in registers");
     const auto each = [&](const NestPoint& p) { sink_(p, sequential(p.c)); };
-    if (to_registers) nests_.by_layout(kept_shape_, kept_axes_, true, each);
+    if (of_.to_registers) nests_.by_layout(kept_shape_, kept_axes_, true, each);
     else if (num_elements(kept_shape_) > 1) nests_.flat(kept_shape_, kept_axes_, each);
     else single();
   }
@@ -133,8 +125,8 @@ class Reduction : public Part {
     });
   }
   Values all_strips(const Values& init) {
-    const auto size = s_.registers(axes_of_) * static_cast<int64_t>(placement_.computed_for(reads_).size());
-    return refs_.inside_and_at_edge(refs_.refs_read(reads_), axes_of_, size,
+    const auto size = s_.registers(axes_of_) * static_cast<int64_t>(placement_.computed_for(of_.reads).size());
+    return refs_.inside_and_at_edge(refs_.refs_read(of_.reads), axes_of_, size,
                                     [&](bool) { return reduced_strips(0, init); });
   }
   Values reduced_strips(size_t i, const Values& a) {
@@ -176,12 +168,12 @@ class Reduction : public Part {
     return nests_.axis_coord(axes_of_[d], shape_[d], strip_[d], reg, valid);
   }
 
-  const Shape& shape_;
-  const std::vector<int>& axes_of_;
+  const Reduced& of_;
+  const Shape& shape_ = of_.shape;
+  const std::vector<int>& axes_of_ = of_.axes;
   const Accumulator& acc_;
   const Element& element_;
   const Sink& sink_;
-  const Values& reads_;
   std::vector<Value> strip_;
   std::vector<size_t> kept_, dropped_;  // dims
   Shape kept_shape_;
@@ -191,12 +183,10 @@ class Reduction : public Part {
 };
 }  // namespace
 
-void ReduceEmitter::reduction(const Shape& shape, const std::vector<int>& axes, const std::vector<bool>& reduced,
-                              bool needs_layout, bool to_registers, const Accumulator& acc,
+void ReduceEmitter::reduction(const Reduced& of, const Accumulator& acc,
                               const std::function<Values(const Coords&)>& element,
-                              const std::function<void(const NestPoint&, const Values&)>& sink,
-                              const std::vector<Value>& reads) {
-  Reduction(e_, shape, axes, reduced, acc, element, sink, reads).run(needs_layout, to_registers);
+                              const std::function<void(const NestPoint&, const Values&)>& sink) {
+  Reduction(e_, of, acc, element, sink).run();
 }
 
 void ReduceEmitter::by_shuffles(std::vector<Values>& points, int bits, const Accumulator& acc) {
@@ -324,6 +314,11 @@ void ReduceEmitter::across_invocations(std::vector<Values>& points, int bits, co
   }
 }
 
+Reduced ReduceEmitter::reduced_of(Value in, const std::vector<bool>& dims, Value result) {
+  return {shape(in), axes_.of(in), dims, placement_.reads_registers(in), placement_.kind(result) == Kind::registers,
+          {in}};
+}
+
 void ReduceEmitter::reduce(ir::OpId id) {
   const ir::Op& o = k_.op(id);
   const Value in = o.operands[0], v = o.results[0];
@@ -339,9 +334,8 @@ void ReduceEmitter::reduce(ir::OpId id) {
   for (int64_t d : o.ints(Attr::axes)) reduced[static_cast<size_t>(d)] = true;
   placement_.set_result(v, placement_.arena_reads({in}), [&](const auto& put) {
     reduction(
-        shape(in), axes_.of(in), reduced, placement_.reads_registers(in), placement_.kind(v) == Kind::registers, acc,
-        [&](const Coords& c) { return Values{b_.convert(elements_.of(in, c), a)}; },
-        [&](const NestPoint& p, const Values& r) { put(p, b_.convert(r[0], t)); }, {in});
+        reduced_of(in, reduced, v), acc, [&](const Coords& c) { return Values{b_.convert(elements_.of(in, c), a)}; },
+        [&](const NestPoint& p, const Values& r) { put(p, b_.convert(r[0], t)); });
   });
 }
 
@@ -371,9 +365,8 @@ void ReduceEmitter::arg_reduce(ir::OpId id) {
   const DType r_type = k_.type(v).dtype;
   placement_.set_result(v, placement_.arena_reads({in}), [&](const auto& put) {
     reduction(
-        shape(in), axes_.of(in), reduced, placement_.reads_registers(in), placement_.kind(v) == Kind::registers, acc,
-        [&](const Coords& c) { return Values{elements_.of(in, c), c[axis].v}; },
-        [&](const NestPoint& p, const Values& r) { put(p, b_.convert(r[1], r_type)); }, {in});
+        reduced_of(in, reduced, v), acc, [&](const Coords& c) { return Values{elements_.of(in, c), c[axis].v}; },
+        [&](const NestPoint& p, const Values& r) { put(p, b_.convert(r[1], r_type)); });
   });
 }
 
@@ -407,8 +400,8 @@ class Scan : public Part {
       throw InternalError(k_.name + ": a scan outside the arena", k_.def(v_)->loc);
     if (placement_.reads_registers(in_))
       throw InternalError(k_.name + ": a scan of values in registers", k_.def(v_)->loc);
-    to_ = placement_.make(v_);
-    arena_.order(placement_.arena_reads({in_}), {to_.slot.range});
+    to_ = placement_.make_slot(v_);
+    arena_.order(placement_.arena_reads({in_}), {to_.range});
     if (num_elements(shape_) > 0) {
       if (s_.general || s_.group == 1 || num_elements(lines_) * 2 > s_.group) walk_lines();
       else walk_stretches();
@@ -420,7 +413,7 @@ class Scan : public Part {
  private:
   Value combine(Value x, Value y) { return b_.op(combiner_, {x, y}, sum_t_); }
   Value read(const Coords& c) { return b_.convert(elements_.of(in_, c), sum_t_); }
-  void write(const Coords& c, Value sum) { arena_.store(to_.slot, c, b_.convert(sum, t_)); }
+  void write(const Coords& c, Value sum) { arena_.store(to_, c, b_.convert(sum, t_)); }
   Value position(Value i) { return reverse_ ? b_.sub(b_.i32(n_ - 1), i) : i; }
 
   void copy() {
@@ -492,9 +485,9 @@ class Scan : public Part {
     sum_up_all(plan(dims[axis_]), lines);
     Values next;
     for (size_t i = 0; i < lines.size(); ++i) next.push_back(hand_out(lines[i], sums[i]));
-    Values& regs = placement_.of(v_).regs;
-    regs.clear();
+    Values regs;
     for (Value x : all_) regs.push_back(b_.convert(x, t_));
+    placement_.of(v_) = Registers{regs};
     for (const NestPoint& point : points) {
       const Value e = elements_.of(store.operands[1], point.c);
       refs_.store_element(store, point.c, e, b_.both(first, point.valid));
@@ -679,7 +672,7 @@ class Scan : public Part {
   Shape lines_;  // the shape with one element along the axis
   std::vector<int> line_axes_;
   Value identity_;
-  Place to_;
+  Slot to_;
   Values all_;  // by layout: this invocation's elements
 };
 }  // namespace

@@ -11,26 +11,33 @@ struct Accumulator {
   std::function<Values(const Values& acc, const Values& x)> step, merge;
 };
 
+/// The elements of a shape that are reduced, and along which of its dims.
+struct Reduced {
+  Shape shape;
+  std::vector<int> axes;
+  std::vector<bool> dims;
+  bool needs_layout = false;  // an element reads registers
+  bool to_registers = false;  // the result lives in registers, so its layout decides who holds what
+  Values reads = {};          // the values behind an element, whose blocks may lie at an edge
+};
+
 class ReduceEmitter : public Part {
  public:
   using Part::Part;
   void reduce(ir::OpId id);
   void arg_reduce(ir::OpId id);
   void scan(ir::OpId id);
-  /// Reduces over the dims marked in `reduced`; element(c) gives one element's lane values; sink gets, per kept element
-  /// that this invocation holds, the result (in every invocation that holds it). to_registers: the result lives in
-  /// registers, so its layout decides who holds what. reads: the values behind an element, whose blocks may lie at an
-  /// edge.
-  void reduction(const Shape& shape, const std::vector<int>& axes, const std::vector<bool>& reduced, bool needs_layout,
-                 bool to_registers, const Accumulator& acc, const std::function<Values(const Coords&)>& element,
-                 const std::function<void(const NestPoint&, const Values&)>& sink,
-                 const std::vector<Value>& reads = {});
+  /// element(c) gives one element's lane values; sink gets, per kept element that this invocation holds, the result (in
+  /// every invocation that holds it).
+  void reduction(const Reduced& of, const Accumulator& acc, const std::function<Values(const Coords&)>& element,
+                 const std::function<void(const NestPoint&, const Values&)>& sink);
 
   /// Each of `points` joined over all invocations that differ in these bits of their number, in each of them: many
   /// points pass the same two barriers.
   void across_invocations(std::vector<Values>& points, int bits, const Accumulator& acc);
 
  private:
+  Reduced reduced_of(Value in, const std::vector<bool>& dims, Value result);
   void by_shuffles(std::vector<Values>& points, int bits, const Accumulator& acc);
   void by_shares(Values& points, int stride, int count, const Accumulator& acc);
   void by_exchange(std::vector<Values>& points, int stride, int count, const Accumulator& acc);

@@ -196,13 +196,16 @@ void UnitEmitter::emit_steps(size_t axis, size_t depth, Value n) {
   const bool prefetches = prefetch_.axis() == static_cast<int>(axis);
   const auto contents = [&] {
     Values v;
-    for (int r : carried) v.insert(v.end(), refs_.state(r).held().begin(), refs_.state(r).held().end());
+    for (int r : carried) {
+      const Values& held = refs_.state(r).registers().held();
+      v.insert(v.end(), held.begin(), held.end());
+    }
     return v;
   };
   const auto set = [&](const Values& v) {
     size_t at = 0;
     for (int r : carried)
-      for (Value& x : refs_.state(r).held()) x = v[at++];
+      for (Value& x : refs_.state(r).registers().held()) x = v[at++];
   };
   Values init = contents();
   if (prefetches) prefetch_.append_initial(init);

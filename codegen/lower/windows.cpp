@@ -46,7 +46,7 @@ Value RefWindows::within_i32(const Extent& e, const ir::BlockDim& dim, Value min
 void RefWindows::index_map(int i, Values& starts) {
   const ir::BlockMapping& m = k_.blocks[static_cast<size_t>(i)];
   const ir::Region& map = k_.region(m.index_map);
-  for (size_t a = 0; a < k_.grid.size(); ++a) placement_.of(map.args[a]).scalar = pid_[a] ? pid_[a] : b_.i32(0);
+  for (size_t a = 0; a < k_.grid.size(); ++a) placement_.of(map.args[a]) = pid_[a] ? pid_[a] : b_.i32(0);
   for (ir::OpId id : map.ops)
     if (k_.op(id).code != Opcode::yield) elements_.compute_scalar(id);
   for (Value v : k_.terminator(m.index_map).operands) starts.push_back(elements_.scalar(v));
@@ -231,25 +231,28 @@ void RefWindows::enter(size_t depth) {
     RefState& r = states_[i];
     if (s_.residency[i] == Residency::registers) {
       if (scratch) {
-        if (const MatrixForm* f = sums_.of_ref(static_cast<int>(i))) r.sums = sums_.filled(*f, 0);
-        else r.regs.assign(static_cast<size_t>(s_.registers(dims)), b_.zero(type.dtype));
+        if (const MatrixForm* f = sums_.of_ref(static_cast<int>(i))) r.place = Registers{{}, sums_.filled(*f, 0)};
+        else r.place = Registers{Values(static_cast<size_t>(s_.registers(dims)), b_.zero(type.dtype))};
         continue;
       }
       arena_.order({r.range}, {});
       const ir::Op all = identity_access(r.shape);
-      r.regs.clear();
+      Registers held;
       nests_.by_layout(r.shape, dims, false,
-                       [&](const NestPoint& p) { r.regs.push_back(load_at(r, address(r, all, p.c), p.valid, {})); });
-      if (const MatrixForm* f = sums_.of_ref(static_cast<int>(i))) r.sums = sums_.from_registers(*f, r.regs);
+                       [&](const NestPoint& p) { held.regs.push_back(load_at(r, address(r, all, p.c), p.valid, {})); });
+      if (const MatrixForm* f = sums_.of_ref(static_cast<int>(i))) held.sums = sums_.from_registers(*f, held.regs);
+      r.place = held;
     } else if (s_.residency[i] == Residency::arena) {
       // Kept for the whole kernel: scratch persists from program to program, a private tile until its block is left, an
       // aliased input's copy for one program.
       RefState tile;
       tile.dtype = type.dtype;
       tile.shape = type.shape;
-      if (!common(i, tile)) tile.slot = arena_.make(type.dtype, type.shape, dims);
-      tile.ref = tile.slot.ref;  // none: barriers, whose ops have numbers
-      tile.range = tile.slot.range;
+      Slot slot;
+      if (!keeps_in_common(i, tile, slot)) slot = arena_.make(type.dtype, type.shape, dims);
+      if (slot.ref) tile.place = slot;
+      tile.ref = slot.ref;  // none: barriers, whose ops have numbers
+      tile.range = slot.range;
       tile.tracked = true;
       int64_t stride = 1;
       tile.stride.assign(type.shape.size(), 1);
@@ -270,7 +273,7 @@ void RefWindows::enter(size_t depth) {
         const ir::Op all = identity_access(window.shape);
         nests_.flat(window.shape, dims, [&](const NestPoint& p) {
           const Value v = load_at(window, address(window, all, p.c), p.valid, {});
-          b_.when(p.valid, [&] { arena_.store(tile.slot, p.c, v); });
+          b_.when(p.valid, [&] { arena_.store(slot, p.c, v); });
         });
         array_windows_[i] = window;
       }
@@ -280,12 +283,11 @@ void RefWindows::enter(size_t depth) {
 }
 
 // Whether a Ref's memory is common to the threads of a program. Of barriers there is only how they are numbered.
-bool RefWindows::common(size_t i, RefState& tile) {
+bool RefWindows::keeps_in_common(size_t i, const RefState& tile, Slot& s) {
   const int64_t offset = e_.memory.offset[i];
   if (e_.memory.first_barrier[i] >= 0) return true;
   if (offset < 0) return false;
   const int64_t n = num_elements(tile.shape), bytes = std::max<int64_t>(n * size_bytes(tile.dtype), 1);
-  Slot& s = tile.slot;
   s.offset = offset;
   s.bytes = bytes;
   s.dtype = tile.dtype;
@@ -302,28 +304,29 @@ void RefWindows::leave(size_t depth) {
     if (s_.scope[i] != static_cast<int>(depth)) continue;
     RefState& r = states_[i];
     if (needs_copy(k_, static_cast<int>(i))) {  // of an aliased input: its output is what is written
-      arena_.free(r.slot);
+      arena_.free(r.slot());
       continue;
     }
     std::vector<int> dims;
     if (s_.residency[i] == Residency::registers) {
       for (size_t d = 0; d < r.shape.size(); ++d) dims.push_back(axes_.of_ref(static_cast<int>(i), d));
-      if (const MatrixForm* f = sums_.of_ref(static_cast<int>(i))) r.regs = sums_.to_registers(*f, r.sums);
+      Registers& held = r.registers();
+      if (const MatrixForm* f = sums_.of_ref(static_cast<int>(i))) held.regs = sums_.to_registers(*f, held.sums);
       arena_.order({}, {r.range});
       const ir::Op all = identity_access(r.shape);
       size_t at = 0;
       nests_.by_layout(r.shape, dims, true,
-                       [&](const NestPoint& p) { store_at(r, address(r, all, p.c), r.regs[at++], p.valid); });
+                       [&](const NestPoint& p) { store_at(r, address(r, all, p.c), held.regs[at++], p.valid); });
     } else if (s_.residency[i] == Residency::arena) {
       dims.assign(k_.type(args[i]).shape.size(), kNoAxis);
       const RefState window = array_windows_[i];
       arena_.order({r.range}, {window.range});
       const ir::Op all = identity_access(window.shape);
       nests_.flat(window.shape, dims, [&](const NestPoint& p) {
-        const Value v = arena_.load(r.slot, p.c);
+        const Value v = arena_.load(r.slot(), p.c);
         store_at(window, address(window, all, p.c), v, p.valid);
       });
-      arena_.free(r.slot);
+      arena_.free(r.slot());
     }
   }
 }
@@ -371,7 +374,8 @@ Values RefWindows::inside_and_at_edge(const std::vector<int>& refs, const std::v
   std::vector<int> windows;
   for (int i : refs) {
     const RefState& r = state(i);
-    if (r.slot.offset >= 0 || r.bounded || r.dead || num_elements(r.shape) == 0) continue;
+    const Slot* const slot = std::get_if<Slot>(&r.place);
+    if ((slot && slot->offset >= 0) || r.bounded || r.dead || num_elements(r.shape) == 0) continue;
     const Value mine = wholly_inside(r);
     if (!mine || b_.known(mine) == 0) continue;
     inside = b_.both(inside, mine);

@@ -9,8 +9,8 @@ namespace tessera::lowering {
 
 /// A body Ref inside the current program.
 struct RefState {
-  Value
-      ref;  // lane-level Ref at the block's first element; along halo dims at the array's, until inside_halo() moves it
+  // lane-level Ref at the block's first element; along halo dims at the array's, until inside_halo() moves it
+  Value ref;
   DType dtype = DType::f32;
   Shape shape;                     // what the kernel sees
   std::vector<int64_t> stride;     // per visible dim, elements; -1: run-time, see wide_stride
@@ -34,10 +34,9 @@ struct RefState {
   MemoryRange range;
   bool tracked = false;  // written by the kernel: accesses need ordering
   bool owned = false;    // ... but each element is stored by one invocation only
-  // Residency::registers: the current contents; of sums that stay matrices, those (matrix_sums.h)
-  Values regs, sums;
-  Values& held() { return sums.empty() ? regs : sums; }
-  Slot slot;  // Residency::arena
+  Place place;           // where the current contents are: in the array, in registers, or in the arena
+  Registers& registers() { return std::get<Registers>(place); }
+  Slot& slot() { return std::get<Slot>(place); }
 };
 
 /// Where an access's element lies, in elements from its Ref.
@@ -58,7 +57,6 @@ class RefWindows : public Part {
   void enter(size_t depth);  ///< the Refs whose blocks are known inside so many sequential axes
   void leave(size_t depth);
   void enter_window(int ref);
-  bool common(size_t ref, RefState& tile);
 
   /// Where the access's element c lies. `clamp`: what hangs over the edge is an element inside rather than invalid.
   /// `reads`: positions that are outside one by one are the nearest rather than invalid.
@@ -82,6 +80,7 @@ class RefWindows : public Part {
   void in_order(const ir::Op& op, const std::function<void(const Coords&, Value predicate)>& body);
 
  private:
+  bool keeps_in_common(size_t ref, const RefState& tile, Slot& slot);
   Value wholly_inside(const RefState& r);
   void find_owned();
   Value within_i32(const Extent& e, const ir::BlockDim& dim, Value minus);

@@ -59,7 +59,7 @@ void Emitter::emit(const ir::Op& op) {
     const int file = files_.emplace(op.loc.file, static_cast<int>(files_.size()) + 1).first->second;
     f_.line(".loc " + std::to_string(file) + " " + std::to_string(op.loc.line) + " 0");
   }
-  if (!emit_turned_pack(op)) Walk::emit(op);
+  if (!emit_transposed_pack(op)) Walk::emit(op);
 }
 
 V Emitter::launch_value(const ir::Op& op) {

@@ -39,7 +39,7 @@ class Emitter final : private Code, public Walk {
   bool large_arena() const;  ///< beyond what a static array may have
 
   // memory.cpp
-  bool emit_turned_pack(const ir::Op& op);
+  bool emit_transposed_pack(const ir::Op& op);
   Register load(const ir::Op& op, const Ref& r) override;
   void store(const ir::Op& op, const Ref& r, V value, V raw) override;
   std::vector<V> load_words(const ir::Op& op, const Ref& r, size_t words) override;
@@ -128,7 +128,7 @@ class Emitter final : private Code, public Walk {
   bool copies_to_program_ = false;                 // some of them, to what the workgroups have in common
   bool by_warpgroups_ = false;                     // some products read shared memory past the threads' own view of it
   // Of two words, the bytes 2 * third and 2 * third + 1 in turn; by the block that holds them, too.
-  std::map<std::tuple<uint32_t, uint32_t, uint32_t, uint32_t>, V> turned_;
+  std::map<std::tuple<uint32_t, uint32_t, uint32_t, uint32_t>, V> transposed_;
 };
 
 }  // namespace tessera::nvidia

@@ -55,8 +55,8 @@ struct Column {
 
 struct Columns {
   std::array<Column, ir::kNumOpcodes> elementwise;  // by the elementwise op, as the others
-  std::array<const char*, ir::kNumOpcodes> redux,
-      atom;  // of 32-bit integers in a subgroup, of integers in memory; or null
+  // of 32-bit integers in a subgroup, of integers in memory; or null
+  std::array<const char*, ir::kNumOpcodes> redux, atom;
 };
 constexpr Columns columns() {
   Columns t{};

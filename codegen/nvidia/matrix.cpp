@@ -79,7 +79,7 @@ Emitter::Access Emitter::access_of(const ir::Op& op) {
 void Emitter::place_lanes() {
   ir::each_op(k_, k_.body, [&](ir::OpId id) {
     const ir::Op& op = k_.op(id);
-    if ((op.code != Opcode::matrix_load && op.code != Opcode::matrix_store) || in_pieces(op)) return;
+    if (!ir::is_matrix_access(op.code) || in_pieces(op)) return;
     const Access a = access_of(op);
     V& place = lane_places_[a];
     if (place.id) return;

@@ -187,9 +187,9 @@ void Emitter::emit_async_wait(const ir::Op& op) {
   f_.line("cp.async.wait_group " + std::to_string(op.attr(ir::Attr::count)));
 }
 
-// Elements of 8 or 16 bits that stand at one place in words that vector accesses have loaded: blocks are turned so,
+// Elements of 8 or 16 bits that stand at one place in words that vector accesses have loaded: blocks are transposed so,
 // byte by byte, and two words share the first step.
-bool Emitter::emit_turned_pack(const ir::Op& op) {
+bool Emitter::emit_transposed_pack(const ir::Op& op) {
   const size_t n = op.operands.size();
   if (op.code != Opcode::pack || (n != 2 && n != 4)) return false;
   const uint32_t part = registers_[op.operands[0].index].part;
@@ -204,7 +204,7 @@ bool Emitter::emit_turned_pack(const ir::Op& op) {
   };
   if (n == 4)
     for (const size_t i : {size_t{0}, size_t{1}}) {
-      V& t = turned_[{f_.block, words[2 * i].id, words[2 * i + 1].id, part / 2}];
+      V& t = transposed_[{f_.block, words[2 * i].id, words[2 * i + 1].id, part / 2}];
       if (!t.id) t = permuted(words[2 * i], words[2 * i + 1], part < 2 ? 0x5140 : 0x7362);
       words[i] = t;
     }

@@ -275,8 +275,7 @@ bool always_stored_whole(const ir::Kernel& k, int i) {
   const auto& ops = k.region(k.body).ops;
   return std::any_of(ops.begin(), ops.end(), [&](ir::OpId id) {
     const ir::Op& op = k.op(id);
-    return (op.code == Opcode::store || op.code == Opcode::swap) && ref_position(k, op.operands[0]) == i &&
-           is_whole_access(k, op);
+    return ir::overwrites_ref(op.code) && ref_position(k, op.operands[0]) == i && is_whole_access(k, op);
   });
 }
 

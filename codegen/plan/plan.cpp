@@ -42,12 +42,13 @@ Plan::Plan(const ir::Kernel& k, const Target& target, bool general, int smaller,
   std::vector<Kept> kept(k.values.size());
   for (bool chosen = general;;) {
     axes = std::make_unique<Axes>(k, resident, target.kind == Target::Kind::gpu && !general);
-    schedule = make_schedule(k, *axes, resident, parallel, scalars, target, general, smaller, kept);
+    const ScheduleInput input{k, target, *axes, resident, parallel, scalars, general, smaller};
+    schedule = make_schedule(input, kept);
     if (!chosen) {
       chosen = true;
       kept = choose_kept(k, [&](ir::Value v) { return keeping(k, target, *this, v); });
       if (std::any_of(kept.begin(), kept.end(), [](const Kept& x) { return x.yes; }))
-        schedule = make_schedule(k, *axes, resident, parallel, scalars, target, general, smaller, kept);
+        schedule = make_schedule(input, kept);
     }
     std::vector<size_t> failed;
     for (size_t i = 0; i < resident.size(); ++i)

@@ -26,22 +26,21 @@ bool is_reduction(Opcode c) { return ir::is_reduce(c) || ir::is_argreduce(c); }
 
 class Scheduler {
  public:
-  Scheduler(const ir::Kernel& k, Axes& axes, const std::vector<bool>& resident, const ParallelPlan& parallel,
-            ScalarAnalysis& scalars, const Target& target, int smaller, const std::vector<Kept>& kept)
-      : k_(k),
-        axes_(axes),
-        resident_(resident),
-        parallel_(parallel),
-        scalars_(scalars),
-        target_(target),
-        smaller_(cpu() ? std::max(smaller - 2, 0) : smaller),
-        used_(used_values(k)) {
+  Scheduler(const ScheduleInput& in, const std::vector<Kept>& kept)
+      : k_(in.k),
+        axes_(in.axes),
+        resident_(in.resident),
+        parallel_(in.parallel),
+        scalars_(in.scalars),
+        target_(in.target),
+        smaller_(cpu() ? std::max(in.smaller - 2, 0) : in.smaller),
+        used_(used_values(k_)) {
     s_.kept = kept;
-    s_.rolled = cpu() && smaller > 0;
+    s_.general = in.general;
+    s_.rolled = cpu() && in.smaller > 0;
   }
 
-  Schedule run(bool general) {
-    s_.general = general;
+  Schedule run() {
     s_.plans.resize(axes_.size());
     for (size_t a = 0; a < axes_.size(); ++a) s_.plans[a].tile = axes_.axes[a].extent;
     for (size_t a = 0; a < k_.grid.size(); ++a)
@@ -50,7 +49,7 @@ class Scheduler {
     find_accesses();
     const int subgroup = static_cast<int>(std::bit_floor(static_cast<unsigned>(target_.subgroup_size)));
     s_.subgroup = subgroup;
-    if (general) {
+    if (s_.general) {
       s_.workgroup = s_.group =
           std::min(k_.has_threads() ? kThreadSize : std::max(subgroup, 64),
                    static_cast<int>(std::bit_floor(static_cast<unsigned>(target_.max_workgroup_size))));
@@ -131,7 +130,7 @@ class Scheduler {
   }
 
   // Of loads behind a value that is stored, the fastest axis, where all have another one than the store.
-  int turned(Value stored, const std::vector<int>& order) const {
+  int transposed_axis(Value stored, const std::vector<int>& order) const {
     std::set<uint32_t> seen;
     std::set<int> fastest;
     ir::walk_back(k_, stored, seen, [&](Value v, std::vector<Value>& next) {
@@ -160,7 +159,7 @@ class Scheduler {
       if (ir::writes_ref(op.code)) {
         const std::vector<int> d = drop_none(axes_.of(op.operands[1]));
         add_nest(d, {}, d, op.operands[1]);
-        if (!cpu() && !d.empty()) nests_.back().turned = turned(op.operands[1], d);
+        if (!cpu() && !d.empty()) nests_.back().transposed = transposed_axis(op.operands[1], d);
         if (op.code == Opcode::swap || (ir::is_atomic(op.code) && used_[op.results[0].index])) place(op.results[0]);
       } else if (const auto from = op.code == Opcode::load ? static_cast<size_t>(ref_position(k_, op.operands[0])) : 0;
                  op.code == Opcode::load && (written_[from] || from >= k_.blocks.size())) {
@@ -392,7 +391,7 @@ class Scheduler {
       while (group > s_.subgroup && group > 32 && work < group * 2.0) group /= 2;
       s_.widths = vector_widths(k_, axes_);
       s_.tapped = tapped_axes(k_, axes_);
-      if (!nests_.empty() && nests_[0].turned != kNoAxis && !placed_axis_.count(nests_[0].turned) &&
+      if (!nests_.empty() && nests_[0].transposed != kNoAxis && !placed_axis_.count(nests_[0].transposed) &&
           !placed_axis_.count(nests_[0].order.back())) {
         const auto [across, down] = sharing_.square(nests_[0], group);
         group = std::min(group, static_cast<int>(std::max<int64_t>(across * down, std::max(s_.subgroup, 32))));
@@ -484,10 +483,10 @@ class Scheduler {
   void hold(const Nest& n, int a, int64_t regs, bool fastest) {
     AxisPlan& p = plan(a);
     const int budget =
-        cpu() ? std::max(128 >> smaller_, 1) : (n.turned == kNoAxis ? kInRegisters : 2 * kInRegisters) >> smaller_;
+        cpu() ? std::max(128 >> smaller_, 1) : (n.transposed == kNoAxis ? kInRegisters : 2 * kInRegisters) >> smaller_;
     const int64_t room = std::max<int64_t>(budget / std::max<int64_t>(regs, 1), 1);
     const int64_t need = cdiv(axis(a).extent, int64_t{p.invocations});
-    const bool neighbours = !cpu() && (fastest || a == n.turned || s_.tapped[static_cast<size_t>(a)]);
+    const bool neighbours = !cpu() && (fastest || a == n.transposed || s_.tapped[static_cast<size_t>(a)]);
     int64_t vec = neighbours ? sharing_.vector_of(a) : 1;
     // Each stretch of neighbours takes part in the sums across invocations.
     if (!cpu() && axis(a).scanned && fastest) vec = std::max<int64_t>(vec, 4);
@@ -789,10 +788,6 @@ int64_t Schedule::registers(const std::vector<int>& dims) const {
   return n;
 }
 
-Schedule make_schedule(const ir::Kernel& k, Axes& axes, const std::vector<bool>& resident, const ParallelPlan& parallel,
-                       ScalarAnalysis& scalars, const Target& target, bool general, int smaller,
-                       const std::vector<Kept>& kept) {
-  return Scheduler(k, axes, resident, parallel, scalars, target, smaller, kept).run(general);
-}
+Schedule make_schedule(const ScheduleInput& in, const std::vector<Kept>& kept) { return Scheduler(in, kept).run(); }
 
 }  // namespace tessera::lowering

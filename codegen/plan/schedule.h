@@ -51,7 +51,7 @@ struct Schedule {
   bool slots_apart = true;             // in the arena, where that saves a barrier
   int64_t dot_chunk = 8;               // k values staged at once
   bool whole_depth = true;             // products by matrices: all of k in one chunk, where that is little
-  bool dot_turns = true;               // in two tiles in turn, where those take little of the shared memory
+  bool double_buffer = true;           // of products: two tiles, where those take little of the shared memory
   DotForm wide_dot = DotForm::reduce;  // for dots with both free dims wide
   std::optional<MatrixShape> matrix;   // what the layout of wide dots is made for
   std::vector<Kept> kept;              // per value
@@ -63,9 +63,18 @@ struct Schedule {
   int64_t registers(const std::vector<int>& dims) const;  ///< per invocation, of a value over these axes
 };
 
-/// Decides everything above but what is kept. `resident` tells for which body arguments Axes equated whole accesses.
-Schedule make_schedule(const ir::Kernel& k, Axes& axes, const std::vector<bool>& resident, const ParallelPlan& parallel,
-                       ScalarAnalysis& scalars, const Target& target, bool general, int smaller,
-                       const std::vector<Kept>& kept);
+/// What a schedule is made from.
+struct ScheduleInput {
+  const ir::Kernel& k;
+  const Target& target;
+  Axes& axes;
+  const std::vector<bool>& resident;  // per body argument: whether Axes equated whole accesses of it
+  const ParallelPlan& parallel;
+  ScalarAnalysis& scalars;
+  bool general;
+  int smaller;  // see lower()
+};
+/// Decides everything above but what is kept.
+Schedule make_schedule(const ScheduleInput& in, const std::vector<Kept>& kept);
 
 }  // namespace tessera::lowering

@@ -132,12 +132,13 @@ int64_t Sharing::of_a_column(const Nest& n, int64_t size, int64_t columns, int64
 
 // A subgroup stores lines of one array and reads at least sectors of the other.
 std::pair<int64_t, int64_t> Sharing::square(const Nest& n, int64_t group) const {
-  const int64_t lanes = s_.shuffles ? s_.subgroup : 32, vec = vector_of(n.order.back()), other = vector_of(n.turned);
+  const int64_t lanes = s_.shuffles ? s_.subgroup : 32, vec = vector_of(n.order.back()),
+                other = vector_of(n.transposed);
   const auto most = [&](int a, int64_t v) { return ceil_power(cdiv(axis(a).extent, v)); };
   const int64_t sector = std::max<int64_t>(kSector / (n.bytes * other), 1);
   int64_t across = std::clamp<int64_t>(kLine / (n.bytes * vec), 1, std::max<int64_t>(lanes / sector, 1));
   across = std::min({across, most(n.order.back(), vec), group});
-  return {across, std::min(group / across, most(n.turned, other))};
+  return {across, std::min(group / across, most(n.transposed, other))};
 }
 
 // Without shuffles, joining the parts of a product through shared memory takes longer than a few more terms.
@@ -157,8 +158,8 @@ Sharing::Wanted Sharing::wanted(const Nest& n, const std::vector<int>& order) co
   }
   const int64_t group = std::max(s_.group >> std::popcount(static_cast<unsigned>(used)), 1);
   const int fastest = order.back();
-  if (open(n.turned) && open(fastest)) {
-    std::tie(wanted[fastest], wanted[n.turned]) = square(n, group);
+  if (open(n.transposed) && open(fastest)) {
+    std::tie(wanted[fastest], wanted[n.transposed]) = square(n, group);
     return wanted;
   }
   if (dropped.empty()) {

@@ -20,7 +20,7 @@ struct Nest {
   int64_t bytes = 4;  // of an element as it is read
   double work = 1;
   // the axis that is the fastest in memory of what is read, where that is not the fastest of what is stored
-  int turned = kNoAxis;
+  int transposed = kNoAxis;
 };
 
 /// Elements of a row that an invocation keeps from one reduction to the next.

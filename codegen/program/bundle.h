@@ -20,8 +20,8 @@ namespace tessera {
 /// What a device must have to run a Program: read off the code itself, so it requires nothing that the target had and
 /// the code does not use.
 struct Needs {
-  std::vector<std::string>
-      features;  // of Target, by their names there: "int64", "subgroup_shuffle"; "matrix " and a shape; sorted
+  // of Target, by their names there: "int64", "subgroup_shuffle"; "matrix " and a shape; sorted
+  std::vector<std::string> features;
   int32_t workgroup_size = 1;
   int32_t push_constant_bytes = 0;
   int32_t required_subgroup_size = 0;  // 0: any

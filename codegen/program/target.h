@@ -66,7 +66,7 @@ struct Target {
   bool integer_dot = false, dot4_signed = false, dot4_unsigned = false, dot4_mixed = false;
   std::vector<MatrixShape> matrices;  // in the device's order; empty: products are made by each invocation
   /// Matrices of 16-bit elements come from shared memory by rows or by columns at one cost.
-  bool turns_matrices = false;
+  bool transposes_matrices = false;
   /// What goes from an array to shared memory needs no registers on its way (cp.async).
   bool async_stores = false;
   /// Four subgroups may multiply factors together as shared memory has them (wgmma).

@@ -46,9 +46,8 @@ void ClusterOrder::walk(RegionId r, std::vector<const Op*>& loops) {
   for (const OpId id : k_.region(r).ops) {
     const Op& op = k_.op(id);
     places_[&op] = {places_.size(), loops};
-    if (op.code == Opcode::barrier_arrive || op.code == Opcode::barrier_wait)
-      if (k_.type(op.operands[0]).space == MemorySpace::cluster_barrier)
-        (op.code == Opcode::barrier_wait ? waits_ : arrivals_).push_back(&op);
+    if (ir::is_thread_barrier_op(op.code) && k_.type(op.operands[0]).space == MemorySpace::cluster_barrier)
+      (op.code == Opcode::barrier_wait ? waits_ : arrivals_).push_back(&op);
     if (ir::is_loop(op.code)) loops.push_back(&op);
     for (const RegionId inner : op.regions) walk(inner, loops);
     if (ir::is_loop(op.code)) loops.pop_back();

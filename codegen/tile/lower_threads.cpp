@@ -101,7 +101,7 @@ class Lowering {
     k_.region(r).ops = std::move(ops);
   }
   static bool orders_threads(const Op& op) {
-    return op.code == Opcode::barrier_arrive || op.code == Opcode::barrier_wait || op.code == Opcode::threads_meet;
+    return ir::is_thread_barrier_op(op.code) || op.code == Opcode::threads_meet;
   }
   /// What threads share lives as long as the kernel; where it begins, they meet.
   void hoist(OpId scope, std::vector<OpId>& ops) {
@@ -213,15 +213,15 @@ class Lowering {
     }
   }
   void product(const Op& op, const std::vector<CopyPlace>& places) {
-    const std::vector<int64_t> turned =
+    const std::vector<int64_t> transposed =
         op.has(Attr::transposed) ? op.ints(Attr::transposed) : std::vector<int64_t>{0, 0};
     const Value lhs = k_.type(op.operands[0]).is_ref ? b_.one(access(Opcode::load, op, places[0], {})) : op.operands[0];
     const Value rhs = b_.one(access(Opcode::load, op, places[1], {}));
     const Value before = b_.one(access(Opcode::load, op, places[2], {}));
     const DType held = k_.type(places[2].ref).dtype, in = is_int(held) ? held : DType::f32;
     Op dot{.code = Opcode::dot, .operands = {lhs, rhs}};
-    dot.set(Attr::lhs_contract, turned[0] != 0 ? 0 : 1);
-    dot.set(Attr::rhs_contract, turned[1] != 0 ? 1 : 0);
+    dot.set(Attr::lhs_contract, transposed[0] != 0 ? 0 : 1);
+    dot.set(Attr::rhs_contract, transposed[1] != 0 ? 1 : 0);
     dot.set(Attr::lhs_batch, std::vector<int64_t>{});
     dot.set(Attr::rhs_batch, std::vector<int64_t>{});
     const Value made = b_.one(std::move(dot), Type::array(in, place_shape(k_, op, places[2])));

@@ -1,13 +1,12 @@
 // What holds of every GridMapping:
 //   1. grid_names is empty or has one name per grid axis; grid_parallel has one entry per axis; static sizes are not
-//   negative
+//      negative
 //   2. vmapped_dims are axes of the grid, increasing
 //   3. there are num_inputs + num_outputs block mappings and num_index_operands index operands
 //   4. index_map_avals is i32[] per grid axis, then the Ref of each index operand
 //   5. each block mapping but a whole one has one block dim per array dim, sizes positive (0 where the array has none),
-//   squeezed sizes 1, and an index map that
-//      takes index_map_avals (those of index operands: the i32[] alone) and yields one i32[] per block dim, two per
-//      bounded one
+//      squeezed sizes 1, and an index map that takes index_map_avals (those of index operands: the i32[] alone) and
+//      yields one i32[] per block dim, two per bounded one
 //   6. the alias of an output is one of the num_inputs inputs, counted from the first index operand; inputs have none
 //   7. scratch_avals are Refs in any, vmem or smem, or semaphores of i32, with sizes not negative
 #include "engine/call/grid_mapping.h"

@@ -39,7 +39,7 @@ class Planner {
     const size_t n = k.values.size();
     root_.resize(n);
     for (size_t i = 0; i < n; ++i) root_[i] = static_cast<uint32_t>(i);
-    home_.assign(n, {});
+    lifetime_.assign(n, {});
     last_use_.assign(n, -1);
     offset_.assign(n, -1);
     permanent_.assign(n, false);
@@ -66,12 +66,12 @@ class Planner {
   const ir::Kernel& k_;
   Machine& m_;
   const std::vector<bool>& written_;
-  std::vector<uint32_t> root_;     // by value: the value whose buffer it uses
-  std::vector<RegionId> home_;     // by root: the region in which its buffer is taken and given back
-  std::vector<int64_t> last_use_;  // by root: position in home's ops
-  std::vector<int64_t> offset_;    // by value: in the arena, or -1
-  std::vector<bool> permanent_;    // by value: made once, before the first program
-  std::vector<int64_t> at_;        // by region: the op being visited
+  std::vector<uint32_t> root_;      // by value: the value whose buffer it uses
+  std::vector<RegionId> lifetime_;  // by root: the region in which its buffer is taken and given back
+  std::vector<int64_t> last_use_;   // by root: position among the ops of that region
+  std::vector<int64_t> offset_;     // by value: in the arena, or -1
+  std::vector<bool> permanent_;     // by value: made once, before the first program
+  std::vector<int64_t> at_;         // by region: the op being visited
   // by region and position of an op: the roots that it uses last
   std::vector<std::vector<std::vector<uint32_t>>> dying_;
   std::map<int64_t, std::vector<int64_t>> free_;  // bytes -> offsets
@@ -87,10 +87,10 @@ class Planner {
 
   void plan_top(RegionId r, bool index_map) {
     find_uses(r, 0);
-    for (uint32_t v = 0; v < home_.size(); ++v)
-      if (home_[v] && last_use_[v] >= 0 && offset_[v] < 0) {
-        auto& list = dying_[home_[v].index];
-        list.resize(k_.region(home_[v]).ops.size());
+    for (uint32_t v = 0; v < lifetime_.size(); ++v)
+      if (lifetime_[v] && last_use_[v] >= 0 && offset_[v] < 0) {
+        auto& list = dying_[lifetime_[v].index];
+        list.resize(k_.region(lifetime_[v]).ops.size());
         list[static_cast<size_t>(last_use_[v])].push_back(v);
       }
     if (index_map)
@@ -103,11 +103,11 @@ class Planner {
 
   // -- lifetimes
   void define(Value v, RegionId r) {
-    if (root_[v.index] == v.index) home_[v.index] = r;
+    if (root_[v.index] == v.index) lifetime_[v.index] = r;
   }
   void use(Value v) {
     const uint32_t root = root_[v.index];
-    if (home_[root]) last_use_[root] = at_[home_[root].index];
+    if (lifetime_[root]) last_use_[root] = at_[lifetime_[root].index];
   }
   void find_uses(RegionId r, int depth) {
     if (depth > kMaxDepth)
@@ -144,11 +144,12 @@ class Planner {
   void give_back(uint32_t root) {
     if (offset_[root] < 0 || permanent_[root]) return;
     free_[bytes(Value{root})].push_back(offset_[root]);
-    home_[root] = {};
+    lifetime_[root] = {};
   }
   bool dies(Value v, RegionId r, size_t i) const {
     const uint32_t root = root_[v.index];
-    return home_[root] == r && last_use_[root] == static_cast<int64_t>(i) && !permanent_[root] && offset_[root] >= 0;
+    return lifetime_[root] == r && last_use_[root] == static_cast<int64_t>(i) && !permanent_[root] &&
+           offset_[root] >= 0;
   }
 
   void plan_region(RegionId r) {
@@ -164,7 +165,7 @@ class Planner {
   void bury(RegionId r, size_t i) {
     if (dying_[r.index].empty()) return;
     for (uint32_t root : dying_[r.index][i])
-      if (home_[root]) give_back(root);
+      if (lifetime_[root]) give_back(root);
   }
 
   void observe(RegionId r, ir::OpId at, const std::vector<Value>& values) {
@@ -216,7 +217,7 @@ class Planner {
     }
     bury(r, i);
     for (Value v : op.results)
-      if (home_[v.index] == r && last_use_[v.index] < 0) give_back(v.index);
+      if (lifetime_[v.index] == r && last_use_[v.index] < 0) give_back(v.index);
   }
   bool of_threads(const Op& op) const {
     return ir::is_thread_op(op.code) || (ir::is_semaphore_op(op.code) && k_.has_threads());
@@ -229,7 +230,7 @@ class Planner {
           elements(type(v)) != elements(type(to)))
         continue;
       offset_[to.index] = offset_[root];
-      home_[root] = {};  // nothing to give back: the result does
+      lifetime_[root] = {};  // nothing to give back: the result does
       return true;
     }
     return false;
@@ -449,7 +450,7 @@ class Planner {
         for (size_t c = 0; c < op.results.size(); ++c) offset_[args[c + 1].index] = offset_[op.results[c].index];
         observe(body, {}, {args[0]});
         plan_region(body);
-        if (home_[args[0].index]) give_back(args[0].index);
+        if (lifetime_[args[0].index]) give_back(args[0].index);
         emit(r, ready([=, enter = moves(op.operands, 3, op.results),
                        next = moves(k_.terminator(body).operands, 0, op.results), iv = args[0].index](Machine& m) {
                const int64_t lower = m.scalar(o->operands[0]), upper = m.scalar(o->operands[1]),

@@ -151,7 +151,7 @@ void Threads::copy_in(Machine& m, const Op& op) {
   const std::vector<size_t> receivers =
       op.has(Attr::axes) ? peers(program, op.ints(Attr::axes)) : std::vector<size_t>{program};
   const auto parts = static_cast<int64_t>(receivers.size());
-  Flight f{.op = &op, .thread = m.thread};
+  Flight f{.what = Flight::In{}, .op = &op, .thread = m.thread};
   f.from = window(m, op, places[0]);
   const Window target = window(m, op, places[1]);
   // Each program brings its share of the elements to all.
@@ -161,7 +161,7 @@ void Threads::copy_in(Machine& m, const Op& op) {
   f.count = n * (mine + 1) / parts - f.first;
   for (const size_t p : receivers) {
     Barrier& b = barrier(m, op, places[2], p);
-    f.barrier = &b;
+    f.what = Flight::In{&b};
     f.epoch = ++b.copies;
     f.to = target;
     f.to.data = memory_[p * views_ + target.ref].data();
@@ -177,11 +177,10 @@ void Threads::copy_in(Machine& m, const Op& op) {
 void Threads::copy_out(Machine& m, const Op& op) {
   const std::vector<ir::CopyPlace> places = ir::thread_places(k_, op);
   Runner& r = runners_[m.thread];
-  Flight f{.kind = Flight::Kind::out, .op = &op, .thread = m.thread};
+  Flight f{.what = Flight::Out{static_cast<int64_t>(r.group_ends.size())}, .op = &op, .thread = m.thread};
   f.from = window(m, op, places[0]);
   f.to = window(m, op, places[1]);
   f.count = num_elements(f.to.shape);
-  f.group = static_cast<int64_t>(r.group_ends.size());
   f.epoch = ++r.out_epoch;
   const auto all = static_cast<uint32_t>(runners_.size()), t = static_cast<uint32_t>(m.thread);
   touch_window(m.thread, op, f.from, Touching::load, all + t, f.epoch, 0, f.count);
@@ -192,24 +191,21 @@ void Threads::copy_out(Machine& m, const Op& op) {
 }
 
 void Threads::land(std::list<Flight>::iterator f, bool read_only) {
-  switch (f->kind) {
-    case Flight::Kind::in: {
-      f->between = gather(f->from);
-      scatter(*f);
-      Barrier& b = *f->barrier;
-      --b.transfers;
-      if (b.gathered.all.size() < agents_) b.gathered.all.resize(agents_);
-      b.gathered.all[b.agent] = std::max(b.gathered.all[b.agent], f->epoch);
-      end_phase(b);
-      break;
-    }
-    case Flight::Kind::out:
-      if (!f->read) f->between = gather(f->from);
-      f->read = true;
-      if (read_only) return;
-      scatter(*f);
-      break;
-    case Flight::Kind::product: multiply(*f); break;
+  if (const Flight::In* in = f->in()) {
+    f->between = gather(f->from);
+    scatter(*f);
+    Barrier& b = *in->barrier;
+    --b.transfers;
+    if (b.gathered.all.size() < agents_) b.gathered.all.resize(agents_);
+    b.gathered.all[b.agent] = std::max(b.gathered.all[b.agent], f->epoch);
+    end_phase(b);
+  } else if (Flight::Out* out = f->out()) {
+    if (!out->read) f->between = gather(f->from);
+    out->read = true;
+    if (read_only) return;
+    scatter(*f);
+  } else {
+    multiply(*f);
   }
   flights_.erase(f);
 }
@@ -217,7 +213,7 @@ void Threads::land(std::list<Flight>::iterator f, bool read_only) {
 void Threads::land_groups(size_t thread, int64_t up_to, bool read_only) {
   for (auto f = flights_.begin(); f != flights_.end();) {
     const auto now = f++;
-    if (now->kind != Flight::Kind::out || now->thread != thread || now->group >= up_to) continue;
+    if (!now->out() || now->thread != thread || now->out()->group >= up_to) continue;
     land(now, read_only);
   }
 }
@@ -240,7 +236,7 @@ void Threads::wait_groups(Machine& m, const Op& op) {
 void Threads::product(Machine& m, const Op& op) {
   const std::vector<ir::CopyPlace> places = ir::thread_places(k_, op);
   Runner& r = runners_[m.thread];
-  Flight f{.kind = Flight::Kind::product, .op = &op, .thread = m.thread};
+  Flight f{.what = Flight::Product{}, .op = &op, .thread = m.thread};
   const ir::Type& lhs = k_.type(op.operands[0]);
   if (lhs.is_ref) f.from = window(m, op, places[0]);
   else {
@@ -250,17 +246,19 @@ void Threads::product(Machine& m, const Op& op) {
     const std::byte* from = m.place[op.operands[0].index];
     f.between.assign(from, from + num_elements(lhs.shape) * size_bytes(lhs.dtype));
   }
-  f.rhs = window(m, op, places[1]);
+  f.what = Flight::Product{window(m, op, places[1])};
   f.to = window(m, op, places[2]);
   f.epoch = ++r.product_epoch;
   const uint32_t agent = static_cast<uint32_t>(3 * runners_.size() + m.thread);
   if (lhs.is_ref) touch_window(m.thread, op, f.from, Touching::load, agent, f.epoch, 0, num_elements(f.from.shape));
-  touch_window(m.thread, op, f.rhs, Touching::load, agent, f.epoch, 0, num_elements(f.rhs.shape));
+  const Window& rhs = f.product()->rhs;
+  touch_window(m.thread, op, rhs, Touching::load, agent, f.epoch, 0, num_elements(rhs.shape));
   begin(std::move(f));
   tick();
 }
 
 void Threads::multiply(const Flight& f) {
+  const Window& rhs = f.product()->rhs;
   const bool integers = is_int(f.from.dtype);
   const DType in = integers ? DType::i32 : DType::f32;
   const auto as = [&](DType from, DType to, const std::vector<std::byte>& given) {
@@ -271,13 +269,13 @@ void Threads::multiply(const Flight& f) {
     return out;
   };
   const std::vector<std::byte> a = as(f.from.dtype, in, f.from.ref == SIZE_MAX ? f.between : gather(f.from)),
-                               b = as(f.rhs.dtype, in, gather(f.rhs));
+                               b = as(rhs.dtype, in, gather(rhs));
   std::vector<std::byte> c = as(f.to.dtype, in, gather(f.to));
-  const std::vector<int64_t> turned =
+  const std::vector<int64_t> transposed =
       f.op->has(Attr::transposed) ? f.op->ints(Attr::transposed) : std::vector<int64_t>{0, 0};
   const int64_t rows = f.to.shape[0], columns = f.to.shape[1], depth = ir::wgmma_depth(k_, *f.op);
-  const int64_t a_row = turned[0] != 0 ? 1 : depth, a_step = turned[0] != 0 ? rows : 1,
-                b_step = turned[1] != 0 ? 1 : columns, b_column = turned[1] != 0 ? depth : 1;
+  const int64_t a_row = transposed[0] != 0 ? 1 : depth, a_step = transposed[0] != 0 ? rows : 1,
+                b_step = transposed[1] != 0 ? 1 : columns, b_column = transposed[1] != 0 ? depth : 1;
   const auto sum = [&](const auto* x, const auto* y, auto* z) {
     for (int64_t i = 0; i < rows; ++i)
       for (int64_t k = 0; k < depth; ++k) {
@@ -300,10 +298,10 @@ void Threads::multiply(const Flight& f) {
 /// In their order, until so many are left.
 void Threads::land_products(size_t thread, size_t left) {
   size_t there = 0;
-  for (const Flight& f : flights_) there += f.kind == Flight::Kind::product && f.thread == thread;
+  for (const Flight& f : flights_) there += f.product() && f.thread == thread;
   for (auto f = flights_.begin(); f != flights_.end() && there > left;) {
     const auto now = f++;
-    if (now->kind != Flight::Kind::product || now->thread != thread) continue;
+    if (!now->product() || now->thread != thread) continue;
     land(now);
     --there;
   }
@@ -319,7 +317,7 @@ void Threads::wait_products(size_t thread, int64_t left) {
 void Threads::end_of_thread(size_t thread) {
   wait_products(thread, 0);
   for (const Flight& f : flights_)
-    if (f.kind == Flight::Kind::out && f.thread == thread && !f.read)
+    if (f.still_reads() && f.thread == thread)
       throw KernelError(
           k_.name + ": copy_smem_to_gmem by " + thread_text(thread) + " may still read smem at the end of the thread",
           f.op->loc, "wait_smem_to_gmem(0) before the end");

@@ -160,13 +160,12 @@ void Threads::tick() {
     for (auto f = flights_.begin(); f != flights_.end(); ++f) {
       if (f->moments < 0 || --f->moments >= 0) continue;
       f->moments = -1;
-      if (f->kind == Flight::Kind::out && !f->read) {
+      if (f->still_reads()) {
         f->moments = static_cast<int64_t>(random(8));
         land(f, true);
-      } else if (f->kind == Flight::Kind::product) {
+      } else if (f->product()) {
         size_t later = 0;
-        for (auto g = std::next(f); g != flights_.end(); ++g)
-          later += g->kind == Flight::Kind::product && g->thread == f->thread;
+        for (auto g = std::next(f); g != flights_.end(); ++g) later += g->product() && g->thread == f->thread;
         land_products(f->thread, later);
       } else {
         land(f);
@@ -225,7 +224,7 @@ size_t Threads::next(size_t self) {
 bool Threads::land_for_waiting() {
   std::vector<std::list<Flight>::iterator> able;
   for (auto f = flights_.begin(); f != flights_.end(); ++f)
-    if (f->kind == Flight::Kind::in) able.push_back(f);
+    if (f->in()) able.push_back(f);
   if (able.empty()) return false;
   land(able[random_ ? random(able.size()) : 0]);
   return true;
@@ -362,10 +361,10 @@ void Threads::run(const int64_t* program, uint64_t cluster) {
   }
   while (!flights_.empty()) {
     const Flight& f = flights_.front();
-    if (f.kind == Flight::Kind::in)
+    if (f.in())
       throw KernelError(
           k_.name + ": copy_gmem_to_smem by " + thread_text(f.thread) + " is still under way at the end of its program",
-          f.op->loc, "barrier_wait() for every copy: " + barrier_text(*f.barrier) + " has none left");
+          f.op->loc, "barrier_wait() for every copy: " + barrier_text(*f.in()->barrier) + " has none left");
     land(flights_.begin());
   }
 }
@@ -446,14 +445,14 @@ void Threads::leave(Machine& m, const ir::Op& scope) {
   for (const ir::Value v : args) {
     const size_t ref = m.refs[v.index];
     for (const Flight& f : flights_)
-      if (f.kind == Flight::Kind::out && f.thread == m.thread && f.from.ref == ref && !f.read) still_under_way(f);
+      if (f.still_reads() && f.thread == m.thread && f.from.ref == ref) still_under_way(f);
     if (last) nothing_under_way(program, ref);
   }
 }
 
 void Threads::nothing_under_way(size_t program, size_t ref) const {
   for (const Flight& f : flights_)
-    if (f.kind == Flight::Kind::in && f.barrier->program == program && (f.to.ref == ref || f.barrier->ref == ref))
+    if (f.in() && f.in()->barrier->program == program && (f.to.ref == ref || f.in()->barrier->ref == ref))
       still_under_way(f);
 }
 

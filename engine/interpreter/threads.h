@@ -14,6 +14,7 @@
 #include <optional>
 #include <string>
 #include <thread>
+#include <variant>
 #include <vector>
 
 #include "engine/interpreter/machine.h"
@@ -80,19 +81,32 @@ class Threads {
     Knowledge gathered, done;           // in this phase, and at the end of the last one
     std::vector<int64_t> waited;        // by thread of the cluster: phases it has waited for
   };
+  /// A copy or a product that has begun and is not over.
   struct Flight {
-    enum class Kind : uint8_t { in, out, product };
-    Kind kind = Kind::in;
+    struct In {  // to smem
+      Barrier* barrier = nullptr;
+    };
+    struct Out {  // to gmem
+      int64_t group = 0;
+      bool read = false;  // it has read its source
+    };
+    struct Product {
+      Window rhs;
+    };
+    std::variant<In, Out, Product> what;
     const ir::Op* op = nullptr;
     size_t thread = 0;  // that began it
-    Window from = {}, to = {}, rhs = {};
-    Barrier* barrier = nullptr;
+    Window from = {}, to = {};
     uint32_t epoch = 0;  // of its agent
-    int64_t group = 0;   // of copies to gmem: which one
     int64_t moments = -1;
-    bool read = false;  // a copy to gmem has read its source
     std::vector<std::byte> between = {};
     int64_t first = 0, count = 0;  // elements of the window that it brings
+
+    const In* in() const { return std::get_if<In>(&what); }
+    Out* out() { return std::get_if<Out>(&what); }
+    const Out* out() const { return std::get_if<Out>(&what); }
+    const Product* product() const { return std::get_if<Product>(&what); }
+    bool still_reads() const { return out() && !out()->read; }
   };
   enum class State : uint8_t { ready, waiting, ended };
   struct Runner {

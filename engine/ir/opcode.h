@@ -140,6 +140,8 @@ constexpr bool is_grid(Opcode op) { return family(op) == Family::grid; }
 inline bool accesses_ref(Opcode op) { return family(op) == Family::memory; }
 inline bool writes_ref(Opcode op) { return info(op).effect == Effect::writes; }
 inline bool reads_ref(Opcode op) { return accesses_ref(op) && op != Opcode::store; }
+/// Writes what it is given, whatever was there.
+constexpr bool overwrites_ref(Opcode op) { return op == Opcode::store || op == Opcode::swap; }
 constexpr bool is_atomic(Opcode op) { return op == Opcode::atomic_rmw || op == Opcode::atomic_cas; }
 constexpr bool makes_ref(Opcode op) { return family(op) == Family::ref; }
 constexpr bool is_alloc(Opcode op) {
@@ -157,12 +159,13 @@ constexpr bool is_semaphore_op(Opcode op) { return is_async(op) && !is_copy(op);
 /// Of kernels of threads alone: barriers, copies between gmem and smem, wgmma.
 constexpr bool is_thread_op(Opcode op) { return family(op) == Family::thread; }
 constexpr bool is_thread_copy(Opcode op) { return op == Opcode::copy_gmem_to_smem || op == Opcode::copy_smem_to_gmem; }
+constexpr bool is_thread_barrier_op(Opcode op) { return op == Opcode::barrier_arrive || op == Opcode::barrier_wait; }
 /// Of those, how many Refs (with wgmma's left operand, which may be a value) an op names, each with an index.
 constexpr int num_thread_places(Opcode op) {
-  return op == Opcode::barrier_arrive || op == Opcode::barrier_wait ? 1
-         : op == Opcode::copy_smem_to_gmem                          ? 2
-         : op == Opcode::copy_gmem_to_smem || op == Opcode::wgmma   ? 3
-                                                                    : 0;
+  return is_thread_barrier_op(op)                                 ? 1
+         : op == Opcode::copy_smem_to_gmem                        ? 2
+         : op == Opcode::copy_gmem_to_smem || op == Opcode::wgmma ? 3
+                                                                  : 0;
 }
 /// Writes for people: debug_print and check.
 constexpr bool is_print(Opcode op) { return family(op) == Family::print; }
@@ -172,6 +175,7 @@ constexpr bool is_group(Opcode op) { return family(op) == Family::group; }
 constexpr bool is_packed(Opcode op) { return family(op) == Family::packed; }
 /// On matrices; pack, which makes what their tiles in memory consist of, belongs to each invocation.
 constexpr bool is_matrix(Opcode op) { return family(op) == Family::matrix && op != Opcode::pack; }
+constexpr bool is_matrix_access(Opcode op) { return op == Opcode::matrix_load || op == Opcode::matrix_store; }
 /// What the workgroups of one program do together.
 constexpr bool is_program_op(Opcode op) {
   return op == Opcode::program_barrier || op == Opcode::mbarrier_arrive || op == Opcode::mbarrier_copies ||

@@ -1,30 +1,33 @@
 // The verifier. A well-formed kernel:
 //   tables      every value, op and region that is reachable exists; a region belongs to one place, an op stands once;
-//   every value's entry
-//               names the op or region that it comes from, and its position there
+//               every value's entry names the op or region that it comes from, and its position there
 //   regions     end in a yield and have no other
 //   level       every op is legal at the kernel's level; at lane level arrays are scalars and Refs have rank 1
-//   types       every result has the type that infer() gives (region arguments and yields of for, while, if and switch
-//   included) scopes      an operand is defined before, in the same region or one around it; index maps and body see
-//   nothing of each other grid        static sizes are not negative; names of sizes are identifiers blocks num_inputs
-//   of them are inputs, of which the first num_prefetch are scalar-prefetch operands, in smem; each is the whole array
-//   (static extents) or has one block dim per array dim, of at least
-//               one element (none where the array has none), squeezed ones of exactly one; an output may be aliased to
-//               one input of its shape and dtype, other than a scalar-prefetch operand, and an input to one output;
-//               padding belongs to element dims; halo dims to inputs, which are stored to neither themselves nor by an
-//               alias; an input by value is of rank 0, whole, aliased to no output, and no op but loads takes its Ref;
-//               buffer counts are not negative, and outputs do not look ahead
+//   types       every result has the type that infer() gives, region arguments and yields of for, while, if and switch
+//               included
+//   scopes      an operand is defined before, in the same region or one around it; index maps and body see nothing of
+//               each other
+//   grid        static sizes are not negative; names of sizes are identifiers
+//   blocks      num_inputs of them are inputs, of which the first num_prefetch are scalar-prefetch operands, in smem.
+//               Each is the whole array (static extents) or has one block dim per array dim, of at least one element
+//               (none where the array has none), squeezed ones of exactly one. An output may be aliased to one input
+//               of its shape and dtype, other than a scalar-prefetch operand, and an input to one output. Padding
+//               belongs to element dims. Halo dims belong to inputs, which are stored to neither themselves nor by an
+//               alias. An input by value is of rank 0, whole, aliased to no output, and no op but loads takes its Ref.
+//               Buffer counts are not negative, and outputs do not look ahead
 //   index maps  take one i32 per grid axis (vmapped ones too) and the Ref of every scalar-prefetch operand (those of
-//   such operands themselves:
-//               no Refs), yield one i32 per block dim (two for a bounded one), and compute on scalars by elementwise
-//               ops, constants, num_programs and loads only
-//   scratch     refs to any, vmem, smem, semaphores (of i32); so are the arguments of run_scoped. The last
-//   num_private_scratch are private body        takes the Ref of every block, then of every scratch buffer (lane level:
-//   one global ref of unknown length per block);
-//               stores and copies to no scalar-prefetch operand and no aliased input; yields nothing
+//               such operands themselves: no Refs), yield one i32 per block dim (two for a bounded one), and compute on
+//               scalars by elementwise ops, constants, num_programs and loads only
+//   scratch     refs to any, vmem, smem, semaphores (of i32), in kernels of threads also barriers and accumulators; so
+//               are the arguments of run_scoped. The last num_private_scratch are private
+//   body        takes the Ref of every block, then of every scratch buffer (lane level: one global ref of unknown
+//               length per block); stores and copies to no scalar-prefetch operand and no aliased input; yields nothing
+//   threads     the grid's axes are its own, then a cluster's (16 programs at most), then one of threads (8 at most);
+//               such kernels have whole arrays, and neither vmem nor DMA semaphores nor their copies; traits of memory
+//               (arrivals, axes, tiling, swizzle) stand where they mean something
 //   call info   compiler parameters are known ones; costs are not negative
 //   lane info   workgroup_size of at least 1, subgroup_size 0 or a power of two, allocations inside their arenas,
-//   extents that exist
+//               extents that exist
 // Barriers under divergent control flow are codegen/lane's to find.
 #include "engine/ir/verify.h"
 

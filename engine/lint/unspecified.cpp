@@ -260,8 +260,7 @@ class Overhang {
     if (load_ && certain && load_->load == id) found.mixed = Mixed{id, {}};
     for (const Value r : op.results) state(r) = found;
     if (!ir::writes_ref(op.code)) return;
-    const bool mixed = given && certain && !op.has_mask(),
-               overwrites = op.code == Opcode::store || op.code == Opcode::swap;
+    const bool mixed = given && certain && !op.has_mask(), overwrites = ir::overwrites_ref(op.code);
     const bool block = k_.value(ref).region == k_.body && k_.value(ref).number < k_.blocks.size();
     const auto box = block ? box_in_array(op) : std::nullopt;
     if (load_ && mixed && (!block || (box && !box->empty()))) return report(*given, ref);

@@ -26,10 +26,10 @@ Extent plus(const Extent& a, const Extent& b) {
 
 struct Count {  // of one program
   int64_t flops = 0, transcendentals = 0, bytes = 0;
-  void add(const Count& c, int64_t rounds = 1) {
-    flops = plus(flops, times(c.flops, rounds));
-    transcendentals = plus(transcendentals, times(c.transcendentals, rounds));
-    bytes = plus(bytes, times(c.bytes, rounds));
+  void add(const Count& c, int64_t iterations = 1) {
+    flops = plus(flops, times(c.flops, iterations));
+    transcendentals = plus(transcendentals, times(c.transcendentals, iterations));
+    bytes = plus(bytes, times(c.bytes, iterations));
   }
 };
 

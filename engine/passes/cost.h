@@ -10,7 +10,7 @@ namespace tessera {
 /// of a product over K, one per operand element for a reduction or scan. transcendentals: one per element for exp, sin
 /// and the like, and for sqrt. bytes accessed: each block once for every run of consecutive programs that its index map
 /// may tell apart, at most its array's size per dim; of arrays without blocks, what loads and stores touch. Branches
-/// count as the dearest one, loops without constant bounds as one round.
+/// count as the dearest one, loops without constant bounds as one iteration.
 CostEstimate estimate_cost(const ir::Kernel& k);
 
 }  // namespace tessera

@@ -1,4 +1,4 @@
-// A while that only counts becomes a for: its number of rounds is known when it starts, so that ranges, affine
+// A while that only counts becomes a for: its trip count is known when it starts, so that ranges, affine
 // positions and the cutting of loops into dispatches see it. JAX makes such whiles of every fori_loop with a bound that
 // is not a Python number.
 //

@@ -29,7 +29,7 @@ Bounds held(DType t, __int128 lo, __int128 hi);
 /// Of an elementwise op's result. `operand` is its operands' dtype (for select that of operands 1 and 2, as for
 /// reference::eval).
 Bounds result_bounds(ir::Opcode op, DType operand, DType result, const std::vector<Bounds>& operands);
-/// Of the counter of a for from `lower` to `upper`, in its rounds: stepping beyond i32 ends it.
+/// Of the counter of a for from `lower` to `upper`, in its iterations: stepping beyond i32 ends it.
 inline Interval counter_bounds(const Interval& lower, const Interval& upper) {
   return {lower.lo, upper.hi - 1 > lower.lo ? upper.hi - 1 : lower.lo};
 }

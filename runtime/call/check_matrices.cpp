@@ -23,9 +23,9 @@ namespace {
 ir::Kernel product(const MatrixShape& s) {
   const auto several = [](int64_t n) { return n * std::max<int64_t>(2, 32 / n); };
   const int64_t m = several(s.m), n = several(s.n), k = several(s.k);
-  const auto body = [=](Ref a, Ref b, Ref at, Ref bt, Ref c, Ref plain, Ref turned) {
+  const auto body = [=](Ref a, Ref b, Ref at, Ref bt, Ref c, Ref plain, Ref transposed) {
     plain[all] = dot(a[all], b[all], {.preferred_element_type = s.sum}) + c[all];
-    turned[all] =
+    transposed[all] =
         dot(at[all], bt[all], {.lhs_contract = {0}, .rhs_contract = {1}, .preferred_element_type = s.sum}) + c[all];
   };
   const PallasCall call =

@@ -180,9 +180,9 @@ void describe_subgroups(Target& t, const Properties& p, const Features& has) {
 /// What Vulkan does not say: how drivers treat branches, loops and matrices.
 void describe_compiler(Target& t, const Properties& p) {
   t.skips_branches = t.kind == Target::Kind::gpu;
-  // Its instruction turns them on the way. On an H200 the shader of tests/bench/gpu for 4096x4096x4096 of f16 takes
-  // 0.46 ms, and 0.73 where y is turned before (580.159).
-  t.turns_matrices = p.modern && p.v12.driverID == VK_DRIVER_ID_NVIDIA_PROPRIETARY;
+  // Its instruction transposes them on the way. On an H200 the shader of tests/bench/gpu for 4096x4096x4096 of f16
+  // takes 0.46 ms, and 0.73 where y is transposed before (580.159).
+  t.transposes_matrices = p.modern && p.v12.driverID == VK_DRIVER_ID_NVIDIA_PROPRIETARY;
   if (!p.modern || p.v12.driverID != VK_DRIVER_ID_MESA_LLVMPIPE) return;
   t.forgets_zeros = true;
   const std::string_view driver = p.v12.driverInfo;  // "Mesa 22.3.6 (LLVM 15.0.6)"

@@ -9,9 +9,9 @@
 //   0 to 5  red, green and blue that the walls at low x, high x, low y, high y, low z and high z reflect
 //   6       the room's low corner and its high corner
 //   7       the lamp in the wall at high y: low x, high x, low z, high z; its radiance; 1: it is sampled, 0: found by
-//   chance alone (the same mean, more noise); the radiance of all surfaces 8 ...   a sphere: centre, radius, what it
-//   reflects, and its material: 0 scatters evenly (Lambert), 1 + r reflects as a mirror does and scatters by r, -n is
-//   glass of refractive index n
+//           chance alone (the same mean, more noise); the radiance of all surfaces
+//   8 ...   a sphere: centre, radius, what it reflects, and its material: 0 scatters evenly (Lambert), 1 + r reflects
+//           as a mirror does and scatters by r, -n is glass of refractive index n
 #pragma once
 #include <array>
 #include <cmath>

@@ -374,7 +374,7 @@ class Checker {
     size_t tile_ops = 0, lane_ops = 0, most_ops = 0;
     options.dump = [&](std::string_view step, const Kernel& k, bool changed) {
       // before conditions that are known became constants
-      if (step == "lane/known") conditions = changed ? std::optional<Kernel>(lane) : std::nullopt;
+      if (step == "lane/known_conditions") conditions = changed ? std::optional<Kernel>(lane) : std::nullopt;
       (k.level == ir::Level::lane ? lane : tile) = k;
       if (k.level != ir::Level::lane)
         for (tile_ops = 0; const ir::Op& op : k.ops)

@@ -44,7 +44,7 @@ inline Target random_target(uint64_t seed) {
                   {m, n, k, DType::bf16, DType::bf16, DType::f32},
                   {m, n, k, DType::i8, DType::i8, DType::i32},
                   {n, m, k, DType::u8, DType::u8, DType::u32}};
-    t.turns_matrices = maybe();
+    t.transposes_matrices = maybe();
   }
   const auto say = [&](const char* what, int64_t v) { t.name += std::string(" ") + what + " " + std::to_string(v); };
   t.name = t.kind == Target::Kind::gpu ? "gpu" : "cpu";
@@ -60,7 +60,7 @@ inline Target random_target(uint64_t seed) {
       say("skips", t.skips_branches);
   say("dots", t.dot4_signed), say("unsigned", t.dot4_unsigned), say("mixed", t.dot4_mixed);
   for (const MatrixShape& s : t.matrices) t.name += " matrix " + to_string(s);
-  if (t.turns_matrices) t.name += " turned";
+  if (t.transposes_matrices) t.name += " transposing";
   return t;
 }
 

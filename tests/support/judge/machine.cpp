@@ -291,7 +291,7 @@ bool Machine::release_barrier(Group& g) {
     const Invocation& v = g.invocations[i];
     if (v.state == State::finished) return "invocation " + std::to_string(i) + " has finished";
     std::string s = "invocation " + std::to_string(i) + " waits at " + reports_.at(v.pc);
-    for (const uint32_t l : around(m_.code[v.pc])) s += ", in round " + std::to_string(v.rounds[l]);
+    for (const uint32_t l : around(m_.code[v.pc])) s += ", in iteration " + std::to_string(v.rounds[l]);
     return s;
   };
   reports_.add(Kind::divergence, g.invocations[a].pc, g.invocations[b].pc, [&] {

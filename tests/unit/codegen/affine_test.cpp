@@ -132,8 +132,8 @@ TEST_CASE("affine: scratch that is written before it is read") {
   CHECK(axes("[1]", "  if %j0 {\n    store %s[0], %e\n  } else {\n    store %s[0], %i\n  }\n" + sum) == "pp");
   // The first step does not touch it, later ones read before they write.
   CHECK(axes("[1]", "  if %j0 {\n    store %o[], %e\n  } else {\n" + sum + "  }\n") == "ss");
-  // A loop of no known round writes nothing for sure, one whose rounds are known does; a while's condition runs once at
-  // least, its body perhaps never.
+  // A loop of no known iteration writes nothing for sure, one whose trip count is known does; a while's condition runs
+  // once at least, its body perhaps never.
   CHECK(axes("[1]", "  for %k = %c0 to %c2 step %c1 {\n    store %s[0], %e\n  }\n" + sum) == "pp");
   CHECK(axes("[1]", "  for %k = %c0 to %c0 step %c1 {\n    store %s[0], %e\n  }\n" + sum) == "ss");
   CHECK(axes("[1]", "  for %k = %c0 to %e step %c1 {\n    store %s[0], %e\n  }\n" + sum) == "ss");

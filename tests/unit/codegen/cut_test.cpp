@@ -198,7 +198,7 @@ body (%x, %o) {
 }
 )";
 
-TEST_CASE("cut: loops with as many rounds as data says go on until they are done") {
+TEST_CASE("cut: loops with as many iterations as data says go on until they are done") {
   const ir::Kernel k = ir::parse(kInData, "in_data.tir");
   for (const bool general : {false, true}) {
     const Cut c = cut(k, general);
@@ -231,7 +231,7 @@ TEST_CASE("cut: loops with as many rounds as data says go on until they are done
   }
 }
 
-TEST_CASE("cut: what is not done after as many rounds as there is room for is reported" *
+TEST_CASE("cut: what is not done after as many iterations as there is room for is reported" *
           doctest::skip(tessera::test::kSanitized)) {
   const ir::Kernel k = ir::parse(R"(tir 1
 kernel @endless
@@ -337,7 +337,7 @@ TEST_CASE("cut: what runs again in every dispatch, and what is kept") {
 TEST_CASE("cut: explain says into how many dispatches") {
   const Program p = cut(file("cut_overhang")).program;
   const int64_t all = steps_of(p, {}), each = steps_at_once(p, all, nullptr);
-  CHECK(all == 1003);  // the last test of the one loop, and a round for nobody
+  CHECK(all == 1003);  // the last test of the one loop, and an iteration of no invocation
   CHECK(each > 1);
   CHECK(p.explain.find("  loops cut: " + std::to_string(cdiv(all, each)) + " dispatches of " + std::to_string(each) +
                        " steps each, 1003 in all, because the driver leaves all loops after 200 iterations\n") !=

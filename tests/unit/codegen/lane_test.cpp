@@ -359,13 +359,13 @@ TEST_CASE("divergence at barriers and subgroup ops is reported") {
       });
   CHECK(any_contains(reports_of(two.done(), {counting(4), Array({4}, DType::f32)}), "divergence in workgroup"));
 
-  // Both reach the same barrier, but in different rounds.
+  // Both reach the same barrier, but in different iterations.
   Lane rounds(2);
   const Value tid = rounds.source(Opcode::local_index);
   rounds.loop(2, [&](Value i) { rounds.b.when(rounds.eq(i, tid), [&] { rounds.barrier(); }); });
   const auto reports = reports_of(rounds.done(), {counting(4), Array({4}, DType::f32)});
-  CHECK(any_contains(reports, "in round 0, but invocation 1 waits at"));
-  CHECK(any_contains(reports, "in round 1"));
+  CHECK(any_contains(reports, "in iteration 0, but invocation 1 waits at"));
+  CHECK(any_contains(reports, "in iteration 1"));
 
   Lane sub(8);
   sub.k.lane.subgroup_size = 4;
@@ -589,7 +589,7 @@ TEST_CASE("sums are watched at every evaluation, and where a mask says so") {
     CHECK((seen[0].least.value == __int128{3} * wanted && seen[0].greatest.value == __int128{3} * wanted));
   }
 
-  // Four invocations, of which each makes three rounds.
+  // Four invocations, of which each makes three iterations.
   Lane l(4);
   l.k.lane.max_workgroups = 1;
   const Value tid = l.source(Opcode::local_index), two = l.number(2),

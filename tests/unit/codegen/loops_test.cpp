@@ -41,7 +41,7 @@ std::string counts(const std::string& ops, const std::string& clauses = "") {
   return s;
 }
 
-// A program per workgroup that runs `rounds` rounds one after another; too large to be unrolled.
+// A program per workgroup that runs as many iterations as its grid has, one after another; too large to be unrolled.
 ir::Kernel rounds(const std::string& grid) {
   return ir::parse("tir 1\nkernel @rounds\ngrid (" + grid + R"()
 in f32[8, 8] whole
@@ -77,7 +77,7 @@ std::string error_of(const ir::Kernel& k, const Target& t) {
 }  // namespace
 
 TEST_CASE("loops: an iteration for every test, those in vain included") {
-  // Innermost with run-time bounds: several rounds per iteration, and a loop for the rest.
+  // Innermost with run-time bounds: several of the kernel's iterations in one, and a loop for the rest.
   CHECK(counts("for %i = %0 to %n step %1 {\n store %o[%i], %i\n }") ==
         "floordiv(max(n, 0), 16) to cdiv(max(n, 0), 16) + 17");
   CHECK(counts("for %i = %0 to %100 step %3 {\n barrier\n }") == "0 to 35");  // a driver may unroll so few

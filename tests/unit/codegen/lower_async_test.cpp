@@ -124,7 +124,7 @@ TEST_CASE("scopes: programs that leave every semaphore as they found it may run 
   CHECK_FALSE(alone(start));
   CHECK(alone(loop(signal + wait)));
   CHECK_FALSE(alone(loop(signal) + "semaphore_wait %s[0], %2\n"));
-  CHECK_FALSE(alone(loop("semaphore_signal %s[0], %1\n") + wait));  // rounds are not counted
+  CHECK_FALSE(alone(loop("semaphore_signal %s[0], %1\n") + wait));  // iterations are not counted
   CHECK(alone(either(signal, signal) + wait));
   CHECK(alone(signal + either(wait, "semaphore_wait %s[0], %1\nsemaphore_wait %s[0], %1\n")));
   CHECK_FALSE(alone(either(signal, "") + wait));

@@ -6,11 +6,11 @@
 #include <sstream>
 #include <stdexcept>
 
+#include "codegen/fit_to_driver.h"
 #include "codegen/lane/cut.h"
 #include "codegen/lane/join_branches.h"
 #include "codegen/lane/known_conditions.h"
 #include "codegen/lane/loops.h"
-#include "codegen/lane/prover.h"
 #include "codegen/lane/steps.h"
 #include "codegen/lane/uniformity.h"
 #include "codegen/lane/unroll.h"
@@ -248,7 +248,7 @@ std::string print_kept(const Kernel& k, const PassSettings& s) {
       lowering::choose_kept(k, [&](Value) { return lowering::Keeping{s.in_arena, s.dear}; });
   return annotated_values(k, [&](Value v) -> std::string {
     if (k.type(v).is_ref || k.type(v).shape.empty()) return "";
-    if (!lazy[v.index]) return "has a home";
+    if (!lazy[v.index]) return "evaluated where it stands";
     const lowering::Kept& x = kept[v.index];
     return x.yes ? "kept: uses " + std::to_string(x.uses) + ", each costs " + std::to_string(x.cost) : "lazy";
   });
@@ -275,7 +275,7 @@ std::string print_loops(const Kernel& source, const PassSettings& s) {
   Kernel k = source;
   for (uint32_t i = 0; i < k.ops.size(); ++i) k.ops[i].loc = {"@", i};
   const std::vector<ProgramLoop> loops = lane::count_loops(k, s.target);
-  const auto rounds = lane::most_rounds(k, s.target);
+  const auto trips = lane::max_trip_counts(k, s.target);
   return annotated(k, [&](OpId id) {
     std::string t;
     for (const ProgramLoop& l : loops)
@@ -283,8 +283,8 @@ std::string print_loops(const Kernel& source, const PassSettings& s) {
         t += "iterations " + to_string(l.at_least) + " to " + (l.at_most ? to_string(*l.at_most) : "any");
     const Op& o = k.op(id);
     if (o.code != Opcode::for_) return t;
-    const auto most = rounds.find(o.regions[0].index);
-    t += most == rounds.end() ? ", rounds unknown" : ", at most " + to_string(most->second) + " rounds";
+    const auto most = trips.find(o.regions[0].index);
+    t += most == trips.end() ? ", trip count unknown" : ", trip count at most " + to_string(most->second);
     if (const int copies = lane::copies_per_iteration(k, o, s.target); copies > 1)
       t += ", " + std::to_string(copies) + " copies";
     return t;
@@ -312,7 +312,7 @@ std::string print_uniformity(const Kernel& k, const PassSettings&) {
 }
 
 std::string print_steps(const Kernel& k, const PassSettings& s) {
-  const auto plan = lane::plan_steps(k, s.target.max_loop_iterations, lane::most_rounds(k, s.target));
+  const auto plan = lane::plan_steps(k, s.target.max_loop_iterations, lane::max_trip_counts(k, s.target));
   if (!plan) return "no loop can be cut";
   const auto at = [](const std::unordered_map<uint32_t, Extent>& m, uint32_t i) {
     return m.count(i) ? to_string(m.at(i)) : std::string("-");
@@ -333,8 +333,8 @@ std::string print_steps(const Kernel& k, const PassSettings& s) {
                            at(plan->span, id.index) + ", passing " + at(plan->passing, id.index);
            for (const RegionId r : o.regions)
              if (plan->time.count(r.index))
-               t += "; " + std::string(o.code == Opcode::if_ ? "side " : "round ") + region(r) +
-                    (plan->in_data.count(r.index) ? ", rounds in data" : "");
+               t += "; " + std::string(o.code == Opcode::if_ ? "side " : "iteration ") + region(r) +
+                    (plan->in_data.count(r.index) ? ", trip count in data" : "");
            return t;
          });
 }
@@ -342,20 +342,20 @@ std::string print_steps(const Kernel& k, const PassSettings& s) {
 // -- passes
 template <bool (*F)(Kernel&)> bool plain(Kernel& k, const PassSettings&, std::string&) { return F(k); }
 
-bool run_scopes(Kernel& k, const PassSettings& s, std::string& notes) {
+bool run_lower_async(Kernel& k, const PassSettings& s, std::string& remarks) {
   std::vector<WaitSite> sites;
   lowering::PrefetchedCopies prefetch{s.prefetch};
   const bool changed = lowering::lower_async(k, sites, &prefetch);
   if (changed) ir::compact(k);
   for (size_t i = 0; i < sites.size(); ++i)
-    notes += "wait " + std::to_string(i) + ": " + sites[i].op + " of " + sites[i].semaphore +
-             (sites[i].bytes ? ", bytes" : "") + "\n";
-  if (!prefetch.copies.empty()) notes += "prefetched: " + std::to_string(prefetch.copies.size()) + "\n";
-  for (const auto& [op, why] : prefetch.refused) notes += "not prefetched: " + why + "\n";
+    remarks += "wait " + std::to_string(i) + ": " + sites[i].op + " of " + sites[i].semaphore +
+               (sites[i].bytes ? ", bytes" : "") + "\n";
+  if (!prefetch.copies.empty()) remarks += "prefetched: " + std::to_string(prefetch.copies.size()) + "\n";
+  for (const auto& [op, why] : prefetch.refused) remarks += "not prefetched: " + why + "\n";
   return changed;
 }
-bool run_uniform(Kernel& k, const PassSettings&, std::string& notes) {
-  const bool changed = lowering::narrow_uniform(k, notes);
+bool run_uniform(Kernel& k, const PassSettings&, std::string& remarks) {
+  const bool changed = lowering::narrow_uniform(k, remarks);
   if (changed) ir::compact(k);
   return changed;
 }
@@ -377,29 +377,19 @@ bool run_atomics(Kernel& k, const PassSettings& s, std::string&) {
   lowering::expand_atomics(k, s.target);
   return ir::print(k) != before;
 }
-bool run_unroll(Kernel& k, const PassSettings& s, std::string& notes) {
+bool run_unroll(Kernel& k, const PassSettings& s, std::string& remarks) {
   ir::compact(k);
   const bool changed = lowering::unroll_loops(k, s.budget);
-  notes += "branches: " + std::to_string(lowering::count_branches(k)) + "\n";
+  remarks += "branches: " + std::to_string(lowering::count_branches(k)) + "\n";
   return changed;
 }
 bool run_vectorize(Kernel& k, const PassSettings& s, std::string&) { return lowering::vectorize(k, s.target); }
-// As compile() does it.
-bool run_bounds(Kernel& k, const PassSettings& s, std::string&) {
-  ir::compact(k);
-  const bool changed = lane::bound_accesses(k, !s.target.skips_branches);
-  bool moved = changed;
-  for (int rounds = 0; moved && rounds < 8; ++rounds) {
-    ir::compact(k);
-    moved = lane::bound_accesses(k, false);
-  }
-  return changed;
-}
-bool run_cut(Kernel& k, const PassSettings& s, std::string& notes) {
+bool run_bounds(Kernel& k, const PassSettings& s, std::string&) { return bound_accesses(k, s.target); }
+bool run_cut(Kernel& k, const PassSettings& s, std::string& remarks) {
   const auto cut = lane::cut_loops(k, s.target);
   if (cut)
-    notes += "steps " + to_string(cut->steps) + ", iterations beyond them " +
-             (cut->at_most ? "at most " + to_string(*cut->at_most) : "any") + "\n";
+    remarks += "steps " + to_string(cut->steps) + ", iterations beyond them " +
+               (cut->at_most ? "at most " + to_string(*cut->at_most) : "any") + "\n";
   return cut.has_value();
 }
 bool run_report(Kernel& k, const PassSettings&, std::string&) {
@@ -445,7 +435,7 @@ PassSettings pass_settings(const std::map<std::string, std::string>& words) {
     else if (word == "form" && value == "general") s.general = true;
     else if (word == "passes" && value == "none") s.raw = true;
     else if (word == "branches" && value == "skipped") s.target.skips_branches = true;
-    else if (word == "matrices" && value == "turned") s.target.turns_matrices = true;
+    else if (word == "matrices" && value == "transposed") s.target.transposes_matrices = true;
     else if (word == "keeping" && value == "arena") s.in_arena = true;
     else if (word == "keeping" && value == "dear") s.dear = true;
     else throw wrong(word, value);
@@ -462,7 +452,7 @@ const std::vector<PassFolder>& pass_folders() {
       {"dce", plain<passes::dce>, {}, true},
       {"lower_threads", plain<lowering::lower_threads>, {}, true},
       {"lower_threads_together", plain<lowering::lower_threads_together>, {}, false},
-      {"lower_async", run_scopes, {}, true},
+      {"lower_async", run_lower_async, {}, true},
       {"unread_scratch", plain<lowering::drop_unread_scratch>, {}, false},
       {"squeeze", plain<lowering::squeeze_refs>, {}, true},
       {"uniform", run_uniform, {}, false},

@@ -27,9 +27,9 @@ PassSettings pass_settings(const std::map<std::string, std::string>& words);
 
 struct PassFolder {
   std::string name;
-  /// Rewrites the kernel and says whether it changed it; `notes` gets lines that belong to the result. None for an
+  /// Rewrites the kernel and says whether it changed it; `remarks` gets lines that belong to the result. None for an
   /// analysis.
-  std::function<bool(ir::Kernel&, const PassSettings&, std::string& notes)> run;
+  std::function<bool(ir::Kernel&, const PassSettings&, std::string& remarks)> run;
   /// Of an analysis: its text.
   std::function<std::string(const ir::Kernel&, const PassSettings&)> print;
   bool settles = false;  // the pass promises that it finds nothing more to do in what it made

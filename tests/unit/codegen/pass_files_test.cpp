@@ -81,16 +81,16 @@ bool is_lane_kernel(const ir::Kernel& k) { return k.level == ir::Level::lane && 
 
 std::string run(const PassFolder& f, ir::Kernel k, const PassSettings& settings) {
   ir::verify(k, "parsing");
-  std::string notes;
+  std::string remarks;
   for (const std::string& earlier : settings.after) {
-    folder(earlier).run(k, settings, notes);
+    folder(earlier).run(k, settings, remarks);
     ir::verify(k, earlier);
   }
-  notes.clear();
+  remarks.clear();
   if (!f.run) return f.print(k, settings);
   const std::string before = ir::print(k);
   const bool sound = is_lane_kernel(k);
-  const bool changed = f.run(k, settings, notes);
+  const bool changed = f.run(k, settings, remarks);
   ir::verify(k, f.name);
   const std::string after = ir::print(k);
   CHECK_MESSAGE(changed == (before != after), "the pass says that it ",
@@ -102,7 +102,7 @@ std::string run(const PassFolder& f, ir::Kernel k, const PassSettings& settings)
     CHECK_MESSAGE(!f.run(k, settings, more), "the pass finds more to do in what it made");
     CHECK(ir::print(k) == after);
   }
-  return changed ? difference(before, after) + notes : "unchanged";
+  return changed ? difference(before, after) + remarks : "unchanged";
 }
 
 std::vector<std::filesystem::path> files_in(const std::string& name) {

@@ -101,7 +101,7 @@ void agrees(const std::string& text) {
 }  // namespace
 
 TEST_CASE("prefetch: the blocks of a product move along a sequential axis") {
-  const std::string text = file("ahead_matmul");
+  const std::string text = file("prefetch_matmul");
   const Compiled c = compiled(text);
   CAPTURE(c.explain);
   CHECK(says(c,
@@ -124,7 +124,7 @@ TEST_CASE("prefetch: the blocks of a product move along a sequential axis") {
 }
 
 TEST_CASE("prefetch: one chunk per step is loaded before the arithmetic of the step before") {
-  const std::string text = replaced(replaced(file("ahead_matmul"), "24", "8"), "k: 3", "k: 9");
+  const std::string text = replaced(replaced(file("prefetch_matmul"), "24", "8"), "k: 3", "k: 9");
   const Compiled c = compiled(text);
   CAPTURE(c.explain);
   CHECK(says(c, "in_specs[0]: f32 (30, 70) in blocks (16, 8); the next step's first chunk is prefetched into "));
@@ -138,7 +138,7 @@ TEST_CASE("prefetch: one chunk per step is loaded before the arithmetic of the s
 }
 
 TEST_CASE("prefetch: blocks whose elements have registers") {
-  const std::string text = file("ahead_sums");
+  const std::string text = file("prefetch_sums");
   const Compiled c = compiled(text);
   CAPTURE(c.explain);
   CHECK(says(c,
@@ -253,7 +253,7 @@ body (%x, %o) {
 }
 
 TEST_CASE("prefetch: a product too narrow to be staged reads its blocks like any value") {
-  const std::string text = file("ahead_rows");
+  const std::string text = file("prefetch_rows");
   const Compiled c = compiled(text);
   CAPTURE(c.explain);
   CHECK(says(c,

@@ -85,7 +85,7 @@ TEST_CASE("bounds: positions that may be outside") {
   CHECK_FALSE(proved_if("  %a = max %d, %c0\n  %i = add %a, %l\n  %c = lt %i, %c8\n"));
   CHECK_FALSE(proved("  %c = lt %l, %c8\n  if %c {\n  }\n  %i = add %l, %c0\n"));  // the condition is over
   CHECK_FALSE(proved("", "  for %i = %c0 to %c9 step %c1 {\n", "  }\n"));
-  // the loop may have run no round
+  // the loop may have run no iteration
   CHECK_FALSE(proved("  for %j = %c0 to %n step %c1 {\n  }\n  %e = min %n, %c8\n  %i = sub %e, %c1\n"));
 }
 
@@ -190,7 +190,7 @@ TEST_CASE("bounds: an access that nothing proves is refused, or bounded") {
   CHECK(r.outputs.at(0).element_bits(15) == 70);
 }
 
-// Of drivers that run branches that nobody takes, and rounds behind a loop's last one.
+// Of drivers that run branches that nobody takes, and iterations behind a loop's last one.
 TEST_CASE("bounds: what nobody takes loads from its array all the same") {
   const auto moved = [](const std::string& ops, const std::string& before, const std::string& after) {
     ir::Kernel k = reads(ops, before, after), again = k;
@@ -206,7 +206,7 @@ TEST_CASE("bounds: what nobody takes loads from its array all the same") {
   CHECK_FALSE(moved("  %i = and %l, %c7\n  %c = lt %d, %c0\n", "  if %c {\n", "  }\n"));
   CHECK(moved("  %i = add %l, %c0\n  %c = lt %l, %c8\n", "  if %c {\n", "  }\n"));
   CHECK(moved("  %a = lt %d, %c8\n  %b = ge %d, %c0\n  %c = and %a, %b\n  %i = add %d, %c0\n", "  if %c {\n", "  }\n"));
-  // behind the last round it is 8
+  // behind the last iteration it is 8
   CHECK(moved("", "  for %i = %c0 to %c8 step %c1 {\n", "  }\n"));
   CHECK(moved("  %e = min %n, %c8\n", "  for %i = %c0 to %e step %c1 {\n", "  }\n"));
   CHECK_FALSE(moved("  %e = min %n, %c8\n", "  for %j = %c0 to %e step %c1 {\n  %i = min %j, %c7\n", "  }\n"));
@@ -220,8 +220,8 @@ TEST_CASE("bounds: what nobody takes loads from its array all the same") {
             "  }\n"));
   CHECK(moved(low, "  for %j = %low to %c9 step %c1 {\n  %a = sub %j, %low\n  %i = min %a, %c7\n", "  }\n"));
 
-  // As a driver has it that runs the round behind the last one: the loop's body with its counter at 8, and at the first
-  // value where there is none.
+  // As a driver has it that runs the iteration behind the last one: the loop's body with its counter at 8, and at the
+  // first value where there is none.
   ir::Kernel k = ir::parse(
       "tir 1\nlane kernel @rounds\nworkgroup_size 1\nnum_units 1 exact\nin i32[8] whole\nin i32[1] whole\nout i32[1] "
       "whole\nbody (%x: ref<global, i32[?]>, %y: ref<global, i32[?]>, %o: ref<global, i32[?]>) {\n"
@@ -245,7 +245,8 @@ TEST_CASE("bounds: what nobody takes loads from its array all the same") {
         std::string::npos);
 }
 
-// The counter is held to the loop's first value, which is behind the array if there is no round: loads are moved too.
+// The counter is held to the loop's first value, which is behind the array if there is no iteration: loads are moved
+// too.
 TEST_CASE("bounds: what nobody takes, in a loop that may begin behind the array") {
   ir::Kernel k = ir::parse(
       "tir 1\nlane kernel @rounds\nworkgroup_size 1\nnum_units 1 exact\nin i32[8] whole\nin i32[1] whole\nout i32[8] "

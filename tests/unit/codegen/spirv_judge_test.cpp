@@ -367,7 +367,7 @@ TEST_CASE("what is undefined is reported where it happens, or where its result i
   CHECK(says(report("%r = OpFAdd %f32 %f1 %f1"), "may be contracted"));
 }
 
-TEST_CASE("barriers and subgroup operations want everybody at one place, in one round") {
+TEST_CASE("barriers and subgroup operations want everybody at one place, in one iteration") {
   const auto in_branch = [](const std::string& what) {
     return "%c = OpULessThan %bool %l %3\nOpSelectionMerge %done None\nOpBranchConditional %c %yes %done\n%yes = "
            "OpLabel\n" +

@@ -149,7 +149,7 @@ TEST_CASE("spirv ranges: a shift's guards are there where the amount may be the 
 }
 
 // Rounds of a for whose end and step are data within ranges: counted, and hashed. A step below 1 counts as 1; a
-// counter's last addition may pass INT32_MAX only where something else says whether a round is left.
+// counter's last addition may pass INT32_MAX only where something else says whether an iteration is left.
 TEST_CASE("spirv ranges: a loop's step and end") {
   struct Loop {
     Ends step;
@@ -225,8 +225,8 @@ TEST_CASE("spirv ranges: a loop's step and end") {
       CHECK(count(words, spv::OpSelect) == guarded - (step.lo >= 1 ? 1 : 0));
       run(words, {step, 1000});
     }
-    // The counter beyond INT32_MAX: whether a round is left is carried, in each loop, exactly where copies * step - 1
-    // beyond the end is.
+    // The counter beyond INT32_MAX: whether an iteration is left is carried, in each loop, exactly where copies * step
+    // - 1 beyond the end is.
     for (const Ends& step :
          {Ends{1, 1}, Ends{3, 3}, Ends{1, 4}, Ends{0, 1}, Ends{-2, 3}, Ends{1, 1 << 20}, Ends{1 << 20, 1 << 20}}) {
       LaneKernel short_of_it(8);

@@ -1,5 +1,5 @@
-// The interpreter: blocks, the grid, memory and control flow, on small kernels in text form. pallas_answers_test.cpp
-// compares with JAX.
+// The interpreter: blocks, the grid, memory and control flow, on small kernels in text form. answers_test.cpp compares
+// with JAX.
 #include "engine/interpreter/interpreter.h"
 
 #include <doctest/doctest.h>
