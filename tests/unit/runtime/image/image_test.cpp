@@ -521,6 +521,26 @@ TEST_CASE("what is wrong with an image is said") {
               "VK_IMAGE_USAGE_TRANSFER_DST_BIT, or enable "
               "VkPhysicalDeviceFeatures::shaderStorageImageWriteWithoutFormat");
 
+    VkFormatProperties has;
+    host->vkGetPhysicalDeviceFormatProperties(host->physical, VK_FORMAT_R8G8_SRGB, &has);
+    if (has.optimalTilingFeatures == 0) {  // then there is no view of it either
+      const std::string pair = "the image of 7 x 5 texels of VK_FORMAT_R8G8_SRGB ",
+                        those =
+                            "VK_FORMAT_R8G8_UNORM, VK_FORMAT_R8G8_SNORM, VK_FORMAT_R16G16_UNORM, "
+                            "VK_FORMAT_R16G16_SNORM, VK_FORMAT_R16G16_SFLOAT, VK_FORMAT_R32G32_SFLOAT";
+      const DeviceImage none(d, {image.handle, VK_FORMAT_R8G8_SRGB, kExtent, VK_IMAGE_USAGE_SAMPLED_BIT | kCopies});
+      CHECK(error_of<E>([&] { read_image(none, f32, kGeneral); }) ==
+            "read_image: " + pair + "cannot be read: " + d.info().name +
+                " samples no images of that format\n  note: it samples " + those);
+      CHECK(error_of<E>([&] { write_image(none, DeviceArray(d, {kHeight, kWidth}, f32), kGeneral); }) ==
+            "write_image: " + pair + "cannot be written: " + d.info().name +
+                " copies to no images of that format\n  note: it copies to " + those);
+    }
+    const DeviceImage curved = taken(d, host->image(VK_FORMAT_R8G8B8A8_SRGB, kExtent, VK_IMAGE_USAGE_SAMPLED_BIT));
+    CHECK(error_of<E>([&] { write_image(curved, DeviceArray(d, {kHeight, kWidth}, f32), kGeneral); }) ==
+          "write_image: the image of 7 x 5 texels of VK_FORMAT_R8G8B8A8_SRGB cannot be written: sRGB's numbers come "
+          "into it by a copy, and it has been made without VK_IMAGE_USAGE_TRANSFER_DST_BIT");
+
     const auto prepared = [&](const Shape& shape, std::vector<PrepareOptions::Image> images) {
       return PreparedKernel(d, scale_shaped(shape),
                             {.frames_in_flight = 1, .calls_per_frame = 1, .dims = {}, .images = std::move(images)});
