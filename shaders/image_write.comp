@@ -1,6 +1,6 @@
 // An array ([slices,] height, width, channels) into an image: stored texel by texel, or with PACK as the bytes of its format's texels, which a copy then puts into it.
 // Both round to the format's numbers here, so that no device's own rounding is seen. runtime/image/kit.cpp changes the image's type for 3-D images and for devices that
-// want to know its format. KIND 0: floats, 1: unsigned, 2: signed integers. runtime/image/formats.cpp has the same numbers.
+// want to know its format, and gives the constants. KIND 0: floats, 1: unsigned, 2: signed integers. runtime/image/formats.cpp has the same numbers.
 #version 460
 #extension GL_EXT_buffer_reference : require
 #extension GL_EXT_buffer_reference_uvec2 : require
@@ -13,9 +13,12 @@ layout(push_constant) uniform Push {
   uvec2 bytes;      // PACK: of the texels
   uint width, height, slices, channels;
   uint dtype;       // 0: 32 bits as they are, 1: f16, 2: bf16, 3: integers of 8 bits, 4: of 16
-  uint format;      // what its numbers are, as below; from bit 8 on its channels; bit 16: blue before red
-  uint widths;      // a byte for the bits of each channel
 } p;
+// Of the format. Constants, because drivers for CPUs evaluate every branch.
+layout(constant_id = 0) const uint kNumbers = 0;    // as below
+layout(constant_id = 1) const uint kChannels = 4;
+layout(constant_id = 2) const bool kBlueFirst = false;
+layout(constant_id = 3) const uint kWidths = 0;     // a byte for the bits of each channel
 #if KIND == 0
 #define TEXEL vec4
 #define IMAGE image2DArray
@@ -35,7 +38,7 @@ layout(buffer_reference, std430, buffer_reference_align = 4) writeonly buffer Te
 layout(set = 0, binding = 0) writeonly uniform IMAGE image;
 #endif
 
-uint bits_of(uint channel) { return p.widths >> (8 * channel) & 0xffu; }
+uint bits_of(uint channel) { return kWidths >> (8 * channel) & 0xffu; }
 uint loaded(uint e) {  // zeros above what it has
   uint word = p.dtype == 0 ? e : p.dtype == 3 ? e / 4 : e / 2, x = Words(p.array).v[word];
   return p.dtype == 0 ? x : p.dtype == 3 ? x >> (e % 4 * 8) & 0xffu : x >> (e % 2 * 16) & 0xffffu;
@@ -51,8 +54,7 @@ int with_sign(uint x, uint bits) { return int(x << (32 - bits)) >> (32 - bits); 
 #define HALF 3
 #define SINGLE 4
 #define SMALL 5
-uint numbers() { return p.format & 0xffu; }
-uint most_of(uint c) { return (1u << (bits_of(c) - (numbers() == SNORM ? 1 : 0))) - 1u; }
+uint most_of(uint c) { return (1u << (bits_of(c) - (kNumbers == SNORM ? 1 : 0))) - 1u; }
 const uint kOne = 0x3f800000u;
 
 uint element(uint e, uint c) {
@@ -61,25 +63,25 @@ uint element(uint e, uint c) {
   if (p.dtype == 2) return x << 16;
   if (p.dtype == 0) return x;
   float most = float(most_of(c));
-  return floatBitsToUint(numbers() == SNORM ? max(float(with_sign(x, bits_of(c))) / most, -1.0) : float(x) / most);
+  return floatBitsToUint(kNumbers == SNORM ? max(float(with_sign(x, bits_of(c))) / most, -1.0) : float(x) / most);
 }
 // Nearest to x * most, x from 0 to 1, most of up to 16 bits: exact products, halves upwards. Of what is less, and of a NaN: 0.
 uint fixed_point(uint f, uint most) {
   if (f - 1u >= 0x7f800000u) return 0;
   if (f >= kOne) return most;
-  uint shift = 150 - max(f >> 23, 1), high, low;
-  if (shift > 41) return 0;
-  umulExtended((f & 0x7fffffu) | (f < 0x800000u ? 0u : 0x800000u), most, high, low);
-  if (shift > 32) high += 1u << (shift - 33);
-  else {
-    uint sum = low + (1u << (shift - 1));
-    high += sum < low ? 1 : 0, low = sum;
+  uint shift = 149 - max(f >> 23, 1), x = (f & 0x7fffffu) | (f < 0x800000u ? 0u : 0x800000u), twice;
+  if (most < 256u) {  // the product is a word
+    twice = shift > 31 ? 0 : x * most >> shift;
+  } else {
+    uint high, low;
+    umulExtended(x, most, high, low);
+    twice = shift > 40 ? 0 : shift > 31 ? high >> (shift - 32) : low >> shift | high << (32 - shift);
   }
-  return shift >= 32 ? high >> (shift - 32) : low >> shift | high << (32 - shift);
+  return (twice + 1u) >> 1;
 }
 uint code(uint f, uint c) {
   uint bits = bits_of(c);
-  switch (numbers()) {
+  switch (kNumbers) {
     case SNORM: {
       uint x = fixed_point(f & 0x7fffffffu, most_of(c));
       return (f >> 31 != 0u ? 0u - x : x) & (0xffffffffu >> (32 - bits));
@@ -98,17 +100,10 @@ uint code(uint f, uint c) {
 }
 #ifdef PACK
 #include "image_srgb.glsl"
-uint srgb(uint f) {
-  if (f > 0x7f800000u) return 0;  // NaNs and what is negative
-  uint k = 0;
-  for (uint step = 128; step > 0; step >>= 1)
-    if (f >= kSrgb[k + step - 1]) k += step;
-  return k;
-}
 #else
 uint number(uint code, uint c) {
   uint bits = bits_of(c);
-  switch (numbers()) {
+  switch (kNumbers) {
     case SNORM: return floatBitsToUint(float(with_sign(code, bits)) / float(most_of(c)));
     case HALF: return from_half(code);
     case SINGLE: return code;
@@ -135,14 +130,15 @@ uint number(uint code, uint c) { return uint(with_sign(code, bits_of(c))); }
 
 uvec4 texel_at(uint t) {
   uvec4 x = uvec4(0, 0, 0, kOne);
-  for (uint c = 0; c < p.channels; ++c) x[c] = element(t * p.channels + c, c);
+  for (uint c = 0; c < kChannels; ++c)
+    if (c < p.channels) x[c] = element(t * p.channels + c, c);
   return x;
 }
 
 #ifdef PACK
 uint packed(uint x, uint c) {
 #if KIND == 0
-  if (numbers() == SRGB && c < 3) return srgb(x);
+  if (kNumbers == SRGB && c < 3) return x > 0x7f800000u ? 0 : srgb(x);  // NaNs and what is negative
 #endif
   return code(x, c);
 }
@@ -150,31 +146,27 @@ uint packed(uint x, uint c) {
 
 void main() {
   uint at = gl_GlobalInvocationID.x + gl_GlobalInvocationID.y * gl_NumWorkGroups.x * 64;
-  uint plane = p.width * p.height, count = plane * p.slices, channels = p.format >> 8 & 0xffu;
+  uint plane = p.width * p.height, count = plane * p.slices;
 #ifdef PACK
-  bool blue_first = (p.format >> 16 & 1u) != 0u;
   uint bits = 0;  // of a texel
-  for (uint c = 0; c < channels; ++c) bits += bits_of(c);
-  uint per = bits < 32 ? 32 / bits : 1, words = bits < 32 ? 1 : bits / 32;
+  for (uint c = 0; c < kChannels; ++c) bits += bits_of(c);
+  uint per = bits < 32 ? 32 / bits : 1;  // in a word
   if (at >= (count + per - 1) / per) return;
-  uint value = 0, filled = 0;
-  for (uint k = 0; k < per && at * per + k < count; ++k) {
-    uvec4 x = texel_at(at * per + k);
-    for (uint i = 0; i < channels; ++i) {
-      uint c = blue_first && i < 3 ? 2 - i : i;
-      value |= packed(x[c], c) << (filled % 32);
+  uint words[4] = uint[](0, 0, 0, 0), filled = 0;
+  for (uint k = 0; k < per; ++k) {
+    uvec4 x = texel_at(min(at * per + k, count - 1));
+    for (uint i = 0; i < kChannels; ++i) {
+      uint c = kBlueFirst && i < 3 ? 2 - i : i;
+      words[filled / 32] |= packed(x[c], c) << (filled % 32);
       filled += bits_of(c);
-      if (filled % 32 == 0 || (i + 1 == channels && (k + 1 == per || at * per + k + 1 == count))) {
-        Texels(p.bytes).v[at * words + (filled - 1) / 32] = value;
-        value = 0;
-      }
     }
   }
+  for (uint i = 0; i < filled / 32; ++i) Texels(p.bytes).v[at * (filled / 32) + i] = words[i];
 #else
   if (at >= count) return;
   uvec4 x = texel_at(at);
   TEXEL texel;
-  for (uint c = 0; c < 4; ++c) texel[c] = OF_BITS(c < channels ? number(code(x[c], c), c) : x[c]);
+  for (uint c = 0; c < 4; ++c) texel[c] = OF_BITS(c < kChannels ? number(code(x[c], c), c) : x[c]);
   uint xy = at % plane;
   imageStore(image, ivec3(xy % p.width, xy / p.width, at / plane), texel);
 #endif

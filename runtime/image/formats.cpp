@@ -95,12 +95,9 @@ uint32_t ImageFormat::most() const {
   return 0;
 }
 
-uint32_t ImageFormat::encoding() const {
-  return static_cast<uint32_t>(numbers) | static_cast<uint32_t>(channels) << 8 | (blue_first ? 1u << 16 : 0);
-}
-
-uint32_t ImageFormat::widths() const {
-  return bits[0] | uint32_t{bits[1]} << 8 | uint32_t{bits[2]} << 16 | uint32_t{bits[3]} << 24;
+std::array<uint32_t, 4> ImageFormat::constants() const {
+  return {static_cast<uint32_t>(numbers), static_cast<uint32_t>(channels), blue_first,
+          bits[0] | uint32_t{bits[1]} << 8 | uint32_t{bits[2]} << 16 | uint32_t{bits[3]} << 24};
 }
 
 std::span<const ImageFormat> image_formats() { return kFormats; }

@@ -4,6 +4,7 @@
 #pragma once
 #include <vulkan/vulkan_core.h>
 
+#include <array>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -34,9 +35,8 @@ struct ImageFormat {
   uint32_t texel_bytes() const { return (bits[0] + uint32_t{bits[1]} + bits[2] + bits[3]) / 8; }
   /// What 1 is as an integer, in formats of which arrays of integers hold the numbers that are stored; otherwise 0.
   uint32_t most() const;
-  /// The last two words of image_write.comp's push constants.
-  uint32_t encoding() const;
-  uint32_t widths() const;
+  /// image_write.comp's constants, in their order.
+  std::array<uint32_t, 4> constants() const;
 };
 
 std::span<const ImageFormat> image_formats();

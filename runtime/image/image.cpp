@@ -370,9 +370,7 @@ void ImageState::write(VkCommandBuffer c, const Buffer& from, DType dtype, int c
                            image.extent.height,
                            static_cast<uint32_t>(dims_[0]),
                            static_cast<uint32_t>(channels),
-                           static_cast<uint32_t>(dtype_code(*format, dtype)),
-                           format->encoding(),
-                           format->widths()};
+                           static_cast<uint32_t>(dtype_code(*format, dtype))};
   dispatch(c, write_, write_set_, push, items);
 }
 

@@ -1,5 +1,6 @@
 #include "runtime/image/kit.h"
 
+#include <array>
 #include <span>
 #include <vector>
 
@@ -19,7 +20,7 @@ namespace {
 
 const std::span<const uint32_t> kCodes[3][3] = {
     {kread_0, kread_1, kread_2}, {kstore_0, kstore_1, kstore_2}, {kpack_0, kpack_1, kpack_2}};  // by Way and kind
-constexpr uint32_t kReadPush = 32, kWritePush = 44;
+constexpr uint32_t kReadPush = 32, kWritePush = 36;
 
 // A shader's code for images of three dimensions, or for a format, which it then names. It is written for arrays of
 // layers, without one: the type of its image is all that differs, since places have three coordinates in both.
@@ -97,9 +98,10 @@ ImageKit::Kernel ImageKit::kernel(Way way, const ImageFormat& format, bool solid
   constexpr const char* kWays[] = {"reading of ", "storing to ", "packing of "};
   constexpr const char* kKinds[] = {"floating-point", "unsigned", "signed"};
   const bool named = way == Way::store && !any_format;
-  const std::string what = std::string("Tessera's ") + kWays[static_cast<int>(way)] + kKinds[format.kind()] +
-                           " images" + (solid && way != Way::pack ? " of three dimensions" : "") +
-                           (named ? std::string(" of ") + format.name : "");
+  const std::string what =
+      std::string("Tessera's ") + kWays[static_cast<int>(way)] +
+      (way == Way::read ? kKinds[format.kind()] + std::string(" images") : std::string("images of ") + format.name) +
+      (solid && way != Way::pack ? " of three dimensions" : "");
   const std::lock_guard lock(mutex_);
   const VkPipelineLayout layout = layouts_[static_cast<int>(way)];
   if (const auto it = pipelines_.find(what); it != pipelines_.end()) return {it->second, layout};
@@ -112,6 +114,9 @@ ImageKit::Kernel ImageKit::kernel(Way way, const ImageFormat& format, bool solid
   check(vk.vkCreateShaderModule(context_.handle(), &words, vk.host, &module), "DeviceImage: vkCreateShaderModule",
         context_.name());
   name_object(vk, context_.handle(), module, what);
+  const std::array<uint32_t, 4> constants = format.constants();
+  constexpr VkSpecializationMapEntry kEntries[] = {{0, 0, 4}, {1, 4, 4}, {2, 8, 4}, {3, 12, 4}};
+  const VkSpecializationInfo special{4, kEntries, sizeof constants, constants.data()};
   VkComputePipelineCreateInfo info{};
   info.sType = VK_STRUCTURE_TYPE_COMPUTE_PIPELINE_CREATE_INFO;
   info.layout = layout;
@@ -121,7 +126,7 @@ ImageKit::Kernel ImageKit::kernel(Way way, const ImageFormat& format, bool solid
                 VK_SHADER_STAGE_COMPUTE_BIT,
                 module,
                 "main",
-                nullptr};
+                way == Way::read ? nullptr : &special};
   VkPipeline pipeline = VK_NULL_HANDLE;
   const VkResult r =
       vk.vkCreateComputePipelines(context_.handle(), context_.hosts_pipeline_cache(), 1, &info, vk.host, &pipeline);

@@ -24,8 +24,8 @@ class ImageKit {
     VkPipeline pipeline;
     VkPipelineLayout layout;
   };
-  /// For images of two dimensions, with layers, or of three. `any_format`: the device stores to this format by code
-  /// that does not name it.
+  /// Reading has one for all formats of a kind, writing one per format. For images of two dimensions, with layers, or
+  /// of three. `any_format`: the device stores to this format by code that does not name it.
   Kernel kernel(Way way, const ImageFormat& format, bool solid, bool any_format);
   VkDescriptorSetLayout set_layout(Way way) const { return sets_[way == Way::read ? 0 : 1]; }
   /// Made with its first user, gone with its last.
