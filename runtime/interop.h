@@ -148,16 +148,25 @@ SharedMemory share(const DeviceArray& array);
 /// still the caller's. Who writes when is the sharers' to agree on.
 DeviceArray import_memory(const Device& device, const SharedMemory& memory, Shape shape, DType dtype);
 
-/// One level and layer of a VkImage of the host's, two-dimensional and of one sample, in optimal tiling. The host keeps
-/// it alive as it keeps an ImportedBuffer's.
+/// One level of a VkImage of the host's, of one sample and in optimal tiling: one layer of it, several layers, or all
+/// of a 3-D image's level. The host keeps it alive as it keeps an ImportedBuffer's.
 struct ImportedImage {
   VkImage image = VK_NULL_HANDLE;
+  /// The image's, or of the views that an image with MUTABLE_FORMAT may have.
   VkFormat format = VK_FORMAT_UNDEFINED;
   VkExtent2D extent = {};  ///< of that level
   /// VkImageCreateInfo::usage: SAMPLED to be read; STORAGE, or TRANSFER_DST where the device stores nothing of that
   /// format, to be written
   VkImageUsageFlags usage = 0;
   uint32_t mip_level = 0, array_layer = 0;
+  /// 0: the layer array_layer alone, an array without a dim of layers; otherwise so many layers from that one on, in an
+  /// array whose first dim they are. VK_REMAINING_ARRAY_LAYERS: the rest of array_layers. The faces of a cube are
+  /// layers, in Vulkan's order.
+  uint32_t layer_count = 0;
+  VkImageType type = VK_IMAGE_TYPE_2D;  ///< or 3D: then array_layer and layer_count are 0
+  uint32_t depth = 1;                   ///< of that level of a 3-D image, the array's first dim
+  /// How many levels and layers the whole image has; 0: not said, then it is not checked that it has those above.
+  uint32_t mip_levels = 0, array_layers = 0;
 };
 /// What the image is in when commands reach it, and what they leave it in; `before` may be UNDEFINED for an image that
 /// is written, all of it.
@@ -169,18 +178,38 @@ namespace vulkan {
 class ImageState;
 }
 
-/// An image as an argument of kernels (record.h), or to be read into arrays and written from them. An array of it is
-/// (height, width, C), C of its channels in the order red, green, blue, alpha, or (height, width): f32, f16 or bf16,
-/// what sampling gives (linear for sRGB formats); u8 for channels of 8 bits between 0 and 1, the bytes; u32 and i32 for
-/// integers. What an array lacks is written as 0, and alpha as 1. Formats: R8, RG8, RGBA8 and BGRA8 UNORM; RGBA8 and
-/// BGRA8 SRGB; A2B10G10R10; R16F, RG16F, RGBA16F; R32F, RG32F, RGBA32F; R32 UINT and SINT; D16 and D32F, to be read.
+/// An image as an argument of kernels (record.h), or to be read into arrays and written from them.
+///
+/// Its array is (height, width, C), C of its channels in the order red, green, blue, alpha, or (height, width), the
+/// first channel alone. Layers, or the slices of a 3-D image, are one more dim before these: (layers, height, width, C)
+/// or (depth, height, width). What an array lacks is written as 0, and alpha as 1.
+///
+/// - UNORM and SNORM (R, RG, RGBA of 8 and 16 bits, BGRA8; A2B10G10R10, A2R10G10B10 UNORM): f32, f16 or bf16 between 0
+///   or -1 and 1; where all channels have 8 or 16 bits also u8, u16, i8, i16 as the channels, the stored numbers.
+///   Written clamped, to the nearest, from halfway to the one further from 0; NaN as 0.
+/// - SRGB (R8, RG8, RGBA8, BGRA8): f32, f16 or bf16, linear numbers as sampling gives them; written to the nearest on
+///   the curve of IEC 61966-2-1. Alpha is UNORM.
+/// - SFLOAT (R, RG, RGBA of 16 and 32 bits): f32, f16 or bf16. To the nearest, from halfway to the even one; too large
+///   for 16 bits is infinity.
+/// - B10G11R11 UFLOAT: three channels of f32, f16 or bf16. To the nearest likewise, but what is negative, also
+///   -infinity, is 0, and what is finite and too large the largest number, 65024, of blue 64512. Infinity and NaN stay.
+/// - UINT and SINT (R, RG, RGBA of 8, 16 and 32 bits, BGRA8; A2B10G10R10, A2R10G10B10 UINT): u32 or i32, or integers as
+///   wide as the channels. Written clamped to what the channel holds.
+/// - E5B9G9R9 UFLOAT, three channels, and depth (D16, X8_D24, D32, also with S8): f32, f16 or bf16, only read.
+///
+/// What is written is the same on every device, whether it stores to the format or not. Reading is the device's
+/// sampling: how exact its floats are is Vulkan's matter, and SNORM's least number is -1 like the one above it. Which
+/// of these formats a device has depends on it. An image with depth and stencil changes its layout as a whole, unless
+/// one of the ImageLayouts is one of depth alone.
+///
 /// Copies share it; the last one waits for read_image() and write_image() and destroys the views, not the image.
 class DeviceImage {
  public:
-  /// Makes views and pipelines. Throws SpecError where format or usage will not do.
+  /// Makes views and pipelines. Throws SpecError where format, usage, level or layers will not do.
   DeviceImage(const Device& device, const ImportedImage& image);
   const ImportedImage& image() const;
   int channels() const;
+  Shape shape() const;  ///< of an array of all its channels
 
   const std::shared_ptr<vulkan::ImageState>& state() const { return state_; }  ///< for runtime/ itself
 
@@ -188,7 +217,7 @@ class DeviceImage {
   std::shared_ptr<vulkan::ImageState> state_;
 };
 
-/// The texels as a new array, `channels` of them or all; in the order of calls on the Device, without waiting. Throws
+/// The texels as a new array, `channels` of each or all; in the order of calls on the Device, without waiting. Throws
 /// SpecError.
 DeviceArray read_image(const DeviceImage& image, DType dtype, ImageLayouts layouts, int channels = 0);
 /// The array into the image, likewise.

@@ -71,7 +71,8 @@ struct PrepareOptions {
   /// Values of the program's run-time sizes, all of them (bind_dims()): those of the first calls, and the largest that
   /// PreparedKernel::resize() may set.
   DimValues dims = {};
-  /// Arguments that are images, by position (inputs before outputs): of the same format, extent and usage as this one.
+  /// Arguments that are images, by position (inputs before outputs): of the same format, extent, number of layers and
+  /// usage as this one, of any level, from any layer on.
   /// The arrays that they are read into or written from are shared by all prepared kernels of the Device, with all
   /// their frames and calls: they take the memory of one call. So calls with images wait for each other.
   struct Image {

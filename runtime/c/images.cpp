@@ -16,6 +16,25 @@ void need_semaphore(const char* function, VkSemaphore semaphore) {
   if (semaphore == VK_NULL_HANDLE) throw SpecError(std::string(function) + ": semaphore is VK_NULL_HANDLE");
 }
 
+void import_part(const char* function, tessera_device* device, const tessera_imported_image* imported,
+                 const tessera_image_part* part, tessera_image** image) {
+  need(function, "device", device);
+  need(function, "imported", imported);
+  need(function, "image", image);
+  const tessera_imported_image& i = *imported;
+  if (i.image == VK_NULL_HANDLE) throw SpecError(std::string(function) + ": imported.image is VK_NULL_HANDLE");
+  ImportedImage to{i.image, i.format, i.extent, i.usage, i.mip_level, i.array_layer};
+  if (part) {
+    if (part->size != sizeof *part)
+      throw SpecError(std::string(function) + ": part.size is " + std::to_string(part->size) + ", but " +
+                          std::to_string(sizeof *part) + " is right",
+                      {}, "begin with tessera_image_part_defaults()");
+    to.type = part->type, to.depth = part->depth, to.layer_count = part->layer_count;
+    to.mip_levels = part->mip_levels, to.array_layers = part->array_layers;
+  }
+  *image = new tessera_image{DeviceImage(device->device, to)};
+}
+
 }  // namespace
 
 tessera_result tessera_semaphore_wait(tessera_device* device, VkSemaphore semaphore, uint64_t value) {
@@ -35,15 +54,18 @@ tessera_result tessera_semaphore_signal(tessera_device* device, VkSemaphore sema
 
 tessera_result tessera_image_import(tessera_device* device, const tessera_imported_image* imported,
                                     tessera_image** image) {
-  return guarded(__func__, [&] {
-    need("tessera_image_import", "device", device);
-    need("tessera_image_import", "imported", imported);
-    need("tessera_image_import", "image", image);
-    const tessera_imported_image& i = *imported;
-    if (i.image == VK_NULL_HANDLE) throw SpecError("tessera_image_import: imported.image is VK_NULL_HANDLE");
-    *image = new tessera_image{
-        DeviceImage(device->device, {i.image, i.format, i.extent, i.usage, i.mip_level, i.array_layer})};
-  });
+  return guarded(__func__, [&] { import_part("tessera_image_import", device, imported, nullptr, image); });
+}
+tessera_image_part tessera_image_part_defaults(void) {
+  tessera_image_part part{};
+  part.size = sizeof part;
+  part.type = VK_IMAGE_TYPE_2D;
+  part.depth = 1;
+  return part;
+}
+tessera_result tessera_image_import_part(tessera_device* device, const tessera_imported_image* imported,
+                                         const tessera_image_part* part, tessera_image** image) {
+  return guarded(__func__, [&] { import_part("tessera_image_import_part", device, imported, part, image); });
 }
 void tessera_image_destroy(tessera_image* image) { delete image; }
 

@@ -124,14 +124,17 @@ TESSERA_API tessera_result tessera_semaphore_signal(tessera_device* device, VkSe
 
 // ---- images
 
-/// one level and layer of a VkImage of the program's, to be read and written, or an argument of recorded calls
+/// one level of a VkImage of the program's, and one or several of its layers, to be read and written, or an argument of
+/// recorded calls
 typedef struct tessera_image tessera_image;
 
-/// Two-dimensional, of one sample, in optimal tiling. The program keeps it alive until no call uses it any more.
+/// Of one sample, in optimal tiling; two-dimensional, if no tessera_image_part says otherwise. The program keeps it
+/// alive until no call uses it any more.
 typedef struct tessera_imported_image {
   VkImage image;
-  /// of 8-bit UNORM and SRGB, 16 and 32-bit floats, 32-bit integers, A2B10G10R10; D16 and D32F to be read
-  /// (runtime/interop.h lists them)
+  /// R, RG, RGBA of 8 bits (UNORM, SNORM, UINT, SINT, SRGB), 16 (UNORM, SNORM, UINT, SINT, SFLOAT) and 32 (UINT, SINT,
+  /// SFLOAT), BGRA8, A2B10G10R10, A2R10G10B10, B10G11R11; E5B9G9R9 and depth to be read. runtime/interop.h says what
+  /// arrays hold of them.
   VkFormat format;
   VkExtent2D extent;  ///< of that level
   /// of the image: with SAMPLED to be read; STORAGE, or TRANSFER_DST where the device stores nothing of that format,
@@ -149,16 +152,34 @@ typedef struct tessera_layouts {
 /// The image as an argument. TESSERA_ERROR_ARGUMENT where format or usage will not do.
 TESSERA_API tessera_result tessera_image_import(tessera_device* device, const tessera_imported_image* imported,
                                                 tessera_image** image);
+/// Which part of the image, for tessera_image_import_part(). Start with tessera_image_part_defaults(), so that fields
+/// of a newer header keep their meaning.
+typedef struct tessera_image_part {
+  size_t size;       ///< of this struct
+  VkImageType type;  ///< VK_IMAGE_TYPE_2D, or 3D: then array_layer and layer_count are 0
+  uint32_t depth;    ///< of that level of a 3-D image; otherwise 1
+  /// 0: one layer, an array (height, width, channels); n: so many from array_layer on, an array (n, height, width,
+  /// channels); VK_REMAINING_ARRAY_LAYERS: the rest of array_layers. All slices of a 3-D image are an array (depth,
+  /// height, width, channels).
+  uint32_t layer_count;
+  uint32_t mip_levels, array_layers;  ///< how many the whole image has; 0: not said, then not checked
+} tessera_image_part;
+TESSERA_STATIC_ASSERT(sizeof(void*) != 8 || sizeof(tessera_image_part) == 32, "tessera_image_part is part of the ABI");
+/// One layer of two dimensions, as tessera_image_import() takes it.
+TESSERA_API tessera_image_part tessera_image_part_defaults(void);
+/// Several layers, or a 3-D image. `part` may be NULL: the defaults.
+TESSERA_API tessera_result tessera_image_import_part(tessera_device* device, const tessera_imported_image* imported,
+                                                     const tessera_image_part* part, tessera_image** image);
 /// Waits for its reads and writes; the VkImage stays.
 TESSERA_API void tessera_image_destroy(tessera_image* image);
 /// How many channels a texel has.
 TESSERA_API tessera_result tessera_image_channels(const tessera_image* image, int32_t* channels);
-/// The texels as a new array (height, width, channels) of f32, f16 or bf16, u8 for channels of 8 bits, u32 or i32 for
-/// integers: the first `channels` of them, or with 0 all. Does not wait.
+/// The texels as a new array (height, width, channels), with layers or slices before these if the image has been
+/// imported with any: the first `channels` of them, or with 0 all. Does not wait.
 TESSERA_API tessera_result tessera_image_read(const tessera_image* image, tessera_dtype dtype, int32_t channels,
                                               tessera_layouts layouts, tessera_array** array);
-/// The array (height, width, channels), or (height, width), into the image: 0 where it lacks channels, 1 as alpha. Does
-/// not wait.
+/// The array, of such a shape or without the dim of channels, into the image: 0 where it lacks channels, 1 as alpha.
+/// Does not wait.
 TESSERA_API tessera_result tessera_image_write(tessera_image* image, const tessera_array* array,
                                                tessera_layouts layouts);
 
@@ -189,7 +210,7 @@ typedef struct tessera_image_argument {
   const tessera_image* like;
   int32_t argument;
 } tessera_image_argument;
-/// The same with arguments that are images, of shape (height, width, channels) or (height, width).
+/// The same with arguments that are images, of the shapes of tessera_image_write()'s arrays.
 TESSERA_API tessera_result tessera_kernel_prepare_images(const tessera_kernel* kernel, int32_t frames_in_flight,
                                                          int32_t calls_per_frame, const tessera_size* sizes,
                                                          int32_t num_sizes, const tessera_image_argument* images,

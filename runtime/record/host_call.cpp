@@ -146,7 +146,7 @@ void HostCall::use_sizes() {
     }
     const int64_t now = num_elements(shapes[i]) * size_bytes(a.dtype);
     if (now > bytes[i]) beyond(a.origin, now, bytes[i]);
-    if (like[i] && shapes[i].size() == 3) channels[i] = static_cast<int>(shapes[i][2]);
+    if (like[i] && shapes[i].size() > like[i]->dims().size()) channels[i] = static_cast<int>(shapes[i].back());
     if (like[i] && (channels[i] < 1 || channels[i] > like[i]->format->channels))
       throw SpecError(program->name + ": resize: " + a.origin + ": shape " + tessera::to_string(shapes[i]) + " has " +
                           std::to_string(channels[i]) + " channels but " + like[i]->describe() + " has 1 to " +

@@ -78,8 +78,11 @@ Buffer* HostStream::take(const HostCall& call, HostCall::Call& c, const Argument
     if (!call.like[i]->alike(*image->state(), call.shapes[i]))
       throw SpecError(
           where() + "the kernel has been prepared for " + call.like[i]->describe() +
-              (call.version ? ", and resized to (" + std::to_string(call.shapes[i][0]) + ", " +
-                                  std::to_string(call.shapes[i][1]) + "),"
+              (call.version ? ", and resized to " +
+                                  tessera::to_string(Shape(
+                                      call.shapes[i].begin(),
+                                      call.shapes[i].begin() + static_cast<int64_t>(call.like[i]->dims().size()))) +
+                                  ","
                             : "") +
               " but is given " + image->state()->describe(),
           p.loc,
@@ -121,9 +124,9 @@ void HostStream::read_image(const HostCall& call, const HostCall::Call& c, const
   begin_label(device_.context()->vk(), commands_, call.image_ranges[i]);
   command("read image", Stage::compute, list);
   const ImageState& image = *c.images[i];
-  image.enter(commands_, false, argument.layouts().before);
+  image.enter(commands_, false, argument.layouts());
   image.read(commands_, *own, call.program->args[i].dtype, call.channels[i]);
-  image.leave(commands_, false, argument.layouts().after);
+  image.leave(commands_, false, argument.layouts());
   end_label(device_.context()->vk(), commands_);
 }
 
@@ -140,14 +143,14 @@ void HostStream::store_image(const HostCall& call, const HostCall::Call& c, cons
     command("pack image", Stage::compute, list);
     image.pack(commands_, *own, dtype, call.channels[i], *bytes);
     command("write image", Stage::transfer, last);
-    image.enter(commands_, true, argument.layouts().before);
+    image.enter(commands_, true, argument.layouts());
     image.copy(commands_, *bytes);
   } else {
     command("write image", Stage::compute, {&from, 1});
-    image.enter(commands_, true, argument.layouts().before);
+    image.enter(commands_, true, argument.layouts());
     image.store(commands_, *own, dtype, call.channels[i]);
   }
-  image.leave(commands_, true, argument.layouts().after);
+  image.leave(commands_, true, argument.layouts());
   end_label(device_.context()->vk(), commands_);
 }
 

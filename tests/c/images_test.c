@@ -8,14 +8,14 @@ typedef struct Picture {
   VkDeviceMemory memory;
 } Picture;
 
-static Picture picture(const Host* h) {
+static Picture picture_of(const Host* h, uint32_t levels, uint32_t layers) {
   Picture p;
   const VkImageCreateInfo info = {.sType = VK_STRUCTURE_TYPE_IMAGE_CREATE_INFO,
                                   .imageType = VK_IMAGE_TYPE_2D,
                                   .format = VK_FORMAT_R32_SFLOAT,
                                   .extent = {W, H, 1},
-                                  .mipLevels = 1,
-                                  .arrayLayers = 1,
+                                  .mipLevels = levels,
+                                  .arrayLayers = layers,
                                   .samples = VK_SAMPLE_COUNT_1_BIT,
                                   .usage = VK_IMAGE_USAGE_SAMPLED_BIT | VK_IMAGE_USAGE_STORAGE_BIT};
   CHECK(vkCreateImage(h->device, &info, NULL, &p.image) == VK_SUCCESS);
@@ -28,6 +28,7 @@ static Picture picture(const Host* h) {
   CHECK(vkBindImageMemory(h->device, p.image, p.memory, 0) == VK_SUCCESS);
   return p;
 }
+static Picture picture(const Host* h) { return picture_of(h, 1, 1); }
 static tessera_image* imported(tessera_device* d, const Picture* p) {
   const tessera_imported_image i = {.image = p->image,
                                     .format = VK_FORMAT_R32_SFLOAT,
@@ -150,6 +151,57 @@ static void test_recorded(const Host* h, tessera_device* d, tessera_image* from,
   tessera_kernel_destroy(k);
 }
 
+// Two of the layers of a level.
+static void test_parts(const Host* h, tessera_device* d) {
+  const Picture p = picture_of(h, 2, 3);
+  const tessera_imported_image i = {.image = p.image,
+                                    .format = VK_FORMAT_R32_SFLOAT,
+                                    .extent = {W / 2, H / 2},
+                                    .usage = VK_IMAGE_USAGE_SAMPLED_BIT | VK_IMAGE_USAGE_STORAGE_BIT,
+                                    .mip_level = 1,
+                                    .array_layer = 1};
+  const int64_t shape[3] = {2, H / 2, W / 2};
+  const int64_t* dims = NULL;
+  float texels[2 * (H / 2) * (W / 2)], read[2 * (H / 2) * (W / 2)];
+  int32_t rank = 0;
+  tessera_image *image = NULL, *one = NULL, *none = NULL;
+  tessera_array *a = NULL, *back = NULL;
+  for (int k = 0; k < 2 * (H / 2) * (W / 2); ++k) texels[k] = (float)k;
+  tessera_image_part part = tessera_image_part_defaults();
+  part.layer_count = 2, part.mip_levels = 2, part.array_layers = 3;
+  CHECK_OK(tessera_image_import_part(d, &i, &part, &image));
+  CHECK_OK(tessera_array_create(d, TESSERA_F32, 3, shape, texels, &a));
+  CHECK_OK(tessera_image_write(image, a, fresh));
+  CHECK_OK(tessera_image_read(image, TESSERA_F32, 0, kept, &back));
+  CHECK_OK(tessera_array_get_info(back, NULL, &rank, &dims, NULL));
+  CHECK(rank == 4 && dims[0] == 2 && dims[1] == H / 2 && dims[2] == W / 2 && dims[3] == 1);
+  CHECK_OK(tessera_array_read(back, read, sizeof read));
+  CHECK(memcmp(read, texels, sizeof read) == 0);
+  tessera_array_destroy(back);
+  CHECK_OK(tessera_image_import_part(d, &i, NULL, &one));  // the first of them alone
+  CHECK_OK(tessera_image_read(one, TESSERA_F32, 0, kept, &back));
+  CHECK_OK(tessera_array_get_info(back, NULL, &rank, &dims, NULL));
+  CHECK(rank == 3 && dims[0] == H / 2 && dims[1] == W / 2);
+  CHECK_OK(tessera_array_read(back, read, sizeof read / 2));
+  CHECK(memcmp(read, texels, sizeof read / 2) == 0);
+  part.layer_count = 3;
+  CHECK_ERROR(tessera_image_import_part(d, &i, &part, &none), TESSERA_ERROR_ARGUMENT,
+              "DeviceImage: the image of 10 x 7 texels in 3 layers of VK_FORMAT_R32_SFLOAT (level 1, layers 1 to 3): "
+              "there is no layer 3: the image has 3, from 0 on");
+  part.size = 8;
+  CHECK_ERROR(tessera_image_import_part(d, &i, &part, &none), TESSERA_ERROR_ARGUMENT,
+              "tessera_image_import_part: part.size is 8, but 32 is right\n  note: begin with "
+              "tessera_image_part_defaults()");
+  CHECK(none == NULL);
+  tessera_array_destroy(a);
+  tessera_array_destroy(back);
+  tessera_image_destroy(image);
+  tessera_image_destroy(one);
+  CHECK_OK(tessera_device_wait(d));
+  vkDestroyImage(h->device, p.image, NULL);
+  vkFreeMemory(h->device, p.memory, NULL);
+}
+
 static void test_semaphores(const Host* h, tessera_device* d) {
   const VkSemaphoreTypeCreateInfo timeline = {.sType = VK_STRUCTURE_TYPE_SEMAPHORE_TYPE_CREATE_INFO,
                                               .semaphoreType = VK_SEMAPHORE_TYPE_TIMELINE};
@@ -253,6 +305,7 @@ void test_images(void) {
   for (int i = 0; i < W * H; ++i) texels[i] = (float)i / 4;
   test_read_and_write(d, &first, from, texels);
   test_recorded(&h, d, from, to, texels);
+  test_parts(&h, d);
   test_semaphores(&h, d);
   test_features(&h, d);
   tessera_image_destroy(from);

@@ -74,6 +74,8 @@ void test_nulls(void) {
   REFUSED(tessera_semaphore_wait(NULL, VK_NULL_HANDLE, 0), "tessera_semaphore_wait: device is NULL");
   REFUSED(tessera_semaphore_signal(NULL, VK_NULL_HANDLE, 0), "tessera_semaphore_signal: device is NULL");
   REFUSED(tessera_image_import(NULL, NULL, NULL), "tessera_image_import: device is NULL");
+  CHECK(tessera_image_part_defaults().size == sizeof(tessera_image_part));
+  REFUSED(tessera_image_import_part(NULL, NULL, NULL, NULL), "tessera_image_import_part: device is NULL");
   REFUSED(tessera_image_channels(NULL, NULL), "tessera_image_channels: image is NULL");
   REFUSED(tessera_image_read(NULL, 0, 0, none, NULL), "tessera_image_read: image is NULL");
   REFUSED(tessera_image_write(NULL, NULL, none), "tessera_image_write: image is NULL");

@@ -173,15 +173,21 @@ VulkanHost::Buffer VulkanHost::buffer(VkDeviceSize size, VkBufferUsageFlags usag
 }
 
 VulkanHost::Image VulkanHost::image(VkFormat format, VkExtent2D extent, VkImageUsageFlags usage) {
+  return image(format, {extent.width, extent.height, 1}, 1, 1, usage);
+}
+
+VulkanHost::Image VulkanHost::image(VkFormat format, VkExtent3D extent, uint32_t levels, uint32_t layers,
+                                    VkImageUsageFlags usage) {
   Image i;
   i.format = format;
-  i.extent = extent;
+  i.extent = {extent.width, extent.height};
   i.usage = usage;
   auto info = make<VkImageCreateInfo>(VK_STRUCTURE_TYPE_IMAGE_CREATE_INFO);
-  info.imageType = VK_IMAGE_TYPE_2D;
+  info.imageType = extent.depth > 1 ? VK_IMAGE_TYPE_3D : VK_IMAGE_TYPE_2D;
   info.format = format;
-  info.extent = {extent.width, extent.height, 1};
-  info.mipLevels = info.arrayLayers = 1;
+  info.extent = extent;
+  info.mipLevels = levels;
+  info.arrayLayers = layers;
   info.samples = VK_SAMPLE_COUNT_1_BIT;
   info.tiling = VK_IMAGE_TILING_OPTIMAL;
   info.usage = usage;
@@ -247,14 +253,23 @@ void VulkanHost::image_barrier(VkCommandBuffer c, const Image& image, VkImageLay
   b.newLayout = to;
   b.srcQueueFamilyIndex = b.dstQueueFamilyIndex = VK_QUEUE_FAMILY_IGNORED;
   b.image = image.handle;
-  b.subresourceRange = {
-      static_cast<VkImageAspectFlags>(image.format == VK_FORMAT_D32_SFLOAT ? VK_IMAGE_ASPECT_DEPTH_BIT
-                                                                           : VK_IMAGE_ASPECT_COLOR_BIT),
-      0, 1, 0, 1};
+  b.subresourceRange = {aspects_of(image.format), 0, VK_REMAINING_MIP_LEVELS, 0, VK_REMAINING_ARRAY_LAYERS};
   auto info = make<VkDependencyInfo>(VK_STRUCTURE_TYPE_DEPENDENCY_INFO);
   info.imageMemoryBarrierCount = 1;
   info.pImageMemoryBarriers = &b;
   vkCmdPipelineBarrier2(c, &info);
+}
+
+VkImageAspectFlags aspects_of(VkFormat format) {
+  switch (format) {
+    case VK_FORMAT_D16_UNORM:
+    case VK_FORMAT_X8_D24_UNORM_PACK32:
+    case VK_FORMAT_D32_SFLOAT: return VK_IMAGE_ASPECT_DEPTH_BIT;
+    case VK_FORMAT_D16_UNORM_S8_UINT:
+    case VK_FORMAT_D24_UNORM_S8_UINT:
+    case VK_FORMAT_D32_SFLOAT_S8_UINT: return VK_IMAGE_ASPECT_DEPTH_BIT | VK_IMAGE_ASPECT_STENCIL_BIT;
+    default: return VK_IMAGE_ASPECT_COLOR_BIT;
+  }
 }
 
 VkSemaphore VulkanHost::timeline() {

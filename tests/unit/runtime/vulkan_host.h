@@ -17,52 +17,53 @@ struct VulkanHostOptions {
   std::vector<const char*> extensions = {};
 };
 
-#define TESSERA_HOST_FUNCTIONS(X)        \
-  X(vkDestroyInstance)                   \
-  X(vkEnumeratePhysicalDevices)          \
-  X(vkGetPhysicalDeviceFeatures2)        \
-  X(vkGetPhysicalDeviceMemoryProperties) \
-  X(vkCreateDevice)                      \
-  X(vkDestroyDevice)                     \
-  X(vkGetDeviceQueue)                    \
-  X(vkCreateBuffer)                      \
-  X(vkDestroyBuffer)                     \
-  X(vkGetBufferMemoryRequirements)       \
-  X(vkAllocateMemory)                    \
-  X(vkFreeMemory)                        \
-  X(vkBindBufferMemory)                  \
-  X(vkMapMemory)                         \
-  X(vkCreateCommandPool)                 \
-  X(vkDestroyCommandPool)                \
-  X(vkAllocateCommandBuffers)            \
-  X(vkBeginCommandBuffer)                \
-  X(vkEndCommandBuffer)                  \
-  X(vkResetCommandBuffer)                \
-  X(vkCmdPipelineBarrier2)               \
-  X(vkCmdFillBuffer)                     \
-  X(vkCmdCopyBuffer)                     \
-  X(vkQueueSubmit2)                      \
-  X(vkQueueWaitIdle)                     \
-  X(vkCreateFence)                       \
-  X(vkDestroyFence)                      \
-  X(vkWaitForFences)                     \
-  X(vkResetFences)                       \
-  X(vkCreateImage)                       \
-  X(vkDestroyImage)                      \
-  X(vkGetImageMemoryRequirements)        \
-  X(vkBindImageMemory)                   \
-  X(vkCmdCopyBufferToImage)              \
-  X(vkCmdCopyImageToBuffer)              \
-  X(vkCmdClearColorImage)                \
-  X(vkCreateSemaphore)                   \
-  X(vkDestroySemaphore)                  \
-  X(vkWaitSemaphores)                    \
-  X(vkGetPhysicalDeviceFormatProperties) \
-  X(vkSignalSemaphore)                   \
-  X(vkGetSemaphoreCounterValue)          \
-  X(vkCreateDebugUtilsMessengerEXT)      \
-  X(vkDestroyDebugUtilsMessengerEXT)     \
-  X(vkDeviceWaitIdle)                    \
+#define TESSERA_HOST_FUNCTIONS(X)             \
+  X(vkDestroyInstance)                        \
+  X(vkEnumeratePhysicalDevices)               \
+  X(vkGetPhysicalDeviceFeatures2)             \
+  X(vkGetPhysicalDeviceMemoryProperties)      \
+  X(vkCreateDevice)                           \
+  X(vkDestroyDevice)                          \
+  X(vkGetDeviceQueue)                         \
+  X(vkCreateBuffer)                           \
+  X(vkDestroyBuffer)                          \
+  X(vkGetBufferMemoryRequirements)            \
+  X(vkAllocateMemory)                         \
+  X(vkFreeMemory)                             \
+  X(vkBindBufferMemory)                       \
+  X(vkMapMemory)                              \
+  X(vkCreateCommandPool)                      \
+  X(vkDestroyCommandPool)                     \
+  X(vkAllocateCommandBuffers)                 \
+  X(vkBeginCommandBuffer)                     \
+  X(vkEndCommandBuffer)                       \
+  X(vkResetCommandBuffer)                     \
+  X(vkCmdPipelineBarrier2)                    \
+  X(vkCmdFillBuffer)                          \
+  X(vkCmdCopyBuffer)                          \
+  X(vkQueueSubmit2)                           \
+  X(vkQueueWaitIdle)                          \
+  X(vkCreateFence)                            \
+  X(vkDestroyFence)                           \
+  X(vkWaitForFences)                          \
+  X(vkResetFences)                            \
+  X(vkCreateImage)                            \
+  X(vkDestroyImage)                           \
+  X(vkGetImageMemoryRequirements)             \
+  X(vkBindImageMemory)                        \
+  X(vkCmdCopyBufferToImage)                   \
+  X(vkCmdCopyImageToBuffer)                   \
+  X(vkCmdClearColorImage)                     \
+  X(vkCreateSemaphore)                        \
+  X(vkDestroySemaphore)                       \
+  X(vkWaitSemaphores)                         \
+  X(vkGetPhysicalDeviceFormatProperties)      \
+  X(vkGetPhysicalDeviceImageFormatProperties) \
+  X(vkSignalSemaphore)                        \
+  X(vkGetSemaphoreCounterValue)               \
+  X(vkCreateDebugUtilsMessengerEXT)           \
+  X(vkDestroyDebugUtilsMessengerEXT)          \
+  X(vkDeviceWaitIdle)                         \
   X(vkCmdClearDepthStencilImage)
 
 class VulkanHost {
@@ -94,6 +95,8 @@ class VulkanHost {
   Buffer buffer(VkDeviceSize size, VkBufferUsageFlags usage = kUsage);  ///< mapped; destroyed with the host
   ImportedBuffer range(const Buffer& b, VkDeviceSize offset = 0) const { return {b.handle, b.size, b.usage, offset}; }
   Image image(VkFormat format, VkExtent2D extent, VkImageUsageFlags usage);
+  /// Of three dimensions if its depth is above 1, else of so many layers.
+  Image image(VkFormat format, VkExtent3D extent, uint32_t levels, uint32_t layers, VkImageUsageFlags usage);
   VkCommandBuffer commands();  ///< a new one, of a pool of its own
   void begin(VkCommandBuffer c);
   /// Ends and submits it; the host waits for nothing.
@@ -106,6 +109,7 @@ class VulkanHost {
   void wait();
   void barrier(VkCommandBuffer c, VkPipelineStageFlags2 from, VkAccessFlags2 from_accesses, VkPipelineStageFlags2 to,
                VkAccessFlags2 to_accesses);
+  /// Of all its levels, layers and aspects.
   void image_barrier(VkCommandBuffer c, const Image& image, VkImageLayout from, VkImageLayout to);
   VkSemaphore timeline();
   std::vector<std::string> messages() const;
@@ -138,6 +142,8 @@ class VulkanHost {
   mutable std::mutex mutex_;
   std::vector<std::string> messages_;
 };
+
+VkImageAspectFlags aspects_of(VkFormat format);
 
 /// Says what validation has said since the host was made; for the device's own end, destroys the host first.
 void check_silent(std::unique_ptr<VulkanHost> host);

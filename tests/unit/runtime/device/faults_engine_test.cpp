@@ -34,7 +34,9 @@ struct Engine {
   std::unique_ptr<VulkanHost> host = std::make_unique<VulkanHost>(VulkanHostOptions{
       .all_features = false, .without = {}, .extensions = {VK_KHR_EXTERNAL_MEMORY_FD_EXTENSION_NAME}});
   VulkanHost::Buffer in = host->buffer(4 * kN), out = host->buffer(4 * kN + 256);
-  VulkanHost::Image from = image(VK_IMAGE_USAGE_STORAGE_BIT), to = image(0);
+  VulkanHost::Image from = image(VK_IMAGE_USAGE_STORAGE_BIT), to = image(0),
+                    solid = host->image(VK_FORMAT_R32_SFLOAT, {3, 2, 2}, 1, 1,
+                                        VK_IMAGE_USAGE_SAMPLED_BIT | VK_IMAGE_USAGE_STORAGE_BIT);
   VkCommandBuffer commands = host->commands();
   VkSemaphore semaphore = host->timeline();
   uint64_t frame = 0;
@@ -86,8 +88,8 @@ Program shaped(Program p, const Shape& shape) {
   return p;
 }
 
-/// Two images, a kernel between them, others on the host's buffers and with arenas and tables; calls of the Device's
-/// own before and after.
+/// Three images, a kernel between two of them, others on the host's buffers and with arenas and tables; calls of the
+/// Device's own before and after.
 void frame(Run& r) {
   Engine& e = *r.engine;
   if (!r.device) r.device = Device::import(e.plain());
@@ -114,6 +116,12 @@ void frame(Run& r) {
   wait_for(d, e.semaphore, e.frame);
   const std::vector<float> got = floats(launch(d, scale(), {y})[0]);
   for (size_t i = 0; i < got.size(); ++i) CHECK(got[i] == 8 * static_cast<float>(i) + 1);
+  ImportedImage of_slices{e.solid.handle, e.solid.format, e.solid.extent, e.solid.usage};
+  of_slices.type = VK_IMAGE_TYPE_3D, of_slices.depth = 2;
+  const DeviceImage slices(d, of_slices);
+  write_image(slices, DeviceArray(d, Array({2, 2, 3}, scaled_ramp(12))), kFresh);
+  const Array solid = read_image(slices, f32, kGeneral).download();
+  for (int64_t i = 0; i < solid.size(); ++i) CHECK(solid.at(i) == 2 * static_cast<double>(i) + 1);
   const Array picture = read_image(b, f32, kGeneral).download();
   for (int64_t i = 0; i < picture.size(); ++i) CHECK(picture.at(i) == 4 * static_cast<double>(i) + 3);
   d.wait();
@@ -258,6 +266,8 @@ Messages said(bool reports) {
           "f32[200]: 800 bytes asked",
           "f32[8, 25]: 800 bytes asked",
           "f32[8, 25, 1]: 800 bytes asked",
+          "f32[2, 2, 3]: 48 bytes asked",
+          "f32[2, 2, 3, 1]: 48 bytes asked",
           "i32[]: 4 bytes asked",
           "staging memory for f32[100]: 400 bytes asked",
           "staging memory for f32[200]: 800 bytes asked",
@@ -278,7 +288,8 @@ Messages said(bool reports) {
   for (const char* f : {"vkCreatePipelineLayout", "vkCreateShaderModule", "vkCreateComputePipelines"})
     each(f, {"scale:", "scratch:", "table:", "gt:", "if:", "while:", "DeviceImage:"});
   const std::string image = "DeviceImage: the image of 25 x 8 texels of VK_FORMAT_R32_SFLOAT:";
-  for (const char* f : {"vkCreateImageView", "vkCreateDescriptorPool", "vkAllocateDescriptorSets"}) each(f, {image});
+  for (const char* f : {"vkCreateImageView", "vkCreateDescriptorPool", "vkAllocateDescriptorSets"})
+    each(f, {image, "DeviceImage: the image of 3 x 2 x 2 texels of VK_FORMAT_R32_SFLOAT:"});
   each("vkCreateDescriptorSetLayout", {"DeviceImage:"});
   each("vkAllocateMemory", {"import_memory: f32[100]:", "shareable_array: f32[100]: 400 bytes asked"});
   each("vkGetMemoryFdKHR", {"share: f32[100]:"});

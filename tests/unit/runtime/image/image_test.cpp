@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <functional>
 #include <limits>
 
 #include "engine/base/dtype.h"
@@ -303,6 +304,163 @@ TEST_CASE("depth is read") {
   check_silent(std::move(host));
 }
 
+TEST_CASE("depth beside stencil is read, and the stencil kept") {
+  auto host = std::make_unique<VulkanHost>();
+  {
+    const Device d = Device::import(host->imported());
+    const VulkanHost::Image image =
+        host->image(VK_FORMAT_D32_SFLOAT_S8_UINT, kExtent,
+                    VK_IMAGE_USAGE_SAMPLED_BIT | kCopies | VK_IMAGE_USAGE_DEPTH_STENCIL_ATTACHMENT_BIT);
+    const VkCommandBuffer c = host->commands();
+    host->begin(c);
+    host->image_barrier(c, image, VK_IMAGE_LAYOUT_UNDEFINED, VK_IMAGE_LAYOUT_TRANSFER_DST_OPTIMAL);
+    const VkClearDepthStencilValue both{0.375f, 77};
+    const VkImageSubresourceRange all{VK_IMAGE_ASPECT_DEPTH_BIT | VK_IMAGE_ASPECT_STENCIL_BIT, 0, 1, 0, 1};
+    host->vkCmdClearDepthStencilImage(c, image.handle, VK_IMAGE_LAYOUT_TRANSFER_DST_OPTIMAL, &both, 1, &all);
+    host->run(c);
+    const DeviceImage i = taken(d, image);
+    const Array got =
+        read_image(i, f32, {VK_IMAGE_LAYOUT_TRANSFER_DST_OPTIMAL, VK_IMAGE_LAYOUT_TRANSFER_SRC_OPTIMAL}).download();
+    for (int64_t e = 0; e < got.size(); ++e) CHECK(got.at(e) == 0.375);
+    const VulkanHost::Buffer b = host->buffer(kWidth * kHeight, VK_BUFFER_USAGE_TRANSFER_DST_BIT);
+    host->begin(c);
+    const VkBufferImageCopy region{0, 0, 0, {VK_IMAGE_ASPECT_STENCIL_BIT, 0, 0, 1}, {}, {kWidth, kHeight, 1}};
+    host->vkCmdCopyImageToBuffer(c, image.handle, VK_IMAGE_LAYOUT_TRANSFER_SRC_OPTIMAL, b.handle, 1, &region);
+    host->barrier(c, VK_PIPELINE_STAGE_2_ALL_TRANSFER_BIT, VK_ACCESS_2_TRANSFER_WRITE_BIT, VK_PIPELINE_STAGE_2_HOST_BIT,
+                  VK_ACCESS_2_HOST_READ_BIT);
+    host->run(c);
+    const auto* stencil = reinterpret_cast<const uint8_t*>(b.mapped);
+    CHECK(std::all_of(stencil, stencil + kWidth * kHeight, [](uint8_t s) { return s == 77; }));
+    CHECK(error_of<SpecError>([&] { write_image(i, DeviceArray(d, {kHeight, kWidth}, f32), kGeneral); }) ==
+          "write_image: the image of 7 x 5 texels of VK_FORMAT_D32_SFLOAT_S8_UINT cannot be written: depth is only "
+          "read");
+  }
+  check_silent(std::move(host));
+}
+
+// Level 1 of an image with 3 levels and 4 layers: 2 of its layers; every other texel stays.
+TEST_CASE("a recorded kernel reads and writes layers of a level, and slices of a 3-D image, and nothing else") {
+  for (const bool solid : {false, true})
+    for (const bool stores : {true, false}) {
+      CAPTURE(solid);
+      CAPTURE(stores);
+      auto host = std::make_unique<VulkanHost>();
+      {
+        const Device d = Device::import(host->imported());
+        constexpr uint32_t kLayers = 4, kLevels = 3;
+        const VkExtent3D whole{2 * kWidth, 2 * kHeight, solid ? 4u : 1u};
+        const auto made = [&](VkImageUsageFlags more) {
+          return host->image(VK_FORMAT_R32_SFLOAT, whole, kLevels, solid ? 1 : kLayers,
+                             kCopies | VK_IMAGE_USAGE_SAMPLED_BIT | more);
+        };
+        const VulkanHost::Image from = made(0), to = made(stores ? kStorage : 0);
+        const auto part = [&](const VulkanHost::Image& image, uint32_t level, uint32_t layer) {
+          ImportedImage i{
+              image.handle, image.format, {whole.width >> level, whole.height >> level}, image.usage, level};
+          i.mip_levels = kLevels, i.array_layers = solid ? 1 : kLayers;
+          if (solid) i.type = VK_IMAGE_TYPE_3D, i.depth = whole.depth >> level;
+          else i.array_layer = layer, i.layer_count = level == 1 ? 2 : VK_REMAINING_ARRAY_LAYERS;
+          return DeviceImage(d, i);
+        };
+        const VkCommandBuffer c = host->commands();
+        host->begin(c);
+        for (const VulkanHost::Image& image : {from, to}) {
+          host->image_barrier(c, image, VK_IMAGE_LAYOUT_UNDEFINED, VK_IMAGE_LAYOUT_GENERAL);
+          const VkClearColorValue nine{{9, 9, 9, 9}};
+          const VkImageSubresourceRange all{VK_IMAGE_ASPECT_COLOR_BIT, 0, kLevels, 0, solid ? 1 : kLayers};
+          host->vkCmdClearColorImage(c, image.handle, VK_IMAGE_LAYOUT_GENERAL, &nine, 1, &all);
+        }
+        host->barrier(c, VK_PIPELINE_STAGE_2_ALL_TRANSFER_BIT, VK_ACCESS_2_TRANSFER_WRITE_BIT,
+                      VK_PIPELINE_STAGE_2_ALL_COMMANDS_BIT, VK_ACCESS_2_MEMORY_READ_BIT | VK_ACCESS_2_MEMORY_WRITE_BIT);
+        host->run(c);
+        const DeviceImage a = part(from, 1, 1), b = part(to, 1, 2);
+        const Shape shape{2, kHeight, kWidth};
+        CHECK(a.shape() == Shape{2, kHeight, kWidth, 1});
+        Array ramp(shape, f32);
+        for (int64_t e = 0; e < ramp.size(); ++e) ramp.data<float>()[static_cast<size_t>(e)] = static_cast<float>(e);
+        write_image(a, DeviceArray(d, ramp), kFresh);
+        PreparedKernel kernel(d, scale_shaped(shape), {.frames_in_flight = 1, .images = {{0, a}, {1, b}}});
+        host->begin(c);
+        kernel.record(c, 0, {{a, kGeneral}, {b, kGeneral}});
+        host->run(c);
+        const Array got = read_image(b, f32, kGeneral).download();
+        for (int64_t e = 0; e < got.size(); ++e) CHECK(got.at(e) == 2 * static_cast<double>(e) + 1);
+        for (const uint32_t level : {0u, 1u, 2u})
+          for (uint32_t layer = 0; layer < (solid ? 1u : kLayers); ++layer) {
+            if (level == 1 && (solid || layer == 2 || layer == 3)) continue;
+            ImportedImage i = part(to, level, 0).image();
+            if (!solid) i.array_layer = layer, i.layer_count = 0;
+            const Array other = read_image(DeviceImage(d, i), f32, kGeneral).download();
+            for (int64_t e = 0; e < other.size(); ++e) CHECK(other.at(e) == 9);
+          }
+        CHECK(error_of<SpecError>([&] { kernel.record(c, 1, {{part(from, 0, 0), kGeneral}, {b, kGeneral}}); }) ==
+              "scale: in_specs[0]: the kernel has been prepared for the image of 7 x 5 " +
+                  std::string(solid ? "x 2 texels" : "texels in 2 layers") + " of VK_FORMAT_R32_SFLOAT (level 1" +
+                  (solid ? "" : ", layers 1 to 2") + ") but is given the image of 14 x 10 " +
+                  (solid ? "x 4 texels" : "texels in 4 layers") +
+                  " of VK_FORMAT_R32_SFLOAT\n  note: images of one argument have the same format, extent and usage");
+      }
+      check_silent(std::move(host));
+    }
+}
+
+TEST_CASE("what is wrong with levels, layers and slices is said") {
+  auto host = std::make_unique<VulkanHost>();
+  {
+    const Device d = Device::import(host->imported());
+    const VulkanHost::Image image =
+        host->image(VK_FORMAT_R8_UNORM, {14, 10, 1}, 2, 4, VK_IMAGE_USAGE_SAMPLED_BIT | kCopies);
+    const auto error = [&](const std::function<void(ImportedImage&)>& change) {
+      ImportedImage i{image.handle, image.format, kExtent, image.usage, 1};
+      i.mip_levels = 2, i.array_layers = 4;
+      change(i);
+      return error_of<SpecError>([&] { DeviceImage(d, i); });
+    };
+    const std::string name = "DeviceImage: the image of 7 x 5 texels", of = " of VK_FORMAT_R8_UNORM";
+    CHECK(error([](ImportedImage& i) { i.mip_level = 2; }) ==
+          name + of + " (level 2): there is no level 2: the image has 2, from 0 on");
+    CHECK(error([](ImportedImage& i) { i.array_layer = 7; }) ==
+          name + of + " (level 1, layer 7): there is no layer 7: the image has 4, from 0 on");
+    CHECK(error([](ImportedImage& i) { i.array_layer = 2, i.layer_count = 3; }) ==
+          name + " in 3 layers" + of + " (level 1, layers 2 to 4): there is no layer 4: the image has 4, from 0 on");
+    CHECK(error([](ImportedImage& i) { i.array_layer = 4, i.layer_count = VK_REMAINING_ARRAY_LAYERS; }) ==
+          name + of + " (level 1, layer 4): there is no layer 4: the image has 4, from 0 on");
+    CHECK(
+        error([](ImportedImage& i) { i.array_layers = 0, i.layer_count = VK_REMAINING_ARRAY_LAYERS; }) ==
+        "DeviceImage: ImportedImage::layer_count is VK_REMAINING_ARRAY_LAYERS, but array_layers is not given\n  note: "
+        "array_layers is VkImageCreateInfo::arrayLayers");
+    CHECK(error([](ImportedImage& i) { i.type = VK_IMAGE_TYPE_3D, i.array_layer = 1; }) ==
+          "DeviceImage: ImportedImage::type is VK_IMAGE_TYPE_3D, but array_layer is 1 and layer_count 0\n  note: a 3-D "
+          "image has no layers: leave them 0; all its slices are in the array");
+    CHECK(error([](ImportedImage& i) { i.depth = 3; }) ==
+          "DeviceImage: ImportedImage::depth is 3, but type is VK_IMAGE_TYPE_2D\n  note: an image of layers has "
+          "layer_count of them and a depth of 1, a 3-D image is VK_IMAGE_TYPE_3D");
+    CHECK(error([](ImportedImage& i) { i.type = VK_IMAGE_TYPE_1D; }) ==
+          "DeviceImage: ImportedImage::type is VK_IMAGE_TYPE_1D, of which no arrays are made\n  note: VK_IMAGE_TYPE_2D "
+          "or VK_IMAGE_TYPE_3D");
+    CHECK(error([](ImportedImage& i) { i.type = VK_IMAGE_TYPE_3D, i.depth = 0; }) ==
+          "DeviceImage: an image of 7 x 5 x 0 texels is empty or too large");
+    CHECK(error([](ImportedImage& i) { i.extent = {65536, 16384}; }) ==
+          "DeviceImage: an image of 65536 x 16384 texels is empty or too large");
+    CHECK(error([](ImportedImage& i) { i.extent = {16384, 16384}, i.layer_count = 4; }) ==
+          "DeviceImage: an image of 16384 x 16384 texels in 4 layers is empty or too large");
+
+    ImportedImage two{image.handle, image.format, kExtent, image.usage, 1};
+    two.array_layer = 1, two.layer_count = 2;
+    const DeviceImage layers(d, two);
+    CHECK(error_of<SpecError>([&] { write_image(layers, DeviceArray(d, {kHeight, kWidth, 1}, f32), kFresh); }) ==
+          "write_image: the array is (5, 7, 1) but the image of 7 x 5 texels in 2 layers of VK_FORMAT_R8_UNORM (level "
+          "1, layers 1 to 2) is (2, 5, 7) or (2, 5, 7, C) with C from 1 to 1");
+    const DeviceImage none =
+        taken(d, host->image(VK_FORMAT_E5B9G9R9_UFLOAT_PACK32, kExtent, VK_IMAGE_USAGE_SAMPLED_BIT));
+    CHECK(error_of<SpecError>([&] { write_image(none, DeviceArray(d, {kHeight, kWidth}, f32), kFresh); }) ==
+          "write_image: the image of 7 x 5 texels of VK_FORMAT_E5B9G9R9_UFLOAT_PACK32 cannot be written: numbers that "
+          "share an exponent are only read\n  note: VK_FORMAT_B10G11R11_UFLOAT_PACK32 and "
+          "VK_FORMAT_R16G16B16A16_SFLOAT are written");
+  }
+  check_silent(std::move(host));
+}
+
 TEST_CASE("what is wrong with an image is said") {
   auto host = std::make_unique<VulkanHost>();
   {
@@ -317,10 +475,17 @@ TEST_CASE("what is wrong with an image is said") {
     using E = SpecError;
     CHECK(error_of<E>([&] { DeviceImage(d, {}); }) == "DeviceImage: ImportedImage::image is null");
     CHECK(error_of<E>([&] { DeviceImage(d, {image.handle, VK_FORMAT_BC7_SRGB_BLOCK, kExtent, image.usage}); }) ==
-          "DeviceImage: VkFormat 146 is none of the formats that arrays are made of\n  note: VK_FORMAT_ R8_UNORM, "
-          "R8G8_UNORM, R8G8B8A8_UNORM, R8G8B8A8_SRGB, B8G8R8A8_UNORM, B8G8R8A8_SRGB, "
-          "A2B10G10R10_UNORM_PACK32, R16_SFLOAT, R16G16_SFLOAT, R16G16B16A16_SFLOAT, R32_SFLOAT, R32G32_SFLOAT, "
-          "R32G32B32A32_SFLOAT, R32_UINT, R32_SINT, D16_UNORM, D32_SFLOAT");
+          "DeviceImage: VkFormat 146 is none of the formats that arrays are made of\n  note: VK_FORMAT_ "
+          "R8_UNORM, R8_SNORM, R8_UINT, R8_SINT, R8_SRGB, R8G8_UNORM, R8G8_SNORM, R8G8_UINT, R8G8_SINT, "
+          "R8G8_SRGB, R8G8B8A8_UNORM, R8G8B8A8_SNORM, R8G8B8A8_UINT, R8G8B8A8_SINT, R8G8B8A8_SRGB, "
+          "B8G8R8A8_UNORM, B8G8R8A8_SNORM, B8G8R8A8_UINT, B8G8R8A8_SINT, B8G8R8A8_SRGB, R16_UNORM, R16_SNORM, "
+          "R16_UINT, R16_SINT, R16_SFLOAT, R16G16_UNORM, R16G16_SNORM, R16G16_UINT, R16G16_SINT, "
+          "R16G16_SFLOAT, R16G16B16A16_UNORM, R16G16B16A16_SNORM, R16G16B16A16_UINT, R16G16B16A16_SINT, "
+          "R16G16B16A16_SFLOAT, R32_UINT, R32_SINT, R32_SFLOAT, R32G32_UINT, R32G32_SINT, R32G32_SFLOAT, "
+          "R32G32B32A32_UINT, R32G32B32A32_SINT, R32G32B32A32_SFLOAT, A2B10G10R10_UNORM_PACK32, "
+          "A2B10G10R10_UINT_PACK32, A2R10G10B10_UNORM_PACK32, A2R10G10B10_UINT_PACK32, "
+          "B10G11R11_UFLOAT_PACK32, E5B9G9R9_UFLOAT_PACK32, D16_UNORM, X8_D24_UNORM_PACK32, D32_SFLOAT, "
+          "D16_UNORM_S8_UINT, D24_UNORM_S8_UINT, D32_SFLOAT_S8_UINT");
     CHECK(error_of<E>([&] { DeviceImage(d, {image.handle, image.format, {0, 4}, image.usage}); }) ==
           "DeviceImage: an image of 0 x 4 texels is empty or too large");
     CHECK(error_of<E>([&] {
@@ -355,6 +520,26 @@ TEST_CASE("what is wrong with an image is said") {
               " stores to no images of that format as it is enabled\n  note: make it with "
               "VK_IMAGE_USAGE_TRANSFER_DST_BIT, or enable "
               "VkPhysicalDeviceFeatures::shaderStorageImageWriteWithoutFormat");
+
+    VkFormatProperties has;
+    host->vkGetPhysicalDeviceFormatProperties(host->physical, VK_FORMAT_R8G8_SRGB, &has);
+    if (has.optimalTilingFeatures == 0) {  // then there is no view of it either
+      const std::string pair = "the image of 7 x 5 texels of VK_FORMAT_R8G8_SRGB ",
+                        those =
+                            "VK_FORMAT_R8G8_UNORM, VK_FORMAT_R8G8_SNORM, VK_FORMAT_R16G16_UNORM, "
+                            "VK_FORMAT_R16G16_SNORM, VK_FORMAT_R16G16_SFLOAT, VK_FORMAT_R32G32_SFLOAT";
+      const DeviceImage none(d, {image.handle, VK_FORMAT_R8G8_SRGB, kExtent, VK_IMAGE_USAGE_SAMPLED_BIT | kCopies});
+      CHECK(error_of<E>([&] { read_image(none, f32, kGeneral); }) ==
+            "read_image: " + pair + "cannot be read: " + d.info().name +
+                " samples no images of that format\n  note: it samples " + those);
+      CHECK(error_of<E>([&] { write_image(none, DeviceArray(d, {kHeight, kWidth}, f32), kGeneral); }) ==
+            "write_image: " + pair + "cannot be written: " + d.info().name +
+                " copies to no images of that format\n  note: it copies to " + those);
+    }
+    const DeviceImage curved = taken(d, host->image(VK_FORMAT_R8G8B8A8_SRGB, kExtent, VK_IMAGE_USAGE_SAMPLED_BIT));
+    CHECK(error_of<E>([&] { write_image(curved, DeviceArray(d, {kHeight, kWidth}, f32), kGeneral); }) ==
+          "write_image: the image of 7 x 5 texels of VK_FORMAT_R8G8B8A8_SRGB cannot be written: sRGB's numbers come "
+          "into it by a copy, and it has been made without VK_IMAGE_USAGE_TRANSFER_DST_BIT");
 
     const auto prepared = [&](const Shape& shape, std::vector<PrepareOptions::Image> images) {
       return PreparedKernel(d, scale_shaped(shape),

@@ -187,6 +187,77 @@ body (%x, %o) {
   check_silent(std::move(host));
 }
 
+TEST_CASE("a resized kernel takes layers and slices of the new sizes") {
+  auto host = std::make_unique<VulkanHost>();
+  {
+    const Device d = Device::import(host->imported());
+    const ir::Kernel k = ir::parse(R"(tir 1
+kernel @copied
+grid (n, h, w)
+in u32[n, h, w] block (squeezed, squeezed, squeezed) map (%i, %j, %k) {
+  yield %i, %j, %k
+}
+out u32[n, h, w] block (squeezed, squeezed, squeezed) map (%i, %j, %k) {
+  yield %i, %j, %k
+}
+body (%x, %o) {
+  %a = load %x[]
+  store %o[], %a
+}
+)",
+                                   "copied.tir");
+    const auto part = [&](uint32_t slices, uint32_t height, uint32_t width, bool solid) {
+      const VulkanHost::Image image = host->image(VK_FORMAT_R8G8_UINT, {width, height, solid ? slices : 1}, 1,
+                                                  solid ? 1 : slices, kUsage | VK_IMAGE_USAGE_STORAGE_BIT);
+      ImportedImage i{image.handle, image.format, image.extent, image.usage};
+      if (solid) i.type = VK_IMAGE_TYPE_3D, i.depth = slices;
+      else i.layer_count = slices;
+      return DeviceImage(d, i);
+    };
+    for (const bool solid : {false, true}) {
+      PreparedKernel kernel = load(d, k).prepare(
+          {.dims = {{"n", 4}, {"h", 6}, {"w", 5}}, .images = {{0, part(4, 6, 5, solid)}, {1, part(4, 6, 5, solid)}}});
+      CommandStream s(d);
+      uint64_t frame = 0;
+      for (const Shape& shape : {Shape{2, 6, 3}, Shape{4, 1, 5}, Shape{4, 6, 5}, Shape{3, 5, 4}}) {
+        const auto n = static_cast<uint32_t>(shape[0]), h = static_cast<uint32_t>(shape[1]),
+                   w = static_cast<uint32_t>(shape[2]);
+        const DeviceImage from = part(n, h, w, solid), to = part(n, h, w, solid);
+        Array x(shape, u32);
+        for (int64_t e = 0; e < x.size(); ++e) x.set_element_bits(e, static_cast<uint64_t>(e) * 2);
+        write_image(from, DeviceArray(d, x), kFresh);
+        kernel.resize({{"n", shape[0]}, {"h", shape[1]}, {"w", shape[2]}});
+        const VkCommandBuffer c = host->commands();
+        host->begin(c);
+        s.begin(c, frame++);
+        s.record(kernel, {{from, kGeneral}, {to, kFresh}});
+        s.end();
+        host->run(c);
+        const Array got = read_image(to, u8, kGeneral).download();
+        CHECK(got.shape() == Shape{shape[0], shape[1], shape[2], 2});
+        for (int64_t e = 0; e < x.size(); ++e) {
+          CHECK(got.at(2 * e) == x.at(e));
+          CHECK(got.at(2 * e + 1) == 0);
+        }
+      }
+      const VkCommandBuffer c = host->commands();
+      host->begin(c);
+      s.begin(c, frame++);
+      CHECK(error_of<SpecError>(
+                [&] { s.record(kernel, {{part(3, 5, 4, solid), kGeneral}, {part(3, 4, 4, solid), kFresh}}); }) ==
+            "copied: out_specs[0]: the kernel has been prepared for the image of 5 x 6 " +
+                std::string(solid ? "x 4 texels" : "texels in 4 layers") +
+                " of VK_FORMAT_R8G8_UINT, and resized to (3, 5, 4), but is given the image of 4 x 4 " +
+                (solid ? "x 3 texels" : "texels in 3 layers") +
+                " of VK_FORMAT_R8G8_UINT\n  at copied.tir:2\n  note: images of one argument have the same format, "
+                "extent and usage");
+      s.end();
+      host->run(c);
+    }
+  }
+  check_silent(std::move(host));
+}
+
 TEST_CASE("an image that is aliased to another is computed where that was read into") {
   auto host = std::make_unique<VulkanHost>();
   {
