@@ -614,11 +614,10 @@ class Cutter {
     return end;
   }
 
-  /// Emits in front of a region's yield, which it returns.
+  /// Emits in front of the yield of a region, where the builder stands. Returns the yield.
   template <class F> OpId before_last(RegionId region, const F& emit) {
     const OpId last = k_.region(region).ops.back();
     k_.region(region).ops.pop_back();
-    b_.set_region(region);
     emit();
     k_.region(region).ops.push_back(last);
     return last;

@@ -159,7 +159,7 @@ bool ControlEmitter::uniform_scalar(Value root) {
       if (s_.residency[static_cast<size_t>(ref)] == Residency::registers) {
         // A scalar of scratch, of which each invocation has one: the same in all if what is stored is, since all store
         // it or none.
-        if (ref < static_cast<int>(k_.blocks.size()) || !k_.type(o->operands[0]).shape.empty()) return false;
+        if (ref < static_cast<int>(k_.blocks.size())) return false;
         for (const ir::Op& store : k_.ops) {
           if (store.operands.empty() || store.operands[0] != o->operands[0] || store.code == Opcode::load) continue;
           if (store.code != Opcode::store || store.has_mask()) return false;

@@ -140,10 +140,9 @@ class Sum {
     }
     return true;
   }
+  // Of one Ref, as same() finds out with the other operands.
   bool same_place(const std::vector<Value>& loads) {
     const Op& first = *k_.def(loads[0]);
-    for (Value v : loads)
-      if (k_.def(v)->operands[0] != first.operands[0]) return false;
     for (size_t d = 0; d < first.index.size(); ++d) {
       Numbers starts;
       for (Value v : loads) {

@@ -118,9 +118,6 @@ void check_aliases(const ir::Kernel& k, const Chip& chip, int o) {
   if (stays_in_hbm(k, o) != stays_in_hbm(k, b.alias) || !same_blocks(k, a, b))
     fail(k, chip, b.origin, b.loc, "it is aliased with " + a.origin + ", whose blocks are others",
          "a TPU fetches no output: give both the same block and an index map of the grid's axes alone");
-  if (b.whole) return;
-  for (size_t d = 0; d < b.block.size(); ++d)
-    if (*b.array_shape[d].value() % b.block[d].unit() != 0) return;
 }
 
 // ---- VMEM

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
+#include <functional>
 #include <map>
 #include <random>
 
@@ -408,23 +409,38 @@ TEST_CASE("expand: relaxed floats, on the device and on the worst that Vulkan al
   }
   quiet();
 }
-// The rows as PTX: sm_80 has no conversions of 8-bit floats, and relaxed code rests on ex2.approx. It takes 21 s
-// without sanitizers: too long with them.
-TEST_CASE("expand: every row as PTX" * doctest::skip(tessera::test::kSanitized)) {
+namespace {
+// The rows as PTX, a part to each case: sm_80 has no conversions of 8-bit floats, and relaxed code rests on ex2.approx.
+// All together take 21 s without sanitizers: too long with them.
+void rows_as_ptx(bool relaxed, const std::function<bool(const Case&)>& wanted) {
   for (const char* chip : {"sm_80", "sm_90a"})
-    for (const bool relaxed : {false, true})
-      for (int i = 0; i < ir::kNumOpcodes; ++i) {
-        const auto op = static_cast<Opcode>(i);
-        if (!ir::info(op).elementwise) continue;
-        for (const Case& c : cases_of(op)) {
-          const bool f8 = is_narrow_float(c.operand) && size_bytes(c.operand) == 1;
-          if (relaxed ? c.operand != DType::f32 : chip == std::string("sm_90a") && !f8) continue;
-          const Outcome o = run_case(c, Target::nvidia(chip), 300, false, {.relaxed = relaxed, .worst = uint64_t(i)});
-          if (std::getenv("TESSERA_TEST_ULP"))
-            MESSAGE("PTX ", ir::name(op), " ", name(c.operand), ": ", o.worst, " ulp");
-        }
+    for (int i = 0; i < ir::kNumOpcodes; ++i) {
+      const auto op = static_cast<Opcode>(i);
+      if (!ir::info(op).elementwise) continue;
+      for (const Case& c : cases_of(op)) {
+        const bool f8 = is_narrow_float(c.operand) && size_bytes(c.operand) == 1;
+        if (relaxed ? c.operand != DType::f32 : chip == std::string("sm_90a") && !f8) continue;
+        if (!wanted(c)) continue;
+        const Outcome o = run_case(c, Target::nvidia(chip), 300, false, {.relaxed = relaxed, .worst = uint64_t(i)});
+        if (std::getenv("TESSERA_TEST_ULP")) MESSAGE("PTX ", ir::name(op), " ", name(c.operand), ": ", o.worst, " ulp");
       }
+    }
   quiet();
+}
+bool converts(const Case& c) { return c.op == Opcode::convert || c.op == Opcode::bitcast; }
+}  // namespace
+TEST_CASE("expand: conversions as PTX" * doctest::skip(tessera::test::kSanitized)) { rows_as_ptx(false, converts); }
+TEST_CASE("expand: rows of narrow floats as PTX" * doctest::skip(tessera::test::kSanitized)) {
+  rows_as_ptx(false, [](const Case& c) { return !converts(c) && is_narrow_float(c.operand); });
+}
+TEST_CASE("expand: rows of wide floats as PTX" * doctest::skip(tessera::test::kSanitized)) {
+  rows_as_ptx(false, [](const Case& c) { return !converts(c) && is_float(c.operand) && !is_narrow_float(c.operand); });
+}
+TEST_CASE("expand: rows of integers as PTX" * doctest::skip(tessera::test::kSanitized)) {
+  rows_as_ptx(false, [](const Case& c) { return !converts(c) && !is_float(c.operand); });
+}
+TEST_CASE("expand: relaxed rows as PTX" * doctest::skip(tessera::test::kSanitized)) {
+  rows_as_ptx(true, [](const Case&) { return true; });
 }
 TEST_CASE("expand: code for GPUs is relaxed unless strict, code for CPUs never") {
   const ir::Kernel k = ir::parse(R"(tir 1

@@ -4,7 +4,10 @@
 
 #include <array>
 #include <functional>
+#include <map>
 #include <string>
+#include <string_view>
+#include <utility>
 
 #include "codegen/lane/prover.h"
 #include "engine/ir/text.h"
@@ -276,6 +279,87 @@ TEST_CASE("bounds: a proof's budget") {
     for (int i = 1; i < depth; ++i) v = least("%a", v);
     CHECK(inside("n", ops + "  %e = sub " + v + ", %z\n", 0, 16) == (depth <= 14));
   }
+}
+
+// As deep by whatever it goes: what made a value, digits, the counters of loops, the conditions around.
+TEST_CASE("bounds: a proof's depth by every way") {
+  struct Chain {
+    std::string ops, before, after;  // %e is 0 at least, and 15 at most
+  };
+  const auto num = [](const char* what, int i) { return name_of(what, i); };
+  const std::string head = "  %z = clamp %c0, %d, %c7\n  %a = add %z, %c1\n  %b = add %z, %c2\n";
+  // %v0 lies above %z, and so does each that is made of the one before; or below.
+  const auto chain = [&](const std::string& first, const std::string& op, const std::string& end) {
+    return [=](int n) {
+      std::string ops = head + "  %v0 = " + first + "\n";
+      for (int i = 1; i <= n; ++i) {
+        // the one before, what is greater by 1, and a condition of its own
+        std::string made = "  NEXT = add BEFORE, %c1\n  IF = lt %t, %c5\n  " + num("v", i) + " = " + op + "\n";
+        for (const auto& [name, is] :
+             {std::pair{"BEFORE", num("v", i - 1)}, std::pair{"NEXT", num("w", i)}, std::pair{"IF", num("g", i)}})
+          for (size_t at; (at = made.find(name)) != std::string::npos;)
+            made.replace(at, std::string_view(name).size(), is);
+        ops += made;
+      }
+      return Chain{ops + "  %e = sub " + (end == "above" ? num("v", n) + ", %z" : "%z, " + num("v", n)) + "\n", "", ""};
+    };
+  };
+  const std::map<std::string, std::function<Chain(int)>> ways = {
+      {"min", chain("add %z, %c1", "min %a, BEFORE", "above")},
+      {"max", chain("sub %z, %c1", "max %z, BEFORE", "below")},
+      {"clamp by its end", chain("add %z, %c1", "clamp %b, %d, BEFORE", "above")},
+      {"clamp by its beginning", chain("add %z, %c1", "clamp BEFORE, %d, %b", "above")},
+      {"clamp from below", chain("add %z, %c0", "clamp %c0, %d, BEFORE", "below")},
+      {"select", chain("add %z, %c1", "select IF, %a, BEFORE", "above")},
+      {"rem", chain("add %z, %c0", "rem %u, NEXT", "below")},
+      {"div", chain("add %z, %c0", "div BEFORE, %c1", "below")},
+      {"digits",
+       [&](int n) {
+         std::string ops = "  %s0 = add %c0, %c0\n";
+         for (int i = 1; i <= n; ++i) {
+           const std::string x = num("x", i), q = num("q", i), p = num("p", i), a = num("a", i), b = num("b", i),
+                             c = num("d", i), w = num("w", i);
+           ops += "  " + w + " = load %y[2]\n  " + x + " = clamp %c0, " + w + ", %c12\n  " + q + " = div " + x +
+                  ", %c3\n  " + p + " = rem " + x + ", %c3\n  " + a + " = mul " + q + ", %c3\n  " + b + " = add " + a +
+                  ", " + p + "\n  " + c + " = sub " + b + ", " + x + "\n  " + num("s", i) + " = add " +
+                  num("s", i - 1) + ", " + c + "\n";
+         }
+         return Chain{ops + "  %e = add " + num("s", n) + ", %c0\n", "", ""};
+       }},
+      {"counters",
+       [&](int n) {
+         Chain r{head, "", ""};
+         std::string end = "%a";
+         for (int i = 1; i <= n; ++i) {
+           r.before += "  for " + num("i", i) + " = %c0 to " + end + " step %c1 {\n";
+           r.before += "  " + num("f", i) + " = add " + num("i", i) + ", %c1\n";
+           end = num("f", i);
+           r.after += "  }\n";
+         }
+         r.before += "  %e = sub %z, " + num("i", n) + "\n";
+         return r;
+       }},
+      {"conditions",
+       [&](int n) {
+         Chain r{"", "", ""};
+         for (int i = 0; i <= n; ++i) {
+           r.ops += "  " + num("w", i) + " = load %y[2]\n  " + num("x", i) + " = and " + num("w", i) + ", %c7\n";
+           if (i == 0) continue;
+           r.ops += "  " + num("p", i) + " = le " + num("x", i - 1) + ", " + num("x", i) + "\n";
+           r.before += "  if " + num("p", i) + " {\n";
+           r.after += "  }\n";
+         }
+         r.ops += "  %e = sub " + num("x", n) + ", %x0\n";
+         return r;
+       }},
+  };
+  for (const auto& way : ways)
+    for (const int depth : {1, 2, 13, 14, 15, 16, 20}) {
+      CAPTURE(way.first);
+      CAPTURE(depth);
+      const Chain c = way.second(depth);
+      CHECK(inside("n", c.ops, 0, 16, c.before, c.after) == (depth <= 14));
+    }
 }
 
 }  // namespace prover_exact_test
