@@ -70,6 +70,11 @@ try "installed headers include what is installed, by <tessera/...>" bash -c "
 try "the public headers compile by themselves, without a warning" alone tessera.hpp runtime.hpp vulkan.hpp ir.hpp jax.hpp ahead.hpp tessera.h tessera_vulkan.h version.h
 ls "$include/tessera/kernels" | sed 's/.*/#include <tessera\/kernels\/&>/' > "$include/tessera/all_kernels"
 try "so do the kernels" alone all_kernels
+# After the macros of Qt and X11.
+{ printf '#define %s\n' 'emit' 'slots' 'signals public' 'foreach(a, b) for (a : b)' 'forever for (;;)' 'None 0L' 'Bool int' 'Status int' 'True 1' 'False 0' 'Always 2' 'Success 0' \
+    'Above 0' 'Complex 0' 'Unsorted 0' 'CursorShape 0' 'KeyPress 2' 'FocusIn 9'
+  printf '#include <tessera/%s.hpp>\n' tessera runtime vulkan jax ahead; } > "$include/tessera/after_macros"
+try "and all of them after the macros of Qt and X11" alone after_macros
 # A host with files of the names that Tessera has inside.
 mkdir -p "$work/host/runtime" "$work/host/engine/base"
 echo 'struct Mine {};' | tee "$work/host/runtime/device.h" > "$work/host/engine/base/array.h"

@@ -133,7 +133,7 @@ class BufferedCall {
             kernel.call(all);
             return {};
           };
-          pipeline::emit(body, inner, arrays, loc);
+          pipeline::build(body, inner, arrays, loc);
         };
   }
 

@@ -97,8 +97,8 @@ struct Body {
   size_t refs, values;
   std::function<control::Operands(const PipelineIndices&, const std::vector<Ref>&, const std::vector<Value>&)> call;
 };
-std::vector<Value> emit(const Body& body, const PipelineParams& params, const std::vector<Ref>& refs, Loc loc);
-void emit_warp_specialized(const Body& body, const WarpSpecializedParams& params, const std::vector<Ref>& refs,
+std::vector<Value> build(const Body& body, const PipelineParams& params, const std::vector<Ref>& refs, Loc loc);
+void build_warp_specialized(const Body& body, const WarpSpecializedParams& params, const std::vector<Ref>& refs,
                            Loc loc);
 
 template <class Tuple>
@@ -159,13 +159,13 @@ class PipelineOf {
 /// threads, emit_pipeline_warp_specialized is the one to take.
 template <class F>
 auto emit_pipeline(F body, PipelineParams params, Loc loc = Loc::here()) {
-  return PipelineOf<PipelineParams, pipelines::emit>(pipelines::make_body(std::move(body), loc), std::move(params),
+  return PipelineOf<PipelineParams, pipelines::build>(pipelines::make_body(std::move(body), loc), std::move(params),
                                                      loc);
 }
 /// All threads of a program call it together. With a compute_context the body takes and returns carries.
 template <class F>
 auto emit_pipeline_warp_specialized(F body, WarpSpecializedParams params, Loc loc = Loc::here()) {
-  return PipelineOf<WarpSpecializedParams, pipelines::emit_warp_specialized>(pipelines::make_body(std::move(body), loc),
+  return PipelineOf<WarpSpecializedParams, pipelines::build_warp_specialized>(pipelines::make_body(std::move(body), loc),
                                                                              std::move(params), loc);
 }
 

@@ -487,7 +487,7 @@ class Emitter {
 };
 }  // namespace
 
-std::vector<Value> emit(const Body& body, const PipelineParams& params, const std::vector<Ref>& refs, Loc loc) {
+std::vector<Value> build(const Body& body, const PipelineParams& params, const std::vector<Ref>& refs, Loc loc) {
   return Emitter(body, params, refs, loc).run();
 }
 

@@ -50,7 +50,7 @@ struct Body {
   std::function<Indices(const BlockSpec&, const std::vector<Value>&)> index = {};
   int index_arity = -1;
 };
-std::vector<Value> emit(const Body& body, const PipelineParams& params, const std::vector<Ref>& refs, Loc loc);
+std::vector<Value> build(const Body& body, const PipelineParams& params, const std::vector<Ref>& refs, Loc loc);
 }  // namespace pipeline
 
 /// What emit_pipeline returns: called with the Refs of in_specs and then of out_specs, it records the pipeline and
@@ -60,7 +60,7 @@ class Pipeline {
   Pipeline(pipeline::Body body, PipelineParams params, Loc loc)
       : body_(std::move(body)), params_(std::move(params)), loc_(loc) {}
   std::vector<Value> operator()(const std::vector<Ref>& refs) const {
-    return pipeline::emit(body_, params_, refs, loc_);
+    return pipeline::build(body_, params_, refs, loc_);
   }
   template <class... R>
     requires(std::convertible_to<const R&, Ref> && ...)

@@ -42,7 +42,7 @@ struct GraphPlan {
     };
     std::vector<Member> members = {};
     int32_t bodies = 1;
-    int64_t slots() const { return groups.bytes / 4; }
+    int64_t slot_count() const { return groups.bytes / 4; }
   };
   /// Of a command that runs if the gate's state is the body; `slot`: which member it is.
   struct Guard {

@@ -10,7 +10,7 @@ GateKernel gate_kernel(const GraphPlan& plan, const GraphPlan::Command& c) {
   const GraphPlan::Command::SetGate& sets = *c.set_gate();
   const GraphPlan::Gate& gate = plan.gates[sets.gate];
   const bool flag = sets.decides && sets.decides->bytes == 1, own = c.guard && c.guard->gate == sets.gate;
-  const int64_t slots = gate.slots();
+  const int64_t slots = gate.slot_count();
   // Rows of the numbers: which body a slot is of, its number of workgroups, and then how many bodies there are and
   // which one the other state has to be.
   const auto set = [&](Ref decides_ref, Ref around_ref, Ref numbers, Ref state, Ref groups) {
@@ -41,7 +41,7 @@ GateKernel gate_kernel(const GraphPlan& plan, const GraphPlan::Command& c) {
 Array gate_numbers(const GraphPlan& plan, const GraphPlan::Command& c,
                    const std::vector<std::array<uint32_t, 3>>& groups) {
   const GraphPlan::Gate& gate = plan.gates[c.set_gate()->gate];
-  const int64_t slots = gate.slots();
+  const int64_t slots = gate.slot_count();
   Array numbers({3, slots}, DType::i32);
   const auto set = [&](int64_t row, int64_t at, int64_t v) {
     numbers.set_element_bits(row * slots + at, static_cast<uint32_t>(v));

@@ -283,7 +283,7 @@ struct PreparedGraph::Preparation {
     } else if (c.guard) {
       const GraphPlan::Gate& gate = p.gates[c.guard->gate];
       Call& call = made[wanted_by[command]];
-      call.groups = g.at(p, gate.groups, DType::i32, {gate.slots()}).index;
+      call.groups = g.at(p, gate.groups, DType::i32, {gate.slot_count()}).index;
       call.groups_at = static_cast<uint64_t>(c.guard->offset());
     }
   }
