@@ -472,14 +472,12 @@ void Host::resize(VkExtent2D size) {
 #endif
 }
 
-void Host::hold(double seconds) {
+void Host::hold([[maybe_unused]] double seconds) {
 #ifdef RENDERER_WINDOW
   if (!window_) return;
   const double until = glfwGetTime() + seconds;
   while (!glfwWindowShouldClose(window_->window) && glfwGetTime() < until)
     glfwWaitEventsTimeout(std::max(until - glfwGetTime(), 0.001));
-#else
-  (void)seconds;
 #endif
 }
 

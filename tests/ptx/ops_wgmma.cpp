@@ -221,7 +221,7 @@ void mma_async(Thread& t, const Instr& i) {
   };
   const bool adds = same_everywhere(i.e) != 0;
   const uint64_t b_bits = same_everywhere(i.b), a_bits = i.flags & kRegistersA ? 0 : same_everywhere(i.a);
-  Sums& sums = sums_of(t, i, all, list + 4, count);
+  sums_of(t, i, all, list + 4, count);
   for (Thread* x : all) {
     ++x->async_epoch;
     x->committed_products.push_back({p.committed, x->async_epoch});
@@ -247,7 +247,6 @@ void mma_async(Thread& t, const Instr& i) {
     for (double& v : b->real) v = i.flags & kNegateB ? -v : v;
     multiply(m, i, p.sums.at(result), *a, *b, adds);
   };
-  (void)sums;
   p.begun.push_back(std::move(x));
   p.fenced = true;  // of the same registers, one product after another
 }

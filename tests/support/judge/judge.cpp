@@ -290,7 +290,7 @@ bool has_matrices(const std::vector<uint32_t>& spirv) {
   return false;
 }
 
-std::optional<std::vector<uint32_t>> optimised(const std::vector<uint32_t>& spirv) {
+std::optional<std::vector<uint32_t>> optimised([[maybe_unused]] const std::vector<uint32_t>& spirv) {
 #ifdef TESSERA_SPIRV_OPT
   if (has_matrices(spirv)) return std::nullopt;  // some systems' SPIRV-Tools do not know them
   spvtools::Optimizer optimizer(SPV_ENV_VULKAN_1_3);
@@ -305,7 +305,6 @@ std::optional<std::vector<uint32_t>> optimised(const std::vector<uint32_t>& spir
   if (!optimizer.Run(spirv.data(), spirv.size(), &out, options)) throw InternalError("spirv-opt: " + log);
   return out;
 #else
-  (void)spirv;
   return std::nullopt;
 #endif
 }

@@ -665,9 +665,9 @@ TEST_CASE("the verifier says everything that is wrong at once") {
   Lane l(6);
   l.k.lane.subgroup_size = 4;
   l.k.num_prefetch = 1;
-  const Value words = l.shared(4, 4), odd = l.shared(4, 1, DType::i64);
+  const Value words = l.shared(4, 4);
+  l.shared(4, 1, DType::i64);
   l.k.lane.shared_bytes = 16;
-  (void)odd;
   const Value zero = l.number(0), loaded = l.load(words, zero);
   l.store(l.args[0], zero, loaded);
   Op extent{.code = Opcode::extent};

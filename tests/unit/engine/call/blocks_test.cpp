@@ -180,10 +180,7 @@ TEST_CASE("vmap of aliases, stored inputs, element and bounded dims; nested, and
   CHECK(values(ts::interpret(ts::vmap(ts::vmap(sums, 0), 1, 1), iota({1, 2, 3}))) == Ints{0, 1, 3, 3, 7, 9});
 
   const auto first = ts::pallas_call(
-      [](Ref size, Ref x, Ref o) {
-        (void)size;
-        o[all] = x[all] + 1;
-      },
+      [](Ref, Ref x, Ref o) { o[all] = x[all] + 1; },
       {.out_shape = {{{4}, ts::i32}},
        .grid_spec = ts::GridSpec{.num_scalar_prefetch = 1,
                                  .grid = 1,
@@ -293,7 +290,6 @@ TEST_CASE("element and bounded dims: the text, and what does not fit") {
          "each\n"
          "out_specs[0]: is an output, which cannot look ahead\n"
          "out_specs[0]: block dim 0 has size 0, not at least 1\n");
-  const int line = __LINE__ + 2;
   const auto with = [](ts::BlockShape block, ts::IndexMap map) {
     const ts::BlockSpec spec{block, map};
     return message([&] {
@@ -301,7 +297,6 @@ TEST_CASE("element and bounded dims: the text, and what does not fit") {
           .trace({{{6}, ts::i32}});
     });
   };
-  (void)line;
   const int slice = __LINE__ + 1;
   expect(with({4}, [] { return ts::Indices{ts::ds(0, 2)}; }),
          "take: in_specs[0]: the index map's result 0 is a slice, but dim 0 of the block shape (4,) is none that is "

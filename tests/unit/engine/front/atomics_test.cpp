@@ -338,8 +338,7 @@ TEST_CASE("atomics: errors") {
          }),
          "add: a scalar-prefetch operand is only read", "\n  note: keep what changes in scratch: SMEM({n}, ts::i32)");
   expect(traced(ts::i32,
-                [&](Ref x, Ref o) {
-                  (void)x;
+                [&](Ref, Ref o) {
                   line = __LINE__ + 1;
                   ts::atomic_add(o.reshape({2, 2}).bitcast(ts::u8).bitcast(ts::u32), all, 1);
                 }),

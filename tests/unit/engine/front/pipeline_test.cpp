@@ -173,7 +173,6 @@ TEST_CASE("pipeline: blocks of every kind mean what they mean in a pallas_call")
     in_rows.pipeline_mode = in_padded.pipeline_mode = ts::Buffered{buffers};
     const auto call = ts::pallas_call(
         [=](Ref a, Ref e, Ref b, Ref t) {
-          (void)a;
           ts::emit_pipeline(inner, {.grid = {6}, .in_specs = {in_rows, in_padded}, .out_specs = {bounded, three}})(
               a, e, b, t);
         },
@@ -210,7 +209,7 @@ TEST_CASE("pipeline: exact errors") {
       ts::pallas_call([&](Ref x, Ref o) { f(x, o); }, {.out_shape = eight, .name = "k"}).trace({{{8}, ts::f32}});
     });
   };
-  const ts::BlockSpec whole{.loc = {}}, two{{2}, [](Value i) { return i; }, ts::MemorySpace::vmem, std::nullopt, {}};
+  const ts::BlockSpec two{{2}, [](Value i) { return i; }, ts::MemorySpace::vmem, std::nullopt, {}};
   const auto body = [](Ref a, Ref b) { b[all] = a[all]; };
   line = __LINE__ + 2;
   expect(
@@ -295,7 +294,6 @@ TEST_CASE("pipeline: exact errors") {
          }),
          "k: emit_pipeline: core_axis: a pipeline runs in one program, and its axes are not dealt to cores" + at(line) +
              note("make it an axis of pallas_call's grid, declared \"parallel\""));
-  (void)whole;
 }
 
 }  // namespace pipeline_test

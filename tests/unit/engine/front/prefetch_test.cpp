@@ -120,9 +120,8 @@ TEST_CASE("prefetch: the text form") {
 TEST_CASE("prefetch: outputs that come back to a block find what they left") {
   // Sums of x's blocks by group: a group's first block starts it, in any order.
   auto call = ts::pallas_call(
-      [](Ref group, Ref first, Ref v, Ref o) {
+      [](Ref, Ref first, Ref v, Ref o) {
         const Value i = ts::program_id(0);
-        (void)group;
         ts::when(first[i] != 0, [&] { o[all] = ts::zeros({2}, ts::i32); });
         o[all] += v[all];
       },
