@@ -152,7 +152,10 @@ DeviceArray import_memory(const Device& device, const SharedMemory& memory, Shap
 /// of a 3-D image's level. The host keeps it alive as it keeps an ImportedBuffer's.
 struct ImportedImage {
   VkImage image = VK_NULL_HANDLE;
-  /// The image's, or of the views that an image with MUTABLE_FORMAT may have.
+  /// The image's, or one that its views may have: R, RG and RGBA of 8 bits (UNORM, SNORM, UINT, SINT, SRGB), 16 bits
+  /// (UNORM, SNORM, UINT, SINT, SFLOAT) and 32 bits (UINT, SINT, SFLOAT), BGRA8 (as of 8 bits), A2B10G10R10 and
+  /// A2R10G10B10 (UNORM, UINT), B10G11R11 UFLOAT. E5B9G9R9 UFLOAT and depth (D16, X8_D24, D32, D16_S8, D24_S8, D32_S8)
+  /// are only read. Which of these a device has depends on it.
   VkFormat format = VK_FORMAT_UNDEFINED;
   VkExtent2D extent = {};  ///< of that level
   /// VkImageCreateInfo::usage: SAMPLED to be read; STORAGE, or TRANSFER_DST where the device stores nothing of that
@@ -178,31 +181,21 @@ namespace vulkan {
 class ImageState;
 }
 
-/// An image as an argument of kernels (record.h), or to be read into arrays and written from them.
-///
-/// Its array is (height, width, C), C of its channels in the order red, green, blue, alpha, or (height, width), the
-/// first channel alone. Layers, or the slices of a 3-D image, are one more dim before these: (layers, height, width, C)
-/// or (depth, height, width). What an array lacks is written as 0, and alpha as 1.
-///
-/// - UNORM and SNORM (R, RG, RGBA of 8 and 16 bits, BGRA8; A2B10G10R10, A2R10G10B10 UNORM): f32, f16 or bf16 between 0
-///   or -1 and 1; where all channels have 8 or 16 bits also u8, u16, i8, i16 as the channels, the stored numbers.
-///   Written clamped, to the nearest, from halfway to the one further from 0; NaN as 0.
-/// - SRGB (R8, RG8, RGBA8, BGRA8): f32, f16 or bf16, linear numbers as sampling gives them; written to the nearest on
-///   the curve of IEC 61966-2-1. Alpha is UNORM.
-/// - SFLOAT (R, RG, RGBA of 16 and 32 bits): f32, f16 or bf16. To the nearest, from halfway to the even one; too large
-///   for 16 bits is infinity.
-/// - B10G11R11 UFLOAT: three channels of f32, f16 or bf16. To the nearest likewise, but what is negative, also
-///   -infinity, is 0, and what is finite and too large the largest number, 65024, of blue 64512. Infinity and NaN stay.
-/// - UINT and SINT (R, RG, RGBA of 8, 16 and 32 bits, BGRA8; A2B10G10R10, A2R10G10B10 UINT): u32 or i32, or integers as
-///   wide as the channels. Written clamped to what the channel holds.
-/// - E5B9G9R9 UFLOAT, three channels, and depth (D16, X8_D24, D32, also with S8): f32, f16 or bf16, only read.
-///
-/// What is written is the same on every device, whether it stores to the format or not. Reading is the device's
-/// sampling: how exact its floats are is Vulkan's matter, and SNORM's least number is -1 like the one above it. Which
-/// of these formats a device has depends on it. An image with depth and stencil changes its layout as a whole, unless
-/// one of the ImageLayouts is one of depth alone.
-///
-/// Copies share it; the last one waits for read_image() and write_image() and destroys the views, not the image.
+/// An image as an argument of kernels (record.h), or to be read into arrays and written from them. Its array is
+/// (height, width, C), C of its channels in the order red, green, blue, alpha, or (height, width), the first channel
+/// alone. Layers, or the slices of a 3-D image, are one more dim before these: (layers, height, width, C), (depth,
+/// height, width). What an array lacks is written as 0, and alpha as 1. Normalized and floating-point formats have
+/// arrays of f32, f16 and bf16: UNORM from 0 to 1, SNORM from -1 to 1, SRGB linear numbers, as sampling gives them.
+/// UNORM and SNORM of 8 and 16 bits also have u8, u16, i8, i16, the stored numbers. UINT has u32, SINT i32, and either
+/// integers as wide as its channels. Written numbers are clamped to what the format has, and NaN becomes 0, in UNORM,
+/// SNORM, SRGB, UINT and SINT; they go to the nearest that it has, from halfway to the one further from 0, in SRGB on
+/// the curve of IEC 61966-2-1. SFLOAT and UFLOAT go to the nearest, from halfway to the even one. Of 16 bits, what is
+/// too large is infinity. B10G11R11 has no sign: what is negative, also -infinity, is 0; what is finite and too large
+/// is its largest number, 65024, of blue 64512; infinity and NaN stay. This is the same on every device, whether it
+/// stores to the format or not. Reading is the device's sampling: how exact its floats are is Vulkan's matter, and
+/// SNORM's least number is -1 like the one above it. An image with depth and stencil changes its layout as a whole,
+/// unless one of the ImageLayouts is one of depth alone. Copies share it; the last one waits for read_image() and
+/// write_image() and destroys the views, not the image.
 class DeviceImage {
  public:
   /// Makes views and pipelines. Throws SpecError where format, usage, level or layers will not do.

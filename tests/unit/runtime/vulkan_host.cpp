@@ -82,6 +82,7 @@ VulkanHost::VulkanHost(const VulkanHostOptions& options) : extensions_(options.e
       *reinterpret_cast<VkBool32*>(static_cast<char*>(base) + f.offset) = VK_TRUE;
     }
   }
+  v12_.separateDepthStencilLayouts = options.separate_depth_stencil && h12.separateDepthStencilLayouts;
   const float priority = 1;
   const VkDeviceQueueCreateInfo queues{VK_STRUCTURE_TYPE_DEVICE_QUEUE_CREATE_INFO, nullptr, 0, 0, 1, &priority};
   auto create = make<VkDeviceCreateInfo>(VK_STRUCTURE_TYPE_DEVICE_CREATE_INFO, &features);

@@ -15,6 +15,7 @@ struct VulkanHostOptions {
   bool all_features = false;         // else those that Tessera needs
   std::vector<std::string> without;  // features
   std::vector<const char*> extensions = {};
+  bool separate_depth_stencil = false;  // its layouts, if the device has these
 };
 
 #define TESSERA_HOST_FUNCTIONS(X)             \

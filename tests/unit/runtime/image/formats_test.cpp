@@ -254,7 +254,9 @@ const Place kPlaces[] = {{{33, 17, 1}},
                          {{3, 5, 7}}};
 
 struct Picture {
-  Picture(VulkanHost& h, const Device& d, const Format& format, const Place& p, VkImageUsageFlags usage)
+  /// `uses`: of its usage, what is said to Tessera, which makes code for all of them.
+  Picture(VulkanHost& h, const Device& d, const Format& format, const Place& p, VkImageUsageFlags usage,
+          VkImageUsageFlags uses)
       : host(h),
         f(format),
         place(p),
@@ -262,13 +264,13 @@ struct Picture {
         bytes(h.buffer(static_cast<VkDeviceSize>(p.texels()) * format.bytes(),
                        VK_BUFFER_USAGE_TRANSFER_SRC_BIT | VK_BUFFER_USAGE_TRANSFER_DST_BIT)),
         commands(h.commands()),
-        taken(d, imported()) {
+        taken(d, imported(uses)) {
     host.begin(commands);
     host.image_barrier(commands, image, VK_IMAGE_LAYOUT_UNDEFINED, VK_IMAGE_LAYOUT_GENERAL);
     host.run(commands);
   }
-  ImportedImage imported() const {
-    ImportedImage i{image.handle, f.format, {place.extent().width, place.extent().height}, image.usage};
+  ImportedImage imported(VkImageUsageFlags uses) const {
+    ImportedImage i{image.handle, f.format, {place.extent().width, place.extent().height}, uses};
     i.mip_level = place.level, i.array_layer = place.layer, i.layer_count = place.count;
     i.type = place.solid() ? VK_IMAGE_TYPE_3D : VK_IMAGE_TYPE_2D, i.depth = place.extent().depth;
     i.mip_levels = place.levels, i.array_layers = place.layers;
@@ -478,7 +480,7 @@ TEST_CASE("formats: every texel is read as its number") {
           MESSAGE(f.format << " is no image of " << to_string(place.dims()) << " here");
           continue;
         }
-        const Picture p(*host, d, f, place, kUsage);
+        const Picture p(*host, d, f, place, kUsage, VK_IMAGE_USAGE_SAMPLED_BIT);
         CHECK(p.taken.channels() == f.channels);
         for (int64_t t = 0; t < place.texels(); ++t) {
           Texel x = random_texel(f, random);
@@ -522,7 +524,7 @@ TEST_CASE("formats: every number is written as its texel, stored or packed") {
             const VkImageUsageFlags usage = VK_IMAGE_USAGE_TRANSFER_SRC_BIT | VK_IMAGE_USAGE_TRANSFER_DST_BIT |
                                             VK_IMAGE_USAGE_SAMPLED_BIT | (stores ? VK_IMAGE_USAGE_STORAGE_BIT : 0);
             if (!possible(*host, f, place, usage)) continue;
-            const Picture p(*host, d, f, place, usage);
+            const Picture p(*host, d, f, place, usage, usage & ~VkImageUsageFlags{VK_IMAGE_USAGE_SAMPLED_BIT});
             stored_formats += !p.taken.state()->packed() && &place == kPlaces;
             for (const DType dtype : dtypes_of(f)) {
               CAPTURE(name(dtype));
@@ -534,6 +536,7 @@ TEST_CASE("formats: every number is written as its texel, stored or packed") {
               }
               if (&place != kPlaces) break;
             }
+            if (!all_features && p.taken.state()->packed()) break;  // all places have been packed above
           }
         }
       }

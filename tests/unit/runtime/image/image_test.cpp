@@ -338,6 +338,41 @@ TEST_CASE("depth beside stencil is read, and the stencil kept") {
   check_silent(std::move(host));
 }
 
+TEST_CASE("depth is read where depth and stencil have layouts of their own") {
+  auto host = std::make_unique<VulkanHost>(VulkanHostOptions{.without = {}, .separate_depth_stencil = true});
+  const auto* v12 = static_cast<const VkPhysicalDeviceVulkan12Features*>(
+      static_cast<const VkPhysicalDeviceVulkan11Features*>(host->features.pNext)->pNext);
+  REQUIRE(v12->sType == VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_FEATURES);
+  if (v12->separateDepthStencilLayouts) {
+    const Device d = Device::import(host->imported());
+    const VulkanHost::Image image =
+        host->image(VK_FORMAT_D32_SFLOAT_S8_UINT, kExtent,
+                    VK_IMAGE_USAGE_SAMPLED_BIT | kCopies | VK_IMAGE_USAGE_DEPTH_STENCIL_ATTACHMENT_BIT);
+    const VkCommandBuffer c = host->commands();
+    host->begin(c);
+    host->image_barrier(c, image, VK_IMAGE_LAYOUT_UNDEFINED, VK_IMAGE_LAYOUT_TRANSFER_DST_OPTIMAL);
+    const VkClearDepthStencilValue both{0.375f, 77};
+    const VkImageSubresourceRange all{VK_IMAGE_ASPECT_DEPTH_BIT | VK_IMAGE_ASPECT_STENCIL_BIT, 0, 1, 0, 1};
+    host->vkCmdClearDepthStencilImage(c, image.handle, VK_IMAGE_LAYOUT_TRANSFER_DST_OPTIMAL, &both, 1, &all);
+    host->image_barrier(c, image, VK_IMAGE_LAYOUT_TRANSFER_DST_OPTIMAL,
+                        VK_IMAGE_LAYOUT_DEPTH_STENCIL_READ_ONLY_OPTIMAL);
+    host->run(c);
+    const DeviceImage i = taken(d, image);
+    // A layout of both is that of each: from here on the depth has its own.
+    for (const ImageLayouts& layouts :
+         {ImageLayouts{VK_IMAGE_LAYOUT_DEPTH_STENCIL_READ_ONLY_OPTIMAL, VK_IMAGE_LAYOUT_DEPTH_ATTACHMENT_OPTIMAL},
+          {VK_IMAGE_LAYOUT_DEPTH_ATTACHMENT_OPTIMAL, VK_IMAGE_LAYOUT_DEPTH_READ_ONLY_OPTIMAL},
+          {VK_IMAGE_LAYOUT_DEPTH_READ_ONLY_OPTIMAL, VK_IMAGE_LAYOUT_DEPTH_STENCIL_READ_ONLY_OPTIMAL}}) {
+      const Array got = read_image(i, f32, layouts).download();
+      for (int64_t e = 0; e < got.size(); ++e) CHECK(got.at(e) == 0.375);
+    }
+    host->begin(c);  // the stencil has stayed in its layout
+    host->image_barrier(c, image, VK_IMAGE_LAYOUT_DEPTH_STENCIL_READ_ONLY_OPTIMAL, VK_IMAGE_LAYOUT_GENERAL);
+    host->run(c);
+  }
+  check_silent(std::move(host));
+}
+
 // Level 1 of an image with 3 levels and 4 layers: 2 of its layers; every other texel stays.
 TEST_CASE("a recorded kernel reads and writes layers of a level, and slices of a 3-D image, and nothing else") {
   for (const bool solid : {false, true})
