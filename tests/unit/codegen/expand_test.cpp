@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <functional>
+#include <initializer_list>
 #include <map>
 #include <random>
 
@@ -377,15 +378,25 @@ TEST_CASE("expand: integers, an operand that is a constant, another of which a r
     }
   quiet();
 }
-TEST_CASE("expand: floats, an operand that is a constant" * doctest::skip(tessera::test::kSanitized)) {
+namespace {
+void floats_and_constants(std::initializer_list<Opcode> ops) {
   for (const Target& t : {base(), plain(base())})
-    for (const Opcode op :
-         {Opcode::add, Opcode::sub, Opcode::mul, Opcode::div, Opcode::min, Opcode::max, Opcode::lt, Opcode::eq})
+    for (const Opcode op : ops)
       for (const Case& c : cases_of(op))
         for (const size_t at : {size_t{0}, size_t{1}})
           if (c.operand == DType::f32 || c.operand == DType::f64 || c.operand == DType::f16 || c.operand == DType::bf16)
             run_constants(c, t, at, false);
   quiet();
+}
+}  // namespace
+TEST_CASE("expand: sums of floats and constants" * doctest::skip(tessera::test::kSanitized)) {
+  floats_and_constants({Opcode::add, Opcode::sub});
+}
+TEST_CASE("expand: products of floats and constants" * doctest::skip(tessera::test::kSanitized)) {
+  floats_and_constants({Opcode::mul, Opcode::div});
+}
+TEST_CASE("expand: comparisons of floats and constants" * doctest::skip(tessera::test::kSanitized)) {
+  floats_and_constants({Opcode::min, Opcode::max, Opcode::lt, Opcode::eq});
 }
 // Without float controls, too, and on targets that have both.
 // Minutes under sanitizers; the edges of the same formulas, relaxed too, are in expand_edges_test.cpp.

@@ -7,6 +7,8 @@
 #include <set>
 #include <spirv/unified1/spirv.hpp>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "codegen/compile.h"
 #include "engine/ir/reference.h"
@@ -109,6 +111,15 @@ TEST_CASE("relaxed: f16 is added and multiplied by the device") {
   CHECK(results(compiled(kernel, false), 1 + 0x1p-6, 1 + 0x1p-5) == Values{0, 0x1p-12});
   const std::string swapped = text("f16", "f16", "  %p = mul %x, %x : f16[1]\n  %r = sub %y, %p : f16[1]\n");
   CHECK(results(compiled(swapped, false), 1 + 0x1p-6, 1 + 0x1p-5) == Values{0, -0x1p-12});
+  // Whichever operand the product is, and where both are.
+  const std::string square = "  %p = mul %x, %x : f16[1]\n";
+  for (const auto& [op, lost] : {std::pair{"add %p, %y", 0x1p-12}, std::pair{"add %y, %p", 0x1p-12}}) {
+    const std::string added = text("f16", "f16", square + "  %r = " + op + " : f16[1]\n");
+    CHECK(results(compiled(added, false), 1 + 0x1p-6, -(1 + 0x1p-5)) == Values{0, lost});
+  }
+  const std::string two = square + "  %q = mul %y, %y : f16[1]\n";
+  CHECK(results(compiled(text("f16", "f16", two + "  %r = add %p, %q : f16[1]\n"), false), 3, 4) == Values{25});
+  CHECK(results(compiled(text("f16", "f16", two + "  %r = sub %p, %q : f16[1]\n"), false), 3, 4) == Values{-7});
   const std::string sum = text("f16", "f16", "  %s = add %x, %y : f16[1]\n  %r = add %s, %y : f16[1]\n");
   for (const bool strict : {true, false}) CHECK(results(compiled(sum, strict), 1, 0x1p-11) == Values{1});
   Target plain = gpu_target();
@@ -123,6 +134,43 @@ TEST_CASE("relaxed: f8e4m3fn shows at once what it cannot hold, of rows that hav
     const Values r = results(compiled(kernel, strict), 1, 0);
     CHECK((r.size() == 1 && std::isnan(*r.begin())));
   }
+}
+
+// Where a constant is 0 the result is made of bits on devices that do not keep the signs of zeros (strict code, too).
+TEST_CASE("strict: sums, products and quotients with a zero have its sign, and NaN where it belongs") {
+  const auto word = [](double x) { return reference::from_double(DType::f32, x); };
+  struct {
+    ir::Opcode op;
+    bool first;  // the constant
+  } const rows[] = {{ir::Opcode::add, false}, {ir::Opcode::add, true},  {ir::Opcode::sub, false},
+                    {ir::Opcode::sub, true},  {ir::Opcode::mul, false}, {ir::Opcode::mul, true},
+                    {ir::Opcode::div, true}};
+  for (const Target& target : {minimum_target(), lavapipe_target()})
+    for (const auto& row : rows)
+      for (const bool negative : {false, true}) {
+        const std::string zero = negative ? "-0.0" : "0.0", operands = row.first ? "%z, %x" : "%x, %z";
+        const Program p =
+            compiled(text("f32", "f32",
+                          "  %z = constant " + zero + " : f32[1]\n  %r = " + std::string(ir::name(row.op)) + " " +
+                              operands + " : f32[1]\n"),
+                     true, target);
+        for (const double x : {0.0, -0.0, 1.0, -1.0, 0x1p-126, -0x1p-126, 3e38, double(INFINITY), -double(INFINITY)}) {
+          std::vector<Array> arrays;
+          for (const ProgramArg& a : p.args) arrays.emplace_back(Shape{1}, a.dtype);
+          arrays[0].set_element_bits(0, word(x));
+          const judge::Result r = judge::run(p, arrays, {}, {});
+          for (const std::string& s : r.reports) FAIL_CHECK(s);
+          const uint64_t z = word(negative ? -0.0 : 0.0), in[] = {row.first ? z : word(x), row.first ? word(x) : z},
+                         want = reference::eval(row.op, DType::f32, DType::f32, in),
+                         got = r.outputs.at(0).element_bits(0);
+          const bool nan = std::isnan(reference::to_double(DType::f32, want));
+          CAPTURE(target.name);
+          CAPTURE(std::string(ir::name(row.op)) + " " + operands + " with " + zero);
+          CAPTURE(x);
+          if (nan) CHECK(std::isnan(reference::to_double(DType::f32, got)));
+          else CHECK(got == want);
+        }
+      }
 }
 
 TEST_CASE("relaxed: sums are never reassociated") {

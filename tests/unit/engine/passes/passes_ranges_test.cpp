@@ -1,10 +1,14 @@
-// The ranges of the passes, exactly: that they hold is the fuzzer's to see (fuzz/claims.h), that they are no wider than
-// they need be is seen here.
+// The ranges of the passes, exactly: that they hold is the fuzzer's to see (fuzz/claims.h) and, op by op, that of the
+// last case here; that they are no wider than they need be is seen in the others.
 #include <doctest/doctest.h>
 
+#include <cstdint>
 #include <string>
+#include <vector>
 
+#include "engine/ir/reference.h"
 #include "engine/ir/text.h"
+#include "engine/passes/interval.h"
 #include "engine/passes/ranges.h"
 
 namespace passes_ranges_test {
@@ -107,6 +111,84 @@ TEST_CASE("ranges: what never wraps, up to the last number of each dtype") {
     CHECK_FALSE(never(ir::Opcode::mul, t, Interval{0, most / 2 + 1}, Interval{0, 2}));
     CHECK_FALSE(never(ir::Opcode::add, t, {}, Interval{0, 1}));
     CHECK(never(ir::Opcode::add, t, {}, Interval{0, 0}));
+  }
+}
+
+// Of 8 bits every pair of ends is tried: around 0, the width, and the ends of the dtype.
+TEST_CASE("ranges: every result of an op on integers lies in its bounds") {
+  const auto number = [](DType t, uint64_t bits) {
+    return is_signed_int(t) ? int64_t{static_cast<int8_t>(bits)} : static_cast<int64_t>(bits & 0xff);
+  };
+  struct Operand {
+    Interval bounds;
+    std::vector<uint64_t> values;
+  };
+  const auto operands = [&](const std::vector<int64_t>& ends) {
+    std::vector<Operand> all;
+    for (size_t i = 0; i < ends.size(); ++i)
+      for (size_t j = i; j < ends.size(); ++j) {
+        all.push_back({{ends[i], ends[j]}, {}});
+        for (size_t n = i; n <= j; ++n) all.back().values.push_back(static_cast<uint64_t>(ends[n]) & 0xff);
+      }
+    return all;
+  };
+  using ir::Opcode;
+  for (const DType t : {DType::i8, DType::u8}) {
+    const bool is_signed = t == DType::i8;
+    const std::vector<Operand> left = operands(is_signed ? std::vector<int64_t>{-128, -65, -8, -1, 0, 1, 7, 100, 127}
+                                                         : std::vector<int64_t>{0, 1, 7, 100, 127, 128, 254, 255}),
+                               right = operands(is_signed ? std::vector<int64_t>{-128, -7, -1, 0, 1, 3, 7, 8, 127}
+                                                          : std::vector<int64_t>{0, 1, 3, 7, 8, 128, 255});
+    for (const Opcode op : {Opcode::add,
+                            Opcode::sub,
+                            Opcode::mul,
+                            Opcode::neg,
+                            Opcode::abs,
+                            Opcode::sign,
+                            Opcode::max,
+                            Opcode::min,
+                            Opcode::div,
+                            Opcode::rem,
+                            Opcode::clamp,
+                            Opcode::not_,
+                            Opcode::and_,
+                            Opcode::or_,
+                            Opcode::xor_,
+                            Opcode::shift_left,
+                            Opcode::clz,
+                            Opcode::eq,
+                            Opcode::ne,
+                            Opcode::lt,
+                            Opcode::le,
+                            Opcode::gt,
+                            Opcode::ge,
+                            Opcode::population_count,
+                            Opcode::shift_right_logical,
+                            Opcode::shift_right_arithmetic}) {
+      const int arity = ir::info(op).arity;
+      const bool compares = op == Opcode::eq || op == Opcode::ne || op == Opcode::lt || op == Opcode::le ||
+                            op == Opcode::gt || op == Opcode::ge;
+      const DType result = compares ? DType::boolean : t;
+      const Operand one{{is_signed ? -7 : 3, 8}, {static_cast<uint64_t>(is_signed ? -7 : 3) & 0xff, 8}};
+      for (const Operand& a : left)
+        for (const Operand& b : arity == 1 ? std::vector<Operand>{one} : right) {
+          std::vector<Bounds> given{a.bounds};
+          if (arity > 1) given.emplace_back(b.bounds);
+          if (arity > 2) given.emplace_back(one.bounds);
+          const Bounds claim = result_bounds(op, t, result, given);
+          for (const uint64_t x : a.values)
+            for (const uint64_t y : b.values)
+              for (const uint64_t z : one.values) {
+                const uint64_t in[] = {x, y, z}, bits = reference::eval(op, t, result, in);
+                const int64_t r = compares ? static_cast<int64_t>(bits & 1) : number(t, bits);
+                if (contains(claim, r)) continue;
+                FAIL_CHECK(name(t) << " " << ir::name(op) << "(" << number(t, x) << ", " << number(t, y) << ") is " << r
+                                   << ", for operands in [" << a.bounds.lo << ", " << a.bounds.hi << "] and ["
+                                   << b.bounds.lo << ", " << b.bounds.hi << "] claimed to be in [" << claim->lo << ", "
+                                   << claim->hi << "]");
+              }
+        }
+    }
   }
 }
 
