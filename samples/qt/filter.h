@@ -10,8 +10,8 @@ namespace filter {
 tessera::PallasCall bilateral(int64_t height, int64_t width);
 
 /// develop(exposure, sharpness, contrast, picture) -> the picture, plus `sharpness` times what differs from its 3 x 3
-/// neighbours, its light times 2^exposure, and a curve that is `contrast` times as steep in the middle. 0, 0 and 1 leave
-/// it as it is, up to roundings.
+/// neighbours, its light times 2^exposure, and a curve that is `contrast` times as steep in the middle. 0, 0 and 1
+/// leave it as it is, up to roundings.
 tessera::PallasCall develop(int64_t height, int64_t width);
 
 }  // namespace filter

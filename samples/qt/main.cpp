@@ -1,14 +1,12 @@
-// qt: an image viewer with live filters. Qt makes the window, the Vulkan device and the command buffers; Tessera's kernels
-// are recorded into them in startNextFrame(), with what the sliders say as numbers of the recorded call.
+// qt: an image viewer with live filters. Qt makes the window, the Vulkan device and the command buffers; Tessera's
+// kernels are recorded into them in startNextFrame(), with what the sliders say as numbers of the recorded call.
 #include <runtime/interop.h>
 
 #include <QApplication>
 #include <QCommandLineParser>
 #include <QFormLayout>
 #include <QHBoxLayout>
-#include <QKeyEvent>
 #include <QSlider>
-#include <QTimer>
 #include <QVulkanInstance>
 #include <iostream>
 
@@ -23,7 +21,7 @@ struct Slider {
   const char* name;
   const char* option;
   const char* help;
-  float Settings::*value;
+  float Settings::* value;
   float least, most;
 };
 constexpr Slider kSliders[] = {
@@ -71,10 +69,19 @@ QWidget* with_sliders(Viewer* viewer) {
   return window;
 }
 
-/// After the first frames: another size, the comparison with the interpreter, the file.
-void finish(Viewer* viewer, const QString& resize, const QString& save, bool check) {
-  if (!resize.isEmpty()) viewer->resize(size_of(resize));
-  QTimer::singleShot(300, viewer, [=] {
+/// What is left to do when frames have been shown: another size, the comparison with the interpreter, the file.
+struct Tasks {
+  Viewer* viewer;
+  QSize resize;
+  QString save;
+  bool check = false, resized = false, done = false;
+
+  void after_frame() {
+    if (done) return;
+    if (resize.isValid() && !resized) viewer->resize(resize);
+    resized = true;
+    if (resize.isValid() && viewer->swapChainImageSize() != resize * viewer->devicePixelRatio()) return;
+    done = true;
     if (check) {
       const double worst = viewer->difference();
       if (!(worst <= 1)) fail("the picture is up to " + std::to_string(worst) + " of 255 away from the interpreter's");
@@ -84,7 +91,23 @@ void finish(Viewer* viewer, const QString& resize, const QString& save, bool che
       std::cout << "qt: right\n" << std::flush;
       QCoreApplication::quit();
     }
-  });
+  }
+};
+
+/// The one that TESSERA_DEVICE names by its number or a part of its name, else the first that is not a CPU.
+void choose_device(Viewer& viewer) {
+  const QList<VkPhysicalDeviceProperties> all = viewer.availablePhysicalDevices();
+  const QString wanted = qEnvironmentVariable("TESSERA_DEVICE");
+  bool is_number = false;
+  const int number = wanted.toInt(&is_number);
+  for (int i = 0; i < all.size(); ++i) {
+    const VkPhysicalDeviceProperties& p = all[i];
+    if (wanted.isEmpty() ? p.deviceType != VK_PHYSICAL_DEVICE_TYPE_CPU
+        : is_number      ? i == number
+                         : QString(p.deviceName).contains(wanted, Qt::CaseInsensitive))
+      return viewer.setPhysicalDeviceIndex(i);
+  }
+  if (!wanted.isEmpty()) fail("no device named \"" + wanted.toStdString() + "\" of " + std::to_string(all.size()));
 }
 
 }  // namespace
@@ -109,7 +132,8 @@ int main(int argc, char** argv) try {
   const QString file = files.isEmpty() ? QString(TESSERA_SAMPLES_DIR "/mandelbrot.png") : files[0];
   const QImage picture(file);
   if (picture.isNull()) fail(file.toStdString() + " is no picture that Qt can read");
-  if (!options.value("resize").isEmpty()) size_of(options.value("resize"));
+  if (options.isSet("resize")) size_of(options.value("resize"));
+  if (options.isSet("resize") && !options.isSet("plain")) fail("--resize is of the window that --plain makes");
 
   QVulkanInstance instance;
   instance.setApiVersion(QVersionNumber(1, 3));
@@ -129,6 +153,10 @@ int main(int argc, char** argv) try {
              QString::number(s.least).toStdString() + " to " + QString::number(s.most).toStdString());
     }
   viewer->set(settings);
+  choose_device(*viewer);
+  Tasks tasks{viewer, {}, options.value("save"), options.isSet("check")};
+  if (options.isSet("resize")) tasks.resize = size_of(options.value("resize"));
+  viewer->after_frames([&] { tasks.after_frame(); });
   viewer->setTitle("Tessera: qt");
   std::unique_ptr<QWidget> window;
   std::unique_ptr<Viewer> plain;
@@ -140,10 +168,6 @@ int main(int argc, char** argv) try {
     window.reset(with_sliders(viewer));  // which owns the viewer then
     window->show();
   }
-  QTimer::singleShot(300, viewer, [&] {
-    if (!viewer->isValid()) fail("the device cannot show pictures in this window");
-    finish(viewer, options.value("resize"), options.value("save"), options.isSet("check"));
-  });
   return QApplication::exec();
 } catch (const std::exception& e) {
   std::cerr << "qt: " << e.what() << "\n";

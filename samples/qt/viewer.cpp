@@ -3,11 +3,14 @@
 #include <runtime/interop.h>
 #include <runtime/record.h>
 
+#include <QTimer>
 #include <QVulkanDeviceFunctions>
 #include <QVulkanFunctions>
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <cstdlib>
+#include <iostream>
 // clang-format off: what glslang writes includes nothing
 #include <qt_shaders/picture_frag.h>
 #include <qt_shaders/picture_vert.h>
@@ -39,28 +42,34 @@ void check(VkResult r, const char* what) {
 }
 }  // namespace
 
+template <class F>
+void guarded(const F& f) {
+  try {
+    f();
+  } catch (const std::exception& e) {
+    std::cerr << "qt: " << e.what() << "\n";
+    std::exit(1);
+  }
+}
+
 /// Qt calls it: with a device, for each frame, and before the device goes.
 class Renderer : public QVulkanWindowRenderer {
  public:
   explicit Renderer(Viewer& window)
-      : window_(window), bilateral_(filter::bilateral(height(), width())), develop_(filter::develop(height(), width())) {}
+      : window_(window),
+        bilateral_(filter::bilateral(height(), width())),
+        develop_(filter::develop(height(), width())) {}
 
   void initResources() override {
-    vk_ = window_.vulkanInstance()->deviceFunctions(window_.device());
-    import();
-    make_image();
-    make_descriptors();
-    make_pipeline();
-    device_picture_ = ts::DeviceArray(*device_, window_.picture());
-    smooth_ = ts::DeviceArray(*device_, window_.picture().shape(), ts::f32);
-    const ts::PrepareOptions options{.frames_in_flight = window_.concurrentFrameCount()};
-    smoother_.emplace(*device_, ts::compile(bilateral_.trace(), device_->target()), options);
-    ts::PrepareOptions with_image = options;
-    with_image.images = {{4, *shown_}};
-    developer_.emplace(*device_, ts::compile(develop_.trace(), device_->target()), with_image);
-    stream_.emplace(*device_);
+    guarded([&] { make(); });
   }
-
+  void startNextFrame() override {
+    guarded([&] { record(window_.currentCommandBuffer()); });
+    window_.frameReady();
+    QTimer::singleShot(0, &window_, [w = &window_] {
+      if (w->after_frame_) w->after_frame_();
+    });
+  }
   void releaseResources() override {
     const VkDevice d = window_.device();
     vk_->vkDeviceWaitIdle(d);
@@ -75,23 +84,6 @@ class Renderer : public QVulkanWindowRenderer {
     vk_->vkDestroyImageView(d, view_, nullptr);
     vk_->vkDestroyImage(d, image_, nullptr);
     vk_->vkFreeMemory(d, memory_, nullptr);
-  }
-
-  void startNextFrame() override {
-    const VkCommandBuffer commands = window_.currentCommandBuffer();
-    const Settings& s = window_.settings();
-    // The last frame may still be drawing the picture that this one's kernels make anew.
-    const ts::Scopes needs = developer_->scopes();
-    barrier(commands, VK_PIPELINE_STAGE_FRAGMENT_SHADER_BIT, 0, needs.wait_stages, needs.wait_accesses);
-    stream_->begin(commands, frame_++);
-    stream_->record(*smoother_, {s.smoothness, device_picture_, smooth_});
-    stream_->record(*developer_, {s.exposure, s.sharpness, s.contrast, smooth_,
-                                  ts::Argument(*shown_, {VK_IMAGE_LAYOUT_UNDEFINED, kShown})});
-    const ts::Scopes made = stream_->end();
-    barrier(commands, made.signal_stages, made.signal_accesses, VK_PIPELINE_STAGE_FRAGMENT_SHADER_BIT,
-            VK_ACCESS_SHADER_READ_BIT);
-    draw(commands);
-    window_.frameReady();
   }
 
   double difference() {
@@ -110,6 +102,37 @@ class Renderer : public QVulkanWindowRenderer {
  private:
   int64_t height() const { return window_.picture().shape()[0]; }
   int64_t width() const { return window_.picture().shape()[1]; }
+
+  void make() {
+    vk_ = window_.vulkanInstance()->deviceFunctions(window_.device());
+    import();
+    make_image();
+    make_descriptors();
+    make_pipeline();
+    device_picture_ = ts::DeviceArray(*device_, window_.picture());
+    smooth_ = ts::DeviceArray(*device_, window_.picture().shape(), ts::f32);
+    const ts::PrepareOptions options{.frames_in_flight = window_.concurrentFrameCount()};
+    smoother_.emplace(*device_, ts::compile(bilateral_.trace(), device_->target()), options);
+    ts::PrepareOptions with_image = options;
+    with_image.images = {{4, *shown_}};
+    developer_.emplace(*device_, ts::compile(develop_.trace(), device_->target()), with_image);
+    stream_.emplace(*device_);
+  }
+
+  void record(VkCommandBuffer commands) {
+    const Settings& s = window_.settings();
+    // The last frame may still be drawing the picture that this one's kernels make anew.
+    const ts::Scopes needs = developer_->scopes();
+    barrier(commands, VK_PIPELINE_STAGE_FRAGMENT_SHADER_BIT, 0, needs.wait_stages, needs.wait_accesses);
+    stream_->begin(commands, frame_++);
+    stream_->record(*smoother_, {s.smoothness, device_picture_, smooth_});
+    stream_->record(*developer_, {s.exposure, s.sharpness, s.contrast, smooth_,
+                                  ts::Argument(*shown_, {VK_IMAGE_LAYOUT_UNDEFINED, kShown})});
+    const ts::Scopes made = stream_->end();
+    barrier(commands, made.signal_stages, made.signal_accesses, VK_PIPELINE_STAGE_FRAGMENT_SHADER_BIT,
+            VK_ACCESS_SHADER_READ_BIT);
+    draw(commands);
+  }
 
   void import() {
     ts::ImportedDevice d;
@@ -140,17 +163,11 @@ class Renderer : public QVulkanWindowRenderer {
     const VkMemoryAllocateInfo memory{VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_INFO, nullptr, needs.size, type};
     check(vk_->vkAllocateMemory(d, &memory, nullptr, &memory_), "vkAllocateMemory");
     check(vk_->vkBindImageMemory(d, image_, memory_, 0), "vkBindImageMemory");
-    const VkImageViewCreateInfo view{VK_STRUCTURE_TYPE_IMAGE_VIEW_CREATE_INFO,
-                                     nullptr,
-                                     0,
-                                     image_,
-                                     VK_IMAGE_VIEW_TYPE_2D,
-                                     kFormat,
-                                     {},
-                                     {VK_IMAGE_ASPECT_COLOR_BIT, 0, 1, 0, 1}};
+    const VkImageViewCreateInfo view{
+        VK_STRUCTURE_TYPE_IMAGE_VIEW_CREATE_INFO, nullptr, 0, image_, VK_IMAGE_VIEW_TYPE_2D, kFormat, {},
+        {VK_IMAGE_ASPECT_COLOR_BIT, 0, 1, 0, 1}};
     check(vk_->vkCreateImageView(d, &view, nullptr, &view_), "vkCreateImageView");
-    shown_.emplace(*device_,
-                   ts::ImportedImage{.image = image_, .format = kFormat, .extent = size, .usage = kUsage});
+    shown_.emplace(*device_, ts::ImportedImage{.image = image_, .format = kFormat, .extent = size, .usage = kUsage});
   }
 
   void make_descriptors() {
@@ -195,19 +212,25 @@ class Renderer : public QVulkanWindowRenderer {
     VkPipelineShaderStageCreateInfo stages[2] = {stage, stage};
     stages[0].stage = VK_SHADER_STAGE_VERTEX_BIT, stages[0].module = vertex, stages[0].pName = "main";
     stages[1].stage = VK_SHADER_STAGE_FRAGMENT_BIT, stages[1].module = fragment, stages[1].pName = "main";
-    const auto input = structure<VkPipelineVertexInputStateCreateInfo>(VK_STRUCTURE_TYPE_PIPELINE_VERTEX_INPUT_STATE_CREATE_INFO);
-    auto assembly = structure<VkPipelineInputAssemblyStateCreateInfo>(VK_STRUCTURE_TYPE_PIPELINE_INPUT_ASSEMBLY_STATE_CREATE_INFO);
+    const auto input =
+        structure<VkPipelineVertexInputStateCreateInfo>(VK_STRUCTURE_TYPE_PIPELINE_VERTEX_INPUT_STATE_CREATE_INFO);
+    auto assembly =
+        structure<VkPipelineInputAssemblyStateCreateInfo>(VK_STRUCTURE_TYPE_PIPELINE_INPUT_ASSEMBLY_STATE_CREATE_INFO);
     assembly.topology = VK_PRIMITIVE_TOPOLOGY_TRIANGLE_LIST;
     auto viewport = structure<VkPipelineViewportStateCreateInfo>(VK_STRUCTURE_TYPE_PIPELINE_VIEWPORT_STATE_CREATE_INFO);
     viewport.viewportCount = viewport.scissorCount = 1;
-    auto raster = structure<VkPipelineRasterizationStateCreateInfo>(VK_STRUCTURE_TYPE_PIPELINE_RASTERIZATION_STATE_CREATE_INFO);
+    auto raster =
+        structure<VkPipelineRasterizationStateCreateInfo>(VK_STRUCTURE_TYPE_PIPELINE_RASTERIZATION_STATE_CREATE_INFO);
     raster.lineWidth = 1;
-    auto samples = structure<VkPipelineMultisampleStateCreateInfo>(VK_STRUCTURE_TYPE_PIPELINE_MULTISAMPLE_STATE_CREATE_INFO);
+    auto samples =
+        structure<VkPipelineMultisampleStateCreateInfo>(VK_STRUCTURE_TYPE_PIPELINE_MULTISAMPLE_STATE_CREATE_INFO);
     samples.rasterizationSamples = window_.sampleCountFlagBits();
-    const auto depth = structure<VkPipelineDepthStencilStateCreateInfo>(VK_STRUCTURE_TYPE_PIPELINE_DEPTH_STENCIL_STATE_CREATE_INFO);
+    const auto depth =
+        structure<VkPipelineDepthStencilStateCreateInfo>(VK_STRUCTURE_TYPE_PIPELINE_DEPTH_STENCIL_STATE_CREATE_INFO);
     VkPipelineColorBlendAttachmentState color{};
     color.colorWriteMask = 0xf;
-    auto blend = structure<VkPipelineColorBlendStateCreateInfo>(VK_STRUCTURE_TYPE_PIPELINE_COLOR_BLEND_STATE_CREATE_INFO);
+    auto blend =
+        structure<VkPipelineColorBlendStateCreateInfo>(VK_STRUCTURE_TYPE_PIPELINE_COLOR_BLEND_STATE_CREATE_INFO);
     blend.attachmentCount = 1, blend.pAttachments = &color;
     const VkDynamicState states[] = {VK_DYNAMIC_STATE_VIEWPORT, VK_DYNAMIC_STATE_SCISSOR};
     const VkPipelineDynamicStateCreateInfo dynamic{VK_STRUCTURE_TYPE_PIPELINE_DYNAMIC_STATE_CREATE_INFO, nullptr, 0, 2,
@@ -245,11 +268,12 @@ class Renderer : public QVulkanWindowRenderer {
         window_.sampleCountFlagBits() > VK_SAMPLE_COUNT_1_BIT ? 3u : 2u,
         clear};
     vk_->vkCmdBeginRenderPass(commands, &pass, VK_SUBPASS_CONTENTS_INLINE);
-    const double scale = std::min(size.width() / static_cast<double>(width()), size.height() / static_cast<double>(height()));
+    const double scale =
+        std::min(size.width() / static_cast<double>(width()), size.height() / static_cast<double>(height()));
     const float w = static_cast<float>(scale * static_cast<double>(width())),
                 h = static_cast<float>(scale * static_cast<double>(height()));
-    const VkViewport viewport{(static_cast<float>(size.width()) - w) / 2, (static_cast<float>(size.height()) - h) / 2,
-                              w, h, 0, 1};
+    const VkViewport viewport{
+        (static_cast<float>(size.width()) - w) / 2, (static_cast<float>(size.height()) - h) / 2, w, h, 0, 1};
     const int left = static_cast<int>(std::floor(viewport.x)), top = static_cast<int>(std::floor(viewport.y));
     const VkRect2D scissor{{std::max(left, 0), std::max(top, 0)},
                            {static_cast<uint32_t>(std::ceil(w)), static_cast<uint32_t>(std::ceil(h))}};
@@ -294,7 +318,7 @@ Viewer::Viewer(const QImage& picture) : picture_({picture.height(), picture.widt
   setDeviceExtensions(extensions);  // those that the device has
   resize(picture.size());
 }
-Viewer::~Viewer() = default;
+Viewer::~Viewer() { destroy(); }  // while Qt can still call releaseResources()
 QVulkanWindowRenderer* Viewer::createRenderer() { return renderer_ = new Renderer(*this); }
 void Viewer::set(const Settings& settings) {
   settings_ = settings;

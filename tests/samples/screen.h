@@ -47,7 +47,7 @@ mkdir screen
 Xvfb -displayfd 3 -screen 0 640x480x24 -fbdir screen 3>display 2>xvfb.txt & server=$!
 trap 'kill $server' EXIT
 for i in $(seq 100); do [ -s display ] && break; sleep 0.1; done
-export DISPLAY=:$(cat display) TESSERA_VALIDATION=1
+export DISPLAY=:$(cat display) TESSERA_VALIDATION=1 XDG_RUNTIME_DIR=$PWD
 program=$1 file=$2
 shift 2
 "$program" "$@" > output.txt 2>&1 & program=$!

@@ -4,7 +4,7 @@
 build=$root/build
 packages=(libvulkan1 libvulkan-dev mesa-vulkan-drivers vulkan-validationlayers glslang-tools spirv-tools spirv-headers doctest-dev libpng-dev
           libcli11-dev ninja-build libopenblas0-serial nlohmann-json3-dev libglfw3-dev xvfb
-          pkg-config libavformat-dev libswscale-dev)
+          pkg-config libavformat-dev libswscale-dev qt6-base-dev)
 vma=libvulkan-memory-allocator-dev  # in Debian from 13 on; only headers, so it installs on 12 as well
 
 say() { printf '== %s\n' "$*"; }
