@@ -453,13 +453,13 @@ class Maker {
 }  // namespace
 
 std::vector<Value> pipelines::build(const Body& body, const PipelineParams& params, const std::vector<Ref>& refs,
-                                   Loc loc) {
+                                    Loc loc) {
   Maker m("emit_pipeline", body, params.grid, params.max_concurrent_steps, loc);
   m.add(params.in_specs, params.out_specs, refs);
   return m.plain(params);
 }
 void pipelines::build_warp_specialized(const Body& body, const WarpSpecializedParams& params,
-                                      const std::vector<Ref>& refs, Loc loc) {
+                                       const std::vector<Ref>& refs, Loc loc) {
   Maker m("emit_pipeline_warp_specialized", body, params.grid, params.max_concurrent_steps, loc);
   m.add(params.in_specs, params.out_specs, refs);
   m.specialized(params);

@@ -99,7 +99,7 @@ struct Body {
 };
 std::vector<Value> build(const Body& body, const PipelineParams& params, const std::vector<Ref>& refs, Loc loc);
 void build_warp_specialized(const Body& body, const WarpSpecializedParams& params, const std::vector<Ref>& refs,
-                           Loc loc);
+                            Loc loc);
 
 template <class Tuple>
 struct Rest;
@@ -160,13 +160,13 @@ class PipelineOf {
 template <class F>
 auto emit_pipeline(F body, PipelineParams params, Loc loc = Loc::here()) {
   return PipelineOf<PipelineParams, pipelines::build>(pipelines::make_body(std::move(body), loc), std::move(params),
-                                                     loc);
+                                                      loc);
 }
 /// All threads of a program call it together. With a compute_context the body takes and returns carries.
 template <class F>
 auto emit_pipeline_warp_specialized(F body, WarpSpecializedParams params, Loc loc = Loc::here()) {
-  return PipelineOf<WarpSpecializedParams, pipelines::build_warp_specialized>(pipelines::make_body(std::move(body), loc),
-                                                                             std::move(params), loc);
+  return PipelineOf<WarpSpecializedParams, pipelines::build_warp_specialized>(
+      pipelines::make_body(std::move(body), loc), std::move(params), loc);
 }
 
 /// The widest swizzle that rows of so many bits fill. SpecError if there is none.
