@@ -67,8 +67,9 @@ void ImageState::check_range() {
   dims_[0] = solid() ? image.depth : layers_;
   dims_[1] = image.extent.height, dims_[2] = image.extent.width;
   const uint64_t slice = uint64_t{image.extent.width} * image.extent.height;
-  if (slice == 0 || dims_[0] == 0 || slice >= uint64_t{1} << 30 ||
-      slice * static_cast<uint64_t>(dims_[0]) >= uint64_t{1} << 30)
+  // The shaders count the words of an array, and drivers take an index for signed: fewer than 2^31.
+  const uint64_t most = (uint64_t{1} << 31) / std::max<uint64_t>(2, static_cast<uint64_t>(format->channels));
+  if (slice == 0 || dims_[0] == 0 || slice >= most || slice * static_cast<uint64_t>(dims_[0]) >= most)
     throw SpecError(where + "an image of " + number(image.extent.width) + " x " + number(image.extent.height) +
                     (solid() ? " x " + number(image.depth) : "") + " texels" +
                     (image.layer_count > 0 ? " in " + number(layers_) + " layers" : "") + " is empty or too large");

@@ -28,6 +28,7 @@ class ImageState {
   void check_write(const std::string& where) const;
   bool alike(const ImageState& other, const Shape& shape) const;
   bool packed() const { return packed_; }  // stored by way of its bytes and a copy
+  uint64_t texels() const { return static_cast<uint64_t>(dims_[0] * dims_[1] * dims_[2]); }
   uint64_t packed_bytes() const { return 4 * ((texels() * format->texel_bytes() + 3) / 4); }
   std::string describe() const;
   /// Of an array with its dims but that of channels: ([layers or depth,] height, width).
@@ -55,7 +56,6 @@ class ImageState {
   VkFormatFeatureFlags2 features_of(VkFormat format) const;
   std::string possible(VkFormatFeatureFlags2 use) const;
   bool solid() const { return image.type == VK_IMAGE_TYPE_3D; }
-  uint64_t texels() const { return static_cast<uint64_t>(dims_[0] * dims_[1] * dims_[2]); }
   void transition(VkCommandBuffer c, ImageLayouts layouts, VkImageLayout from, VkImageLayout to, StageMask before,
                   StageMask after) const;
   VkImageLayout own_layout(bool write) const;

@@ -147,6 +147,12 @@ void HostCall::use_sizes() {
     const int64_t now = num_elements(shapes[i]) * size_bytes(a.dtype);
     if (now > bytes[i]) beyond(a.origin, now, bytes[i]);
     if (like[i] && shapes[i].size() > like[i]->dims().size()) channels[i] = static_cast<int>(shapes[i].back());
+    const uint64_t texels = like[i] && channels[i] > 0 && shapes[i].size() > like[i]->dims().size()
+                                ? static_cast<uint64_t>(num_elements(shapes[i])) / static_cast<uint64_t>(channels[i])
+                                : static_cast<uint64_t>(num_elements(shapes[i]));
+    if (like[i] && i >= num_inputs && like[i]->packed() && texels > like[i]->texels())
+      beyond("the texels of " + a.origin, static_cast<int64_t>(texels * like[i]->format->texel_bytes()),
+             static_cast<int64_t>(like[i]->texels() * like[i]->format->texel_bytes()));
     if (like[i] && (channels[i] < 1 || channels[i] > like[i]->format->channels))
       throw SpecError(program->name + ": resize: " + a.origin + ": shape " + tessera::to_string(shapes[i]) + " has " +
                           std::to_string(channels[i]) + " channels but " + like[i]->describe() + " has 1 to " +

@@ -159,7 +159,7 @@ gated.defvjp(lambda a, b: (gated(a, b), (a, b)), lambda ab, g: tuple(_elementwis
 
 
 def _scores(q_ref, k_ref, scale, size, i, j):
-    """Of a block of queries by one of keys, with -inf where a key is later than the query or either does not exist; and the positions that exist."""
+    """The queries and the keys, zeros where there are none, and their scores, -inf where a key is later than the query or either does not exist."""
     rows, columns = q_ref.shape[1], k_ref.shape[1]
     q = _inside(q_ref[0], 0, i * rows, size)
     k = _inside(k_ref[0], 0, j * columns, size)

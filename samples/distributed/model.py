@@ -1,7 +1,7 @@
 """A small language model of which each process holds a part: its share of the heads, of the MLP's columns and of the vocabulary's logits.
 
 `loss` is what one process computes, on its part of the parameters and of the batch, with the kernels of kernels.py. `reference_loss` is the same model by jax.numpy,
-whole, to compare with. `SPECS` says along which dim a parameter is divided.
+whole, to compare with. `specs` says along which dim each parameter is divided.
 """
 
 import dataclasses
@@ -40,7 +40,7 @@ def specs(config):
 
 def parameters(config, seed):
     """All of them, the same in every process: name to a NumPy array."""
-    random = np.random.default_rng(seed)
+    random = np.random.default_rng(seed % 2**32)
     w, h = config.width, config.hidden
     shapes = {"wq": (w, w), "wk": (w, w), "wv": (w, w), "wo": (w, w), "gate": (w, h), "up": (w, h), "down": (h, w), "head": (w, config.vocabulary)}
 

@@ -194,11 +194,6 @@ class Filter {
     stream_.record(prepared_[3],
                    {denoised_[0][now], denoised_[1][now], denoised_[2][now], stored(0), stored(1), stored(2)});
     stream_.end();
-    for (size_t p = 0; p < 3; ++p) {
-      in.layout[p] = out.layout[p] = VK_IMAGE_LAYOUT_GENERAL;
-      in.access[p] = VK_ACCESS_SHADER_READ_BIT;
-      out.access[p] = static_cast<VkAccessFlagBits>(VK_ACCESS_SHADER_WRITE_BIT | VK_ACCESS_TRANSFER_WRITE_BIT);
-    }
   }
 
   /// Each image's semaphore is waited for at the value that it has when FFmpeg is done with the image, and signalled
@@ -210,7 +205,7 @@ class Filter {
         VkSemaphoreSubmitInfo info{VK_STRUCTURE_TYPE_SEMAPHORE_SUBMIT_INFO, nullptr, f->sem[p], f->sem_value[p],
                                    VK_PIPELINE_STAGE_2_ALL_COMMANDS_BIT,    0};
         waits.push_back(info);
-        info.value = ++f->sem_value[p];
+        ++info.value;
         signals.push_back(info);
       }
     const VkCommandBufferSubmitInfo commands{VK_STRUCTURE_TYPE_COMMAND_BUFFER_SUBMIT_INFO, nullptr, s.commands, 0};
@@ -224,6 +219,13 @@ class Filter {
                              static_cast<uint32_t>(signals.size()),
                              signals.data()};
     check(vkQueueSubmit2(host_.queue(), 1, &info, s.done), "vkQueueSubmit2");
+    AVVkFrame &in = on_device(from), &out = on_device(to);
+    for (size_t p = 0; p < 3; ++p) {
+      ++in.sem_value[p], ++out.sem_value[p];
+      in.layout[p] = out.layout[p] = VK_IMAGE_LAYOUT_GENERAL;
+      in.access[p] = VK_ACCESS_SHADER_READ_BIT;
+      out.access[p] = static_cast<VkAccessFlagBits>(VK_ACCESS_SHADER_WRITE_BIT | VK_ACCESS_TRANSFER_WRITE_BIT);
+    }
   }
 
   const renderer::Host& host_;

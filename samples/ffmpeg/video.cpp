@@ -67,8 +67,10 @@ class File : public Source {
     check(avcodec_parameters_to_context(codec_.get(), s.codecpar), path_);
     check(avcodec_open2(codec_.get(), codec, nullptr), path_);
     width = codec_->width, height = codec_->height;
+    aspect = codec_->sample_aspect_ratio, matrix = codec_->colorspace;
     if (s.avg_frame_rate.num > 0 && s.avg_frame_rate.den > 0) rate = s.avg_frame_rate;
-    full_range = codec_->color_range == AVCOL_RANGE_JPEG;
+    full_range = codec_->color_range == AVCOL_RANGE_JPEG || codec_->pix_fmt == AV_PIX_FMT_YUVJ420P ||
+                 codec_->pix_fmt == AV_PIX_FMT_YUVJ422P || codec_->pix_fmt == AV_PIX_FMT_YUVJ444P;
     if (width < 2 || height < 2)
       throw std::runtime_error(path_ + ": its pictures of " + std::to_string(width) + " x " + std::to_string(height) +
                                " texels have no chroma planes of half their size");
@@ -92,6 +94,11 @@ class File : public Source {
     scaler_.reset(made(sws_getCachedContext(scaler_.release(), f.width, f.height, static_cast<AVPixelFormat>(f.format),
                                             width, height, kFormat, SWS_BICUBIC, nullptr, nullptr, nullptr),
                        path_ + ": sws_getCachedContext"));
+    // Both have the file's range: sws takes YUVJ formats for full and others for limited.
+    const int* coefficients = sws_getCoefficients(SWS_CS_DEFAULT);
+    check(sws_setColorspaceDetails(scaler_.get(), coefficients, full_range, coefficients, full_range, 0, 1 << 16,
+                                   1 << 16),
+          path_ + ": sws_setColorspaceDetails");
     Frame to = make_frame(width, height);
     check(sws_scale(scaler_.get(), f.data, f.linesize, 0, f.height, to->data, to->linesize), path_ + ": sws_scale");
     return to;
@@ -140,7 +147,7 @@ class MadeUp : public Source {
             value += (plane ? 10 : 16) * n;
           }
           f->data[plane][y * f->linesize[plane] + x] =
-              static_cast<uint8_t>(std::clamp(std::lround(value), plane ? 16L : 16L, plane ? 240L : 235L));
+              static_cast<uint8_t>(std::clamp(std::lround(value), 16L, plane ? 240L : 235L));
         }
     }
     return f;
@@ -179,6 +186,10 @@ Pool::Pool(const Reference& device, int width, int height)
     : frames_(made(av_hwframe_ctx_alloc(device.get()), "av_hwframe_ctx_alloc")) {
   auto* const c = reinterpret_cast<AVHWFramesContext*>(frames_->data);
   c->format = AV_PIX_FMT_VULKAN, c->sw_format = kFormat, c->width = width, c->height = height;
+#if LIBAVUTIL_VERSION_MAJOR >= 58  // an image for each plane, as FFmpeg 5.1 makes them, and not one of three planes
+  auto* const vk = static_cast<AVVulkanFramesContext*>(c->hwctx);
+  vk->flags = static_cast<AVVkFrameFlags>(vk->flags | AV_VK_FRAME_FLAG_DISABLE_MULTIPLANE);
+#endif
   check(av_hwframe_ctx_init(frames_.get()), "av_hwframe_ctx_init");
 }
 Frame Pool::take() const {
@@ -219,6 +230,7 @@ Writer::Writer(const std::string& path, const std::string& encoder, const Source
   codec_.reset(made(avcodec_alloc_context3(codec), path));
   codec_->width = like.width, codec_->height = like.height, codec_->pix_fmt = kFormat;
   codec_->time_base = av_inv_q(like.rate), codec_->framerate = like.rate;
+  codec_->sample_aspect_ratio = like.aspect, codec_->colorspace = like.matrix;
   codec_->color_range = like.full_range ? AVCOL_RANGE_JPEG : AVCOL_RANGE_MPEG;
   codec_->bit_rate = int64_t{like.width} * like.height * 8;
   if (file->oformat->flags & AVFMT_GLOBALHEADER) codec_->flags |= AV_CODEC_FLAG_GLOBAL_HEADER;
@@ -227,7 +239,8 @@ Writer::Writer(const std::string& path, const std::string& encoder, const Source
                                                          std::to_string(like.height));
   check(avcodec_parameters_from_context(stream_->codecpar, codec_.get()), path);
   stream_->time_base = codec_->time_base;
-  check(avio_open(&file->pb, path.c_str(), AVIO_FLAG_WRITE), path);
+  stream_->sample_aspect_ratio = codec_->sample_aspect_ratio;
+  if (!(file->oformat->flags & AVFMT_NOFILE)) check(avio_open(&file->pb, path.c_str(), AVIO_FLAG_WRITE), path);
   check(avformat_write_header(file, nullptr), path);
 }
 void Writer::write(AVFrame& frame, int64_t number) {
@@ -239,7 +252,7 @@ void Writer::finish() {
   check(avcodec_send_frame(codec_.get(), nullptr), path_);
   packets();
   check(av_write_trailer(file_.get()), path_);
-  check(avio_closep(&file_->pb), path_);
+  if (file_->pb) check(avio_closep(&file_->pb), path_);
 }
 void Writer::packets() {
   Packet p(made(av_packet_alloc(), "av_packet_alloc"));

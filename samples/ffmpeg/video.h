@@ -48,8 +48,10 @@ class Source {
   virtual Frame next() = 0;
   int width = 0, height = 0;
   AVRational rate = {25, 1};
-  bool full_range = false;  // texels from 0 to 255
-  /// The frame without noise, where that is known: of the texel's 0 to 255.
+  bool full_range = false;     // texels from 0 to 255
+  AVRational aspect = {0, 1};  // of a texel, where it is known
+  AVColorSpace matrix = AVCOL_SPC_UNSPECIFIED;
+  /// The frame without noise, where that is known.
   virtual Frame clean(int64_t) const { return nullptr; }
 };
 /// A video file's first video stream, as FFmpeg decodes it.

@@ -32,7 +32,7 @@ constexpr Slider kSliders[] = {
 
 [[noreturn]] void fail(const std::string& text) {
   std::cerr << "qt: " << text << "\n";
-  std::exit(1);
+  std::_Exit(1);  // without the destructors of what Qt is using
 }
 
 QSize size_of(const QString& text) {
@@ -86,7 +86,7 @@ struct Tasks {
       const double worst = viewer->difference();
       if (!(worst <= 1)) fail("the picture is up to " + std::to_string(worst) + " of 255 away from the interpreter's");
     }
-    if (!save.isEmpty() && !viewer->grab().save(save)) fail("cannot write " + save.toStdString());
+    if (!save.isEmpty() && !viewer->developed().save(save)) fail("cannot write " + save.toStdString());
     if (check) {
       std::cout << "qt: right\n" << std::flush;
       QCoreApplication::quit();
@@ -94,20 +94,29 @@ struct Tasks {
   }
 };
 
-/// The one that TESSERA_DEVICE names by its number or a part of its name, else the first that is not a CPU.
+/// The one that TESSERA_DEVICE names by its number or a part of its name, after "vulkan:" or not; else the first
+/// discrete GPU, else the first that is no CPU, else the first. Of those with Vulkan 1.3.
 void choose_device(Viewer& viewer) {
   const QList<VkPhysicalDeviceProperties> all = viewer.availablePhysicalDevices();
-  const QString wanted = qEnvironmentVariable("TESSERA_DEVICE");
+  QString wanted = qEnvironmentVariable("TESSERA_DEVICE");
+  if (wanted.startsWith("vulkan")) wanted.remove(0, wanted.startsWith("vulkan:") ? 7 : 6);
   bool is_number = false;
   const int number = wanted.toInt(&is_number);
+  int best = -1, rank = 0;
   for (int i = 0; i < all.size(); ++i) {
     const VkPhysicalDeviceProperties& p = all[i];
-    if (wanted.isEmpty() ? p.deviceType != VK_PHYSICAL_DEVICE_TYPE_CPU
-        : is_number      ? i == number
-                         : QString(p.deviceName).contains(wanted, Qt::CaseInsensitive))
-      return viewer.setPhysicalDeviceIndex(i);
+    if (!wanted.isEmpty() && !(is_number ? i == number : QString(p.deviceName).contains(wanted, Qt::CaseInsensitive)))
+      continue;
+    const int its = p.apiVersion < VK_API_VERSION_1_3                      ? 0
+                    : p.deviceType == VK_PHYSICAL_DEVICE_TYPE_DISCRETE_GPU ? 3
+                    : p.deviceType == VK_PHYSICAL_DEVICE_TYPE_CPU          ? 1
+                                                                           : 2;
+    if (its > rank) best = i, rank = its;
   }
-  if (!wanted.isEmpty()) fail("no device named \"" + wanted.toStdString() + "\" of " + std::to_string(all.size()));
+  if (best < 0)
+    fail((wanted.isEmpty() ? "none" : "no device named \"" + wanted.toStdString() + "\"") + " of " +
+         std::to_string(all.size()) + " devices has Vulkan 1.3");
+  viewer.setPhysicalDeviceIndex(best);
 }
 
 }  // namespace
@@ -123,7 +132,7 @@ int main(int argc, char** argv) try {
   options.addPositionalArgument("picture", "what to show; any file that Qt reads");
   options.addOption({"plain", "the picture alone, without sliders"});
   options.addOption({"resize", "another size of the plain window, after the first frame", "WIDTHxHEIGHT"});
-  options.addOption({"save", "write what the window shows to a file", "FILE"});
+  options.addOption({"save", "write the picture as it is shown to a file, in its own size", "FILE"});
   options.addOption({"check", "compare the picture with the interpreter's, and end"});
   for (const Slider& s : kSliders) options.addOption({s.option, s.help, "NUMBER"});
   options.process(app);

@@ -48,7 +48,7 @@ void guarded(const F& f) {
     f();
   } catch (const std::exception& e) {
     std::cerr << "qt: " << e.what() << "\n";
-    std::exit(1);
+    std::_Exit(1);  // without the destructors of what Qt is using
   }
 }
 
@@ -67,7 +67,7 @@ class Renderer : public QVulkanWindowRenderer {
     guarded([&] { record(window_.currentCommandBuffer()); });
     window_.frameReady();
     QTimer::singleShot(0, &window_, [w = &window_] {
-      if (w->after_frame_) w->after_frame_();
+      if (w->after_frame_) guarded(w->after_frame_);
     });
   }
   void releaseResources() override {
@@ -84,6 +84,13 @@ class Renderer : public QVulkanWindowRenderer {
     vk_->vkDestroyImageView(d, view_, nullptr);
     vk_->vkDestroyImage(d, image_, nullptr);
     vk_->vkFreeMemory(d, memory_, nullptr);
+  }
+
+  QImage developed() {
+    const ts::Array texels = ts::read_image(*shown_, ts::u8, {kShown, kShown}).download();
+    return QImage(reinterpret_cast<const uchar*>(texels.bytes()), static_cast<int>(width()), static_cast<int>(height()),
+                  4 * static_cast<int>(width()), QImage::Format_RGBA8888)
+        .copy();
   }
 
   double difference() {
@@ -316,6 +323,8 @@ Viewer::Viewer(const QImage& picture) : picture_({picture.height(), picture.widt
   QByteArrayList extensions;
   for (const ts::DeviceExtension& e : ts::optional_device_extensions()) extensions.push_back(e.name);
   setDeviceExtensions(extensions);  // those that the device has
+  // The kernels encode colours as sRGB, so what they make is shown as it is.
+  setPreferredColorFormats({VK_FORMAT_B8G8R8A8_UNORM, VK_FORMAT_R8G8B8A8_UNORM});
   resize(picture.size());
 }
 Viewer::~Viewer() { destroy(); }  // while Qt can still call releaseResources()
@@ -325,5 +334,6 @@ void Viewer::set(const Settings& settings) {
   requestUpdate();
 }
 double Viewer::difference() { return renderer_->difference(); }
+QImage Viewer::developed() { return renderer_->developed(); }
 
 }  // namespace viewer

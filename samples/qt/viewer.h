@@ -32,6 +32,8 @@ class Viewer : public QVulkanWindow {
   /// The greatest difference between the picture that the device has made and the interpreter's, in steps of 255; a
   /// frame has been shown, and none is being recorded.
   double difference();
+  /// What the kernels have made, in the picture's own size; a frame has been shown.
+  QImage developed();
 
  protected:
   void resizeEvent(QResizeEvent*) override { requestUpdate(); }

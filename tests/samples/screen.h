@@ -38,8 +38,8 @@ inline Array screen(const std::string& xwd, int64_t h, int64_t w) {
 }
 
 /// Runs a sample in a folder of its own with the validation layers on, waits until it has written `file`, and leaves a
-/// copy of the frame buffer in `shown`, its output in output.txt. The program may go on after that: it is ended. Gives
-/// the exit status: 0 if the file is there.
+/// copy of the frame buffer in `shown`, its output in output.txt. The program may go on after that: it is ended. If it
+/// has ended by itself, its exit status is in `status`. Gives 0 if the file is there.
 inline int run_on_screen(const Scratch& folder, const std::string& sample, const std::string& arguments,
                          const std::string& file) {
   std::ofstream(folder.at("run.sh")) << R"(
@@ -54,7 +54,7 @@ shift 2
 for i in $(seq 1200); do [ -s "$file" ] && break; kill -0 $program 2>/dev/null || break; sleep 0.1; done
 sleep 1
 cp screen/Xvfb_screen0 shown
-kill -0 $program 2>/dev/null || { wait $program; exit 1; }
+kill -0 $program 2>/dev/null || { wait $program; echo $? > status; exit 1; }
 kill $program
 )";
   return std::system(("cd '" + folder.path + "' && bash run.sh '" TESSERA_SAMPLES_BIN "/" + sample + "' " + file + " " +
