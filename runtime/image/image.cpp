@@ -444,6 +444,10 @@ void write_image(const DeviceImage& image, const DeviceArray& array, ImageLayout
   const std::shared_ptr<Buffer> memory = array.buffer("write_image");
   const int channels = s.check_shape("write_image: ", array.shape(), array.dtype());
   if (!(array.device() == s.device)) throw SpecError("write_image: the array is on another Device than the image");
+  if (memory->borrowed() && memory->size() % 4 != 0)  // of others the last word is ours, too
+    throw SpecError("write_image: the array has " + std::to_string(memory->size()) +
+                        " bytes of the host's VkBuffer, no whole words, and images are written by words",
+                    {}, "write a copy() of it, or import an array of whole words");
   vulkan::Context& context = *s.device.context();
   std::optional<Buffer> bytes;
   if (s.packed()) bytes.emplace(s.device.context(), s.packed_bytes(), Memory::scratch, "the texels of an image");

@@ -75,6 +75,7 @@ class Buffer {
   void host_write(const void* from, uint64_t size, uint64_t to = 0);
   void host_read(void* to, uint64_t offset, uint64_t size) const;
   bool is_at(const void* host) const { return imported() && mapped_ == host; }
+  bool borrowed() const { return borrowed_; }
   bool imported() const { return imported_ != VK_NULL_HANDLE; }
   /// Returns when no submission uses it any more, or the device is lost.
   void wait_unused() noexcept;

@@ -151,7 +151,7 @@ void HostCall::use_sizes() {
                                 ? static_cast<uint64_t>(num_elements(shapes[i])) / static_cast<uint64_t>(channels[i])
                                 : static_cast<uint64_t>(num_elements(shapes[i]));
     if (like[i] && i >= num_inputs && like[i]->packed() && texels > like[i]->texels())
-      beyond("the texels of " + a.origin, static_cast<int64_t>(texels * like[i]->format->texel_bytes()),
+      beyond("the image of " + a.origin, static_cast<int64_t>(texels * like[i]->format->texel_bytes()),
              static_cast<int64_t>(like[i]->texels() * like[i]->format->texel_bytes()));
     if (like[i] && (channels[i] < 1 || channels[i] > like[i]->format->channels))
       throw SpecError(program->name + ": resize: " + a.origin + ": shape " + tessera::to_string(shapes[i]) + " has " +

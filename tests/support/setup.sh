@@ -3,8 +3,8 @@
 
 build=$root/build
 packages=(libvulkan1 libvulkan-dev mesa-vulkan-drivers vulkan-validationlayers glslang-tools spirv-tools spirv-headers doctest-dev libpng-dev
-          libcli11-dev ninja-build libopenblas0-serial nlohmann-json3-dev libglfw3-dev xvfb
-          pkg-config libavformat-dev libswscale-dev qt6-base-dev)
+          libcli11-dev ninja-build libopenblas0-serial nlohmann-json3-dev libglfw3-dev xvfb)
+sample_packages=(pkg-config libavformat-dev libswscale-dev qt6-base-dev)  # of samples/ffmpeg and samples/qt, which are left out without them
 vma=libvulkan-memory-allocator-dev  # in Debian from 13 on; only headers, so it installs on 12 as well
 
 say() { printf '== %s\n' "$*"; }
@@ -80,6 +80,20 @@ install_missing() {
       fail "apt-get could not install: ${wanted[*]}" "its message is above; with the packages installed by hand, run $0 --no-install"
   fi
   installed $vma || install_from_trixie $vma
+}
+
+# Those of samples/ffmpeg and samples/qt, as root, as far as apt knows them: the samples are left out without them.
+install_sample_packages() {
+  local p wanted=() known=()
+  [ "$(id -u)" -eq 0 ] && command -v dpkg-query >/dev/null && command -v apt-get >/dev/null || return 0
+  for p in "${sample_packages[@]}"; do installed "$p" || wanted+=("$p"); done
+  [ ${#wanted[@]} -gt 0 ] || return 0
+  apt-cache show "${wanted[@]}" >/dev/null 2>&1 || apt-get -q update
+  for p in "${wanted[@]}"; do ! apt-cache show "$p" >/dev/null 2>&1 || known+=("$p"); done
+  [ ${#known[@]} -gt 0 ] || return 0
+  say "installing from Debian's archive, for two of the samples: ${known[*]}"
+  DEBIAN_FRONTEND=noninteractive apt-get -q -y -o DPkg::Lock::Timeout=300 -o Dpkg::Use-Pty=0 install --no-install-recommends "${known[@]}" ||
+    say "apt-get could not install them (its message is above): the samples that need them are left out"
 }
 
 # Configures build/, or build-PRESET, unless that has been done.

@@ -183,6 +183,47 @@ body (%x, %o) {
     CHECK(error_of<SpecError>([&] { kernel.resize({{"c", 0}}); }) ==
           "copied: resize: in_specs[0]: shape (6, 5, 0) has 0 channels but the image of 5 x 6 texels of "
           "VK_FORMAT_R32G32B32A32_SFLOAT has 1 to 4\n  at copied.tir:2");
+    // An array as large as before, of fewer channels, is of an image with more texels than there is room for.
+    const ir::Kernel divided = ir::parse(R"(tir 1
+kernel @divided
+grid (1)
+in f32[c] block (1) map (%i) { yield %i }
+out f32[floordiv(12, c), 5, c] block (squeezed, squeezed, 1) map (%i) { yield %i, %i, %i }
+body (%x, %o) {
+  %a = load %x[0:1]
+  store %o[0:1], %a
+  yield
+}
+)",
+                                         "divided.tir");
+    const VulkanHost::Image packed =
+        host->image(VK_FORMAT_R8G8B8A8_UNORM, VkExtent2D{5, 3}, VK_IMAGE_USAGE_TRANSFER_DST_BIT);
+    PreparedKernel written = load(d, divided).prepare(
+        {.dims = {{"c", 4}},
+         .images = {{1, DeviceImage(d, {packed.handle, packed.format, packed.extent, packed.usage})}}});
+    CHECK(error_of<SpecError>([&] { written.resize({{"c", 1}}); }) ==
+          "divided: resize: the image of out_specs[0] takes 240 bytes but has been prepared with 60\n  at "
+          "divided.tir:2\n  note: prepare the kernel for these sizes");
+  }
+  check_silent(std::move(host));
+}
+
+TEST_CASE("an image is not written from the half word at the end of a host's buffer") {
+  auto host = std::make_unique<VulkanHost>(VulkanHostOptions{.all_features = true, .without = {}});
+  {
+    const Device d = Device::import(host->imported());
+    const VulkanHost::Image image = host->image(VK_FORMAT_R8_UNORM, VkExtent2D{3, 1}, VK_IMAGE_USAGE_STORAGE_BIT);
+    const DeviceImage to(d, {image.handle, image.format, image.extent, image.usage});
+    const VulkanHost::Buffer b = host->buffer(3);
+    if (d.target().storage8 && d.target().storage16) {
+      const DeviceArray bytes = import_buffer(d, host->range(b), {1, 3}, u8);
+      CHECK(
+          error_of<SpecError>([&] { write_image(to, bytes, kFresh); }) ==
+          "write_image: the array has 3 bytes of the host's VkBuffer, no whole words, and images are written by words\n"
+          "  note: write a copy() of it, or import an array of whole words");
+      write_image(to, bytes.copy(), kFresh);
+      d.wait();
+    }
   }
   check_silent(std::move(host));
 }
