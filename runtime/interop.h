@@ -193,7 +193,7 @@ class ImageState;
 /// too large is infinity. B10G11R11 has no sign: what is negative, also -infinity, is 0; what is finite and too large
 /// is its largest number, 65024, of blue 64512; infinity and NaN stay. This is the same on every device, whether it
 /// stores to the format or not. Reading is the device's sampling: how exact its floats are is Vulkan's matter, and
-/// SNORM's least number is -1 like the one above it. An image with depth and stencil changes its layout as a whole,
+/// SNORM's two least numbers both read as -1. An image with depth and stencil changes its layout as a whole,
 /// unless one of the ImageLayouts is one of depth alone. Copies share it; the last one waits for read_image() and
 /// write_image() and destroys the views, not the image.
 class DeviceImage {

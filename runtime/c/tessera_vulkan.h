@@ -205,7 +205,7 @@ TESSERA_API tessera_result tessera_kernel_prepare(const tessera_kernel* kernel, 
                                                   int32_t calls_per_frame, const tessera_size* sizes, int32_t num_sizes,
                                                   tessera_prepared** prepared);
 /// An argument of a kernel, inputs before outputs, that is an image in every recorded call: one of the same format,
-/// extent and usage as `like`.
+/// extent, layers and usage as `like`.
 typedef struct tessera_image_argument {
   const tessera_image* like;
   int32_t argument;

@@ -243,7 +243,8 @@ std::string ImageState::possible(VkFormatFeatureFlags2 use) const {
   std::string list;
   for (const ImageFormat& f : image_formats())
     if (f.channels == format->channels && f.kind() == format->kind() &&
-        (f.numbers == Numbers::depth) == (format->numbers == Numbers::depth) && (features_of(f.format) & use))
+        (f.numbers == Numbers::depth) == (format->numbers == Numbers::depth) &&
+        (f.writable() || use == VK_FORMAT_FEATURE_2_SAMPLED_IMAGE_BIT) && (features_of(f.format) & use))
       list += std::string(list.empty() ? "" : ", ") + f.name;
   return list.empty() ? "none with such channels" : list;
 }

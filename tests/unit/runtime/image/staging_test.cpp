@@ -198,9 +198,10 @@ body (%x, %o) {
                                          "divided.tir");
     const VulkanHost::Image packed =
         host->image(VK_FORMAT_R8G8B8A8_UNORM, VkExtent2D{5, 3}, VK_IMAGE_USAGE_TRANSFER_DST_BIT);
-    PreparedKernel written = load(d, divided).prepare(
-        {.dims = {{"c", 4}},
-         .images = {{1, DeviceImage(d, {packed.handle, packed.format, packed.extent, packed.usage})}}});
+    PreparedKernel written =
+        load(d, divided)
+            .prepare({.dims = {{"c", 4}},
+                      .images = {{1, DeviceImage(d, {packed.handle, packed.format, packed.extent, packed.usage})}}});
     CHECK(error_of<SpecError>([&] { written.resize({{"c", 1}}); }) ==
           "divided: resize: the image of out_specs[0] takes 240 bytes but has been prepared with 60\n  at "
           "divided.tir:2\n  note: prepare the kernel for these sizes");
