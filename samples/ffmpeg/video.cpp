@@ -49,11 +49,12 @@ class File : public Source {
     for (;;) {
       const int r = avcodec_receive_frame(codec_.get(), f.get());
       if (r == AVERROR_EOF) return nullptr;
-      if (r != AVERROR(EAGAIN)) {
+      if (r == AVERROR(EAGAIN)) {
+        feed();
+      } else if (r != AVERROR_INVALIDDATA) {  // of which FFmpeg has said where it is
         check(r, path_);
         return converted(*f);
       }
-      feed();
     }
   }
 
@@ -85,7 +86,10 @@ class File : public Source {
       }
       check(r, path_);
       const bool mine = p->stream_index == stream_;
-      if (mine) check(avcodec_send_packet(codec_.get(), p.get()), path_);
+      if (mine) {
+        const int sent = avcodec_send_packet(codec_.get(), p.get());
+        if (sent != AVERROR_INVALIDDATA) check(sent, path_);
+      }
       av_packet_unref(p.get());
       if (mine) return;
     }

@@ -182,12 +182,16 @@ void Host::choose_device(const std::string& name) {
     return s;
   };
   wanted = lower(wanted);
+  if (wanted.starts_with("vulkan")) wanted.erase(0, wanted.starts_with("vulkan:") ? 7 : 6);
+  const bool is_index = !wanted.empty() && wanted.find_first_not_of("0123456789") == std::string::npos;
   int best = -1;
-  for (const VkPhysicalDevice p : all) {
+  for (size_t d = 0; d < all.size(); ++d) {
+    const VkPhysicalDevice p = all[d];
     VkPhysicalDeviceProperties properties;
     vkGetPhysicalDeviceProperties(p, &properties);
-    if (properties.apiVersion < VK_API_VERSION_1_3 || lower(properties.deviceName).find(wanted) == std::string::npos)
+    if (is_index ? wanted != std::to_string(d) : lower(properties.deviceName).find(wanted) == std::string::npos)
       continue;
+    if (properties.apiVersion < VK_API_VERSION_1_3) continue;
     uint32_t families = 0;
     vkGetPhysicalDeviceQueueFamilyProperties(p, &families, nullptr);
     std::vector<VkQueueFamilyProperties> family(families);

@@ -65,7 +65,8 @@ struct HostOptions {
   std::string title;
   VkExtent2D size = {640, 360};
   bool window = false;
-  // part of a name; empty: the environment's TESSERA_DEVICE, else the first that is not a CPU, else the first
+  // an index or a part of a name, after "vulkan:" or not; empty: the environment's TESSERA_DEVICE, else the first that
+  // is not a CPU, else the first
   std::string device;
   bool validation = false;  // core and synchronisation validation
 };
