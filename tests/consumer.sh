@@ -61,7 +61,7 @@ include=$work/prefix/include
 # alone HEADER...: each compiles with nothing before it, without a warning.
 alone() {
   for header in "$@"; do
-    echo "#include <tessera/$header>" | "${CXX:-c++}" -std=c++20 -Wall -Wextra -Wshadow -Werror -fsyntax-only -I "$include" -x c++ - || return 1
+    echo "#include <tessera/$header>" | ${CXX:-c++} -std=c++20 -Wall -Wextra -Wshadow -Werror -fsyntax-only -I "$include" -x c++ - || return 1
   done
 }
 try "the include folder holds tessera alone" bash -c "[ \"\$(ls '$include')\" = tessera ]"
@@ -75,6 +75,11 @@ try "so do the kernels" alone all_kernels
     'Above 0' 'Complex 0' 'Unsorted 0' 'CursorShape 0' 'KeyPress 2' 'FocusIn 9'
   printf '#include <tessera/%s.hpp>\n' tessera runtime vulkan jax ahead; } > "$include/tessera/after_macros"
 try "and all of them after the macros of Qt and X11" alone after_macros
+# With MSVC's extensions of the language and its templates that are parsed when they are used; the standard library is g++'s.
+as_for_msvc() { CXX="clang++ -fms-extensions -fdelayed-template-parsing" alone "$@"; }
+if command -v clang++ > /dev/null; then
+  try "clang parses them as for MSVC, without a warning" as_for_msvc tessera.hpp runtime.hpp vulkan.hpp ir.hpp jax.hpp ahead.hpp tessera.h tessera_vulkan.h
+fi
 # A host with files of the names that Tessera has inside.
 mkdir -p "$work/host/runtime" "$work/host/engine/base"
 echo 'struct Mine {};' | tee "$work/host/runtime/device.h" > "$work/host/engine/base/array.h"
