@@ -10,7 +10,6 @@
 #include <array>
 #include <chrono>
 #include <cmath>
-#include <cstdlib>
 #include <iostream>
 #include <map>
 #include <optional>
@@ -19,6 +18,7 @@
 
 #include "samples/ffmpeg/filter.h"
 #include "samples/ffmpeg/video.h"
+#include "samples/renderer/device.h"
 #include "samples/support/picture.h"
 
 namespace {
@@ -33,34 +33,8 @@ struct Options {
 };
 
 constexpr uint64_t kInFlight = 2;
-
-std::unique_ptr<renderer::Host> make_host() {
-  // What FFmpeg's Vulkan code calls functions of, and what Tessera does.
-  std::vector<const char*> extensions = {"VK_KHR_push_descriptor", "VK_KHR_synchronization2"};
-  for (const ts::DeviceExtension& e : ts::optional_device_extensions()) extensions.push_back(e.name);
-  const char* validation = std::getenv("TESSERA_VALIDATION");
-  return std::make_unique<renderer::Host>(
-      renderer::HostOptions{.title = "ffmpeg",
-                            .size = {16, 16},
-                            .window = false,
-                            .device = {},
-                            .validation = validation && std::string(validation) == "1"},
-      [](const void* has, void* enable) { ts::enable_device_features(has, enable); }, extensions);
-}
-
-ts::Device import(const renderer::Host& host) {
-  ts::ImportedDevice d;
-  d.get_instance_proc_addr = vkGetInstanceProcAddr;
-  d.instance = host.instance();
-  d.api_version = VK_API_VERSION_1_3;
-  d.physical_device = host.physical_device();
-  d.device = host.device();
-  d.queue = host.queue();
-  d.queue_family = host.queue_family();
-  d.instance_extensions.assign(host.instance_extensions().begin(), host.instance_extensions().end());
-  ts::enabled_by(host.created_with(), d);
-  return ts::Device::import(d);
-}
+// Those that FFmpeg's Vulkan code calls functions of.
+const std::vector<const char*> kExtensions = {"VK_KHR_push_descriptor", "VK_KHR_synchronization2"};
 
 AVVkFrame& on_device(const AVFrame& f) { return *reinterpret_cast<AVVkFrame*>(f.data[0]); }
 
@@ -307,8 +281,9 @@ void run(const Options& o) {
   std::sscanf(o.size.c_str(), "%dx%d", &w, &h);
   const std::unique_ptr<video::Source> source = o.input.empty() ? video::make_up(w, h) : video::open(o.input);
   const int64_t frames = o.frames ? o.frames : o.input.empty() ? 50 : INT64_MAX;
-  const std::unique_ptr<renderer::Host> host = make_host();
-  const ts::Device device = import(*host);
+  const std::unique_ptr<renderer::Host> host =
+      renderer::make_host({.title = "ffmpeg", .size = {16, 16}, .device = {}}, kExtensions);
+  const ts::Device device = renderer::import_device(*host);
   size_t messages = 0;
   {
     const video::Reference shared = video::share(*host);

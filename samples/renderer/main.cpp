@@ -2,10 +2,10 @@
 // Tessera's kernels are recorded: a fluid with particles, and a lit scene with post-processing. Without a window it
 // writes a PNG per scene and checks a small version of each against the interpreter.
 #include <CLI/CLI.hpp>
-#include <cstdlib>
 #include <iostream>
 #include <string>
 
+#include "samples/renderer/device.h"
 #include "samples/renderer/scenes.h"
 #include "samples/support/picture.h"
 
@@ -27,33 +27,6 @@ VkExtent2D extent(const std::string& text) {
   if (std::sscanf(text.c_str(), "%ux%u%c", &w, &h, &more) != 2 || w < 16 || h < 16 || w > 8192 || h > 8192)
     throw CLI::ValidationError("\"" + text + "\" is no size: two numbers from 16 to 8192, as 640x360");
   return {w, h};
-}
-
-ts::Device import(const renderer::Host& host) {
-  ts::ImportedDevice d;
-  d.get_instance_proc_addr = vkGetInstanceProcAddr;
-  d.instance = host.instance();
-  d.api_version = VK_API_VERSION_1_3;
-  d.physical_device = host.physical_device();
-  d.device = host.device();
-  d.queue = host.queue();
-  d.queue_family = host.queue_family();
-  d.instance_extensions.assign(host.instance_extensions().begin(), host.instance_extensions().end());
-  ts::enabled_by(host.created_with(), d);
-  return ts::Device::import(d);
-}
-
-std::unique_ptr<renderer::Host> make_host(VkExtent2D size, bool window, const std::string& title) {
-  std::vector<const char*> extensions;
-  for (const ts::DeviceExtension& e : ts::optional_device_extensions()) extensions.push_back(e.name);
-  const char* validation = std::getenv("TESSERA_VALIDATION");
-  return std::make_unique<renderer::Host>(
-      renderer::HostOptions{.title = title,
-                            .size = size,
-                            .window = window,
-                            .device = {},
-                            .validation = validation && std::string(validation) == "1"},
-      [](const void* has, void* enable) { ts::enable_device_features(has, enable); }, extensions);
 }
 
 std::unique_ptr<renderer::CheckedScene> make_scene(const std::string& name, renderer::Host& host,
@@ -79,9 +52,9 @@ void check(renderer::Host& host, renderer::CheckedScene& scene) {
 
 void run(const std::string& name, const Options& o) {
   const VkExtent2D size = extent(o.size);
-  const std::unique_ptr<renderer::Host> host =
-      make_host(o.window ? size : VkExtent2D{70, 40}, o.window, "Tessera: " + name);
-  const ts::Device device = import(*host);
+  const std::unique_ptr<renderer::Host> host = renderer::make_host(
+      {.title = "Tessera: " + name, .size = o.window ? size : VkExtent2D{70, 40}, .window = o.window, .device = {}});
+  const ts::Device device = renderer::import_device(*host);
   std::unique_ptr<renderer::CheckedScene> scene;
   if (!o.window) {
     scene = make_scene(name, *host, device, o, true);
