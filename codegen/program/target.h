@@ -78,6 +78,8 @@ struct Target {
   // float controls, per width: where false, conversions go through integer bits
   bool rte16 = false, rte32 = false, rte64 = false;
   bool preserve16 = false, preserve32 = false, preserve64 = false;  // SignedZeroInfNanPreserve
+  /// Quotients and remainders of 64-bit integers come out wrong: NVIDIA's driver (580.159).
+  bool wrong_int64_division = false;
   bool forgets_zeros = false;  // breaks that promise where a constant is 0: lavapipe (seen on 22.3) makes 0 of inf * 0
 
   bool operator==(const Target&) const = default;

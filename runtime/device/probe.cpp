@@ -182,7 +182,7 @@ void describe_compiler(Target& t, const Properties& p) {
   t.skips_branches = t.kind == Target::Kind::gpu;
   // Its instruction transposes them on the way. On an H200 the shader of tests/bench/gpu for 4096x4096x4096 of f16
   // takes 0.46 ms, and 0.73 where y is transposed before (580.159).
-  t.transposes_matrices = p.modern && p.v12.driverID == VK_DRIVER_ID_NVIDIA_PROPRIETARY;
+  t.transposes_matrices = t.wrong_int64_division = p.modern && p.v12.driverID == VK_DRIVER_ID_NVIDIA_PROPRIETARY;
   if (!p.modern || p.v12.driverID != VK_DRIVER_ID_MESA_LLVMPIPE) return;
   t.forgets_zeros = true;
   const std::string_view driver = p.v12.driverInfo;  // "Mesa 22.3.6 (LLVM 15.0.6)"

@@ -37,6 +37,7 @@ inline Target random_target(uint64_t seed) {
   t.skips_branches = maybe();
   t.rte16 = maybe(), t.rte32 = maybe(), t.rte64 = maybe(), t.preserve16 = maybe(), t.preserve32 = maybe(),
   t.preserve64 = maybe(), t.forgets_zeros = maybe();
+  t.wrong_int64_division = maybe();
   // Any of these, on subgroups of any size: code that cannot use them does without.
   if (t.kind == Target::Kind::gpu && maybe()) {
     const int32_t m = one_of({4, 8, 16}), n = one_of({8, 16}), k = one_of({8, 16, 32});

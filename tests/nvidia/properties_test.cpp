@@ -33,7 +33,7 @@ std::string text_of(const Target& t) {
   NUMBER(int8), NUMBER(int16), NUMBER(int64), NUMBER(float16), NUMBER(float64), NUMBER(int64_atomics);
   NUMBER(storage8), NUMBER(storage16), NUMBER(vulkan_memory_model_device_scope);
   NUMBER(integer_dot), NUMBER(dot4_signed), NUMBER(dot4_unsigned), NUMBER(dot4_mixed);
-  NUMBER(transposes_matrices), NUMBER(skips_branches), NUMBER(forgets_zeros);
+  NUMBER(transposes_matrices), NUMBER(skips_branches), NUMBER(wrong_int64_division), NUMBER(forgets_zeros);
   NUMBER(rte16), NUMBER(rte32), NUMBER(rte64), NUMBER(preserve16), NUMBER(preserve32), NUMBER(preserve64);
 #undef NUMBER
   for (const MatrixShape& m : t.matrices) s += "  matrix " + to_string(m) + "\n";

@@ -57,8 +57,9 @@ if [ -d layers ]; then
   export VK_LAYER_PATH=$here/layers
   TESSERA_VALIDATION=1 build/tests/test_runtime -tc='the default device is one device' > "$logs/layers.log" 2>&1 || unset VK_LAYER_PATH
 fi
-# A layer that is older than the driver says of each device that it does not know an extension's structure (the first two) or name.
-export VK_LAYER_MESSAGE_ID_FILTER=VUID-VkDeviceCreateInfo-pNext-pNext,0x901f59ec,0x79de34d4
+# A layer that is older than the driver says of each device that it does not know an extension's structure (the first two) or name (the next two), and of the loader that it
+# asks for a function of instances (the last).
+export VK_LAYER_MESSAGE_ID_FILTER=VUID-VkDeviceCreateInfo-pNext-pNext,0x901f59ec,0x79de34d4,0x297ec5be,0x22b1fbac
 if [ -x glslang/program ]; then  # on its own C library
   printf '#!/bin/sh\nexec "%s"/glslang/ld-linux-x86-64.so.2 --library-path "%s/glslang" "%s/glslang/program" "$@"\n' "$here" "$here" "$here" > "$work/bin/glslangValidator"
   chmod +x "$work/bin/glslangValidator"
@@ -103,7 +104,6 @@ if wanted suites; then
   begin test_codegen_spirv 170 build/tests/test_codegen -sf='*atomics_test*,*cut_test*,*loops_test*,*spirv*'
   for suite in ops kernels transformer c_api changed_programs; do begin "$suite" 170 "build/tests/$suite"; done
   begin gpu_suite 120 build/tests/gpu_suite
-  begin gpu_suite_matrices 120 build/tests/gpu_suite --no-skip -tc='*cooperative*'
 fi
 files=(tests/tir/*.tir tests/data/pallas/*.tir)
 # parts DEVICE N: the files, in N processes.

@@ -54,16 +54,19 @@ std::optional<bool> Function::known_infinity(V v) const {
   return it == infinities_.end() ? std::nullopt : std::optional(it->second);
 }
 
+// Where the device has integers of 64 bits, a pair is one for a moment, between bit casts.
 V Function::join(V low, V high) {
-  const V v{this, module.op(spv::OpCompositeConstruct, type(Reg::u64), {low.id, high.id}), Reg::u64};
+  const Id both = module.op(spv::OpCompositeConstruct, type_words(), {low.id, high.id});
+  const V v{this, emulates_int64() ? both : module.op(spv::OpBitcast, type(Reg::u64), {both}), Reg::u64};
   halves_.insert({v.id, {low, high}});
   return v;
 }
 
 std::array<V, 2> Function::halves(V pair) {
   if (const auto known = halves_.find(pair.id); known != halves_.end()) return known->second;
+  const Id both = emulates_int64() ? pair.id : module.op(spv::OpBitcast, type_words(), {pair.id});
   const auto part = [&](uint32_t i) {
-    return V{this, module.op(spv::OpCompositeExtract, type(Reg::u32), {pair.id, i}), Reg::u32};
+    return V{this, module.op(spv::OpCompositeExtract, type(Reg::u32), {both, i}), Reg::u32};
   };
   const V low = part(0), high = part(1);
   return {low, high};
@@ -247,6 +250,8 @@ V signed_compare(V a, V b, bool or_equal) {
   return or_equal ? from <= end : from < end;
 }
 
+bool divides_by_words(V a) { return is_pair(a) || (a.reg == Reg::u64 && function(a).target.wrong_int64_division); }
+
 V resize(V a, Reg r) {
   if (function(a).emulates_int64()) return r == Reg::u64 ? int64::extend(a, false) : int64::low(a);
   return function(a).emit(spv::OpUConvert, r, {a});
@@ -295,9 +300,9 @@ V Function::apply(Prim p, Reg r, const std::vector<V>& operands) {
     case Prim::unordered_gt: return emit(spv::OpFUnordGreaterThan, Reg::boolean, {a, b});
     case Prim::select:
       return is_pair(b) ? int64::select(a, b, operands[2]) : emit(spv::OpSelect, b.reg, {a, b, operands[2]});
-    case Prim::udiv: return pair ? int64::divide(a, b) : emit(spv::OpUDiv, a.reg, {a, b});
-    case Prim::sdiv: return pair ? int64::divide_signed(a, b) : emit(spv::OpSDiv, a.reg, {a, b});
-    case Prim::umod: return pair ? a - int64::divide(a, b) * b : emit(spv::OpUMod, a.reg, {a, b});
+    case Prim::udiv: return divides_by_words(a) ? int64::divide(a, b) : emit(spv::OpUDiv, a.reg, {a, b});
+    case Prim::sdiv: return divides_by_words(a) ? int64::divide_signed(a, b) : emit(spv::OpSDiv, a.reg, {a, b});
+    case Prim::umod: return divides_by_words(a) ? a - int64::divide(a, b) * b : emit(spv::OpUMod, a.reg, {a, b});
     case Prim::umul_high:
     case Prim::smul_high: {
       const Id u = type(Reg::u32), both = module.op(p == Prim::smul_high ? spv::OpSMulExtended : spv::OpUMulExtended,

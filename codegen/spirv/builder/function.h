@@ -47,7 +47,7 @@ class Function final : public Sink {
 
   /// True where 64-bit integers are two words (int64.h).
   bool emulates_int64() const { return !target.int64; }
-  V join(V low, V high);                             ///< such a pair
+  V join(V low, V high);                             ///< a 64-bit integer of two words
   std::array<V, 2> halves(V pair);                   ///< its low and its high word
   std::optional<uint32_t> known_word(V word) const;  ///< of a constant
   std::optional<bool> known_zero(V v) const;         ///< of a float constant that is 0: whether it is -0
@@ -73,6 +73,7 @@ class Function final : public Sink {
                             const std::function<std::vector<V>(const std::vector<V>&)>& body) override;
 
  private:
+  Id type_words() { return module.type_vector(type(Reg::u32), 2); }
   Id declare(Reg r);
   Id type_u16();
   V from_short(Id s);

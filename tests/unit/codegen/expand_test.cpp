@@ -355,6 +355,18 @@ TEST_CASE("expand: integers of 64 bits as two words, memory in words") {
     }
   quiet();
 }
+TEST_CASE("expand: quotients of 64 bits by words, on devices that have such integers") {
+  Target t = base();
+  t.wrong_int64_division = true;
+  for (const Opcode op : {Opcode::div, Opcode::rem})
+    for (const Case& c : cases_of(op))
+      if (c.operand == DType::i64 || c.operand == DType::u64)
+        for (const bool ranged : {false, true}) {
+          run_case(c, t, 1500, false);
+          for (const size_t at : {size_t{0}, size_t{1}}) run_constants(c, t, at, ranged);
+        }
+  quiet();
+}
 TEST_CASE("expand: remainders of floats, near and far apart") {
   for (const Target& t : {base(), plain(base()), of_words(base())})
     for (const Case& c : cases_of(Opcode::rem))

@@ -141,12 +141,14 @@ ImportedDevice VulkanHost::imported() const {
   return d;
 }
 
-VkDeviceMemory VulkanHost::allocate(const VkMemoryRequirements& needs, bool address) {
+VkDeviceMemory VulkanHost::allocate(const VkMemoryRequirements& needs, VkMemoryPropertyFlags wanted, bool address) {
   VkPhysicalDeviceMemoryProperties memory;
   vkGetPhysicalDeviceMemoryProperties(physical, &memory);
-  constexpr VkMemoryPropertyFlags wanted = VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT | VK_MEMORY_PROPERTY_HOST_COHERENT_BIT;
   uint32_t type = 0;
-  while (!(needs.memoryTypeBits >> type & 1) || (memory.memoryTypes[type].propertyFlags & wanted) != wanted) ++type;
+  while (type < memory.memoryTypeCount &&
+         (!(needs.memoryTypeBits >> type & 1) || (memory.memoryTypes[type].propertyFlags & wanted) != wanted))
+    ++type;
+  if (type == memory.memoryTypeCount) throw DeviceError("the test's host: no type of memory is right");
   auto flags = make<VkMemoryAllocateFlagsInfo>(VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_FLAGS_INFO);
   flags.flags = VK_MEMORY_ALLOCATE_DEVICE_ADDRESS_BIT;
   const VkMemoryAllocateInfo info{VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_INFO, address ? &flags : nullptr, needs.size, type};
@@ -165,7 +167,8 @@ VulkanHost::Buffer VulkanHost::buffer(VkDeviceSize size, VkBufferUsageFlags usag
   check(vkCreateBuffer(device, &info, nullptr, &b.handle), "vkCreateBuffer");
   VkMemoryRequirements needs;
   vkGetBufferMemoryRequirements(device, b.handle, &needs);
-  b.memory = allocate(needs, usage & VK_BUFFER_USAGE_SHADER_DEVICE_ADDRESS_BIT);
+  b.memory = allocate(needs, VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT | VK_MEMORY_PROPERTY_HOST_COHERENT_BIT,
+                      usage & VK_BUFFER_USAGE_SHADER_DEVICE_ADDRESS_BIT);
   check(vkBindBufferMemory(device, b.handle, b.memory, 0), "vkBindBufferMemory");
   void* mapped;
   check(vkMapMemory(device, b.memory, 0, VK_WHOLE_SIZE, 0, &mapped), "vkMapMemory");
@@ -195,7 +198,7 @@ VulkanHost::Image VulkanHost::image(VkFormat format, VkExtent3D extent, uint32_t
   check(vkCreateImage(device, &info, nullptr, &i.handle), "vkCreateImage");
   VkMemoryRequirements needs;
   vkGetImageMemoryRequirements(device, i.handle, &needs);
-  i.memory = allocate(needs, false);
+  i.memory = allocate(needs, 0, false);
   check(vkBindImageMemory(device, i.handle, i.memory, 0), "vkBindImageMemory");
   return images_.emplace_back(i);
 }

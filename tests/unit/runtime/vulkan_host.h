@@ -127,7 +127,7 @@ class VulkanHost {
  private:
   static VKAPI_ATTR VkBool32 VKAPI_CALL report(VkDebugUtilsMessageSeverityFlagBitsEXT, VkDebugUtilsMessageTypeFlagsEXT,
                                                const VkDebugUtilsMessengerCallbackDataEXT* data, void* self);
-  VkDeviceMemory allocate(const VkMemoryRequirements& needs, bool address);
+  VkDeviceMemory allocate(const VkMemoryRequirements& needs, VkMemoryPropertyFlags wanted, bool address);
   void destroy_device();
 
   PFN_vkGetInstanceProcAddr lookup_ = nullptr;
