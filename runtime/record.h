@@ -25,6 +25,7 @@
 #include "codegen/program/program.h"
 #include "runtime/device_array.h"
 #include "runtime/interop.h"
+#include "runtime/trace.h"
 
 namespace tessera {
 
@@ -125,6 +126,14 @@ class PreparedKernel {
   std::unique_ptr<vulkan::HostCall> call_;
 };
 
+struct StreamOptions {
+  /// trace() has when calls ran: the first so many of each frame. Each costs two writes of the time. 0: none. A stream
+  /// with times goes when no command that it recorded will run any more.
+  int timed_calls = 0;
+  /// As PrepareOptions::frames_in_flight says, for timed_calls.
+  int frames_in_flight = 2;
+};
+
 /// What is recorded into one command buffer. Barriers between its calls are made here; those between them and the
 /// host's own commands are the host's, by scopes(). Execution has the order of submission to the imported queue: of the
 /// host's command buffers, and of what is called on the Device (launch(), write(), download(), copies, graphs), which
@@ -136,7 +145,9 @@ class PreparedKernel {
 /// at the recording: what is recorded from an array whose call has failed, or may yet say so, fails with it.
 class CommandStream {
  public:
-  explicit CommandStream(const Device& device);
+  /// Throws SpecError on options that are not positive, DeviceError where times are asked for and the device's queue
+  /// has none.
+  explicit CommandStream(const Device& device, const StreamOptions& options = {});
   CommandStream(CommandStream&&) noexcept;
   CommandStream& operator=(CommandStream&&) noexcept;
   ~CommandStream();
@@ -156,6 +167,10 @@ class CommandStream {
   Scopes record(PreparedKernel& kernel, std::initializer_list<Argument> arguments) {
     return record(kernel, std::span(arguments.begin(), arguments.size()));
   }
+  /// When the timed calls of a frame ran, with their copies and images: of a graph, each of its kernels. The frame has
+  /// been submitted and is done, and is among the last frames_in_flight + 1 that have begun; else SpecError. Of what
+  /// has not run, the times are those of an earlier frame, or missing. SpecError without StreamOptions::timed_calls.
+  std::vector<TimedCommand> trace(uint64_t frame) const;
   /// Of everything since begin(), the barriers' own included. Kernels that report (checks, prints, loops that a driver
   /// may cut) add one towards the host here; what they have to say comes from Device::wait() once a later frame has
   /// taken their place.

@@ -223,6 +223,11 @@ TESSERA_API tessera_result tessera_prepared_resize(tessera_prepared* prepared, c
 TESSERA_API void tessera_prepared_destroy(tessera_prepared* prepared);
 
 TESSERA_API tessera_result tessera_stream_create(tessera_device* device, tessera_stream** stream);
+/// The same, of which tessera_stream_trace() tells when calls ran: the first `timed_calls` of each frame. Each costs
+/// two writes of the time. TESSERA_ERROR_DEVICE where the device's queue has no timestamps. It is destroyed when no
+/// command that it recorded will run any more.
+TESSERA_API tessera_result tessera_stream_create_timed(tessera_device* device, int32_t timed_calls,
+                                                       int32_t frames_in_flight, tessera_stream** stream);
 TESSERA_API void tessera_stream_destroy(tessera_stream* stream);
 /// `commands` is being recorded, outside a render pass. Frames are numbered upwards.
 TESSERA_API tessera_result tessera_stream_begin(tessera_stream* stream, VkCommandBuffer commands, uint64_t frame);
@@ -244,6 +249,17 @@ TESSERA_API tessera_result tessera_stream_record_arguments(tessera_stream* strea
                                                            tessera_scopes* scopes);
 /// Of everything since begin. `scopes` may be NULL.
 TESSERA_API tessera_result tessera_stream_end(tessera_stream* stream, tessera_scopes* scopes);
+
+/// When a recorded call ran: nanoseconds from the beginning of its frame's first timed call.
+typedef struct tessera_timed_call {
+  const char* kernel;  ///< valid until the stream's next trace, or its end
+  double begin;
+  double end;
+} tessera_timed_call;
+/// The timed calls of a frame that has been submitted and is done, among the last frames_in_flight + 1 that have begun:
+/// the first `capacity` of them into `calls`, which may be NULL if that is 0, and their number into `count`.
+TESSERA_API tessera_result tessera_stream_trace(tessera_stream* stream, uint64_t frame, tessera_timed_call* calls,
+                                                int32_t capacity, int32_t* count);
 
 #ifdef __cplusplus
 }  // extern "C"

@@ -1,5 +1,6 @@
 #include <tessera/tessera_vulkan.h>
 
+#include <algorithm>
 #include <memory>
 #include <string>
 
@@ -194,7 +195,34 @@ tessera_result tessera_stream_create(tessera_device* device, tessera_stream** st
     *stream = new tessera_stream{CommandStream(device->device)};
   });
 }
+tessera_result tessera_stream_create_timed(tessera_device* device, int32_t timed_calls, int32_t frames_in_flight,
+                                           tessera_stream** stream) {
+  return guarded(__func__, [&] {
+    need("tessera_stream_create_timed", "device", device);
+    need("tessera_stream_create_timed", "stream", stream);
+    if (timed_calls < 1)
+      throw SpecError("tessera_stream_create_timed: timed_calls must be positive but is " +
+                      std::to_string(timed_calls));
+    const StreamOptions options{.timed_calls = timed_calls, .frames_in_flight = frames_in_flight};
+    *stream = new tessera_stream{CommandStream(device->device, options)};
+  });
+}
 void tessera_stream_destroy(tessera_stream* stream) { delete stream; }
+
+tessera_result tessera_stream_trace(tessera_stream* stream, uint64_t frame, tessera_timed_call* calls, int32_t capacity,
+                                    int32_t* count) {
+  return guarded(__func__, [&] {
+    need("tessera_stream_trace", "stream", stream);
+    need("tessera_stream_trace", "count", count);
+    if (capacity != 0) need("tessera_stream_trace", "calls", calls);
+    stream->traced = stream->stream.trace(frame);
+    *count = static_cast<int32_t>(stream->traced.size());
+    for (int32_t i = 0; i < std::min(*count, capacity); ++i) {
+      const TimedCommand& c = stream->traced[static_cast<size_t>(i)];
+      calls[i] = {c.name.c_str(), c.begin, c.end};
+    }
+  });
+}
 
 tessera_result tessera_stream_begin(tessera_stream* stream, VkCommandBuffer commands, uint64_t frame) {
   return guarded(__func__, [&] {

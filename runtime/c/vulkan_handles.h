@@ -15,6 +15,7 @@ struct tessera_image {
 };
 struct tessera_stream {
   tessera::CommandStream stream;
+  std::vector<tessera::TimedCommand> traced = {};  // what the last tessera_stream_trace() has given
 };
 struct tessera_prepared {
   tessera_prepared(const tessera_kernel& k, const tessera::PrepareOptions& options)

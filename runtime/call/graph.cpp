@@ -79,21 +79,13 @@ std::vector<TimedCommand> CompiledGraph::trace() const {
                       " writes no timestamps");
   std::lock_guard lock(s.mutex);
   s.device.wait();
-  // Ticks from the first one's, before they become a double, which has 53 bits; the counter may have begun anew between
-  // them.
-  const uint32_t unused = 64 - std::clamp<uint32_t>(s.device.context()->probe().timestamp_bits, 1, 64);
-  const auto period = static_cast<double>(s.device.context()->probe().timestamp_period);
-  uint64_t zero = 0;
-  const auto since = [&](uint64_t ticks) {
-    return static_cast<double>(static_cast<int64_t>((ticks - zero) << unused) >> unused) * period;
-  };
   std::vector<TimedCommand> commands;
+  std::vector<vulkan::Timestamps::Ticks> ticks;
   for (const auto& [at, list] : s.parts)
     for (const State::Part& part : list)
       for (const Recording::Timed& t : part.recording ? part.recording->times() : std::vector<Recording::Timed>()) {
         const Command& c = s.plan.commands[t.command];
-        if (commands.empty()) zero = t.begin;
-        TimedCommand made{"copy", {}, since(t.begin), since(t.end), 0};
+        TimedCommand made{.name = "copy"};
         if (const Command::Copy* copy = c.copy()) made.bytes = copy->from.bytes + copy->to.bytes;
         if (c.call()) {
           made.name = s.calls[t.command].program->name;
@@ -102,13 +94,9 @@ std::vector<TimedCommand> CompiledGraph::trace() const {
           made.guarded = c.guard.has_value();
         }
         commands.push_back(std::move(made));
+        ticks.push_back(t.ticks);
       }
-  double first = commands.empty() ? 0 : commands[0].begin;
-  for (const TimedCommand& c : commands) first = std::min(first, c.begin);
-  for (TimedCommand& c : commands) {
-    c.begin -= first;
-    c.end -= first;
-  }
+  vulkan::set_times(s.device.context()->probe(), commands, ticks);
   return commands;
 }
 

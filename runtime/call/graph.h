@@ -14,6 +14,7 @@
 
 #include "engine/graph/plan.h"
 #include "runtime/call/call.h"
+#include "runtime/trace.h"
 
 namespace tessera {
 
@@ -26,17 +27,6 @@ struct GraphOptions {
   /// trace() has when every kernel of the last call ran; costs two writes of the time per kernel
   bool timestamps = false;
 };
-
-/// When a command of a call was run: nanoseconds from the beginning of the call's first one.
-struct TimedCommand {
-  std::string name;  // the kernel's, or "copy"
-  Loc loc;
-  double begin = 0, end = 0;
-  int64_t bytes = 0;     // of its arguments
-  bool guarded = false;  // the device decided whether it runs; if not, it has next to no time
-};
-/// For Perfetto and chrome://tracing: the JSON of Chrome's trace event format.
-std::string chrome_trace(const std::vector<TimedCommand>& commands);
 
 /// Copies share it. Any thread may call: calls take the frames (GraphOptions::frames_in_flight) in turn, and those of
 /// one frame come one after another.

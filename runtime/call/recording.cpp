@@ -34,22 +34,8 @@ Recording::Recording(std::shared_ptr<Context> context, const GraphPlan& plan, st
   const std::lock_guard lock(context_->mutex());
   commands_ = context_->recorder().begin_replayable();
   name_object(vk, context_->handle(), commands_, "a graph");
-  if (timestamps && context_->probe().timestamp_bits > 0) {
-    VkQueryPoolCreateInfo info{};
-    info.sType = VK_STRUCTURE_TYPE_QUERY_POOL_CREATE_INFO;
-    info.queryType = VK_QUERY_TYPE_TIMESTAMP;
-    info.queryCount = static_cast<uint32_t>(2 * sequence_.size());
-    // then trace() has nothing
-    if (vk.vkCreateQueryPool(context_->handle(), &info, vk.host, &queries_) < 0) queries_ = VK_NULL_HANDLE;
-    else vk.vkCmdResetQueryPool(commands_, queries_, 0, info.queryCount);
-    name_object(vk, context_->handle(), queries_, "a graph's timestamps");
-  }
-  const auto stamp = [&](bool after, bool waits) {
-    if (queries_)
-      vk.vkCmdWriteTimestamp2(commands_,
-                              waits ? VK_PIPELINE_STAGE_2_ALL_COMMANDS_BIT : VK_PIPELINE_STAGE_2_TOP_OF_PIPE_BIT,
-                              queries_, static_cast<uint32_t>(2 * timed_.size() + after));
-  };
+  if (timestamps) timestamps_ = Timestamps::make(context_, sequence_.size(), "a graph's timestamps");
+  if (timestamps_) timestamps_->reset(commands_, 0, sequence_.size());
   BarrierRule rule(plan, true);
   for (const size_t i : sequence_) {
     const Command& c = plan.commands[i];
@@ -64,18 +50,19 @@ Recording::Recording(std::shared_ptr<Context> context, const GraphPlan& plan, st
       ++barriers_;
     }
     // what waits for no other begins beside it; before the first one may stand a barrier of the recorder's
-    stamp(false, step.barrier || steps_.empty());
+    if (timestamps_) timestamps_->write_begin(commands_, timed_.size(), step.barrier || steps_.empty());
     if (copy) record_copy(*c.copy(), fixed);
     else record_call(c, calls[i], fixed, table.get());
-    stamp(true, true);
-    if (queries_) timed_.push_back(i);
+    if (timestamps_) {
+      timestamps_->write_end(commands_, timed_.size());
+      timed_.push_back(i);
+    }
     steps_.push_back(std::move(step));
   }
   try {
     context_->recorder().end_replayable(commands_);
   } catch (...) {
     context_->recorder().retire(commands_);
-    if (queries_) vk.vkDestroyQueryPool(context_->handle(), queries_, context_->vk().host);
     throw;
   }
 }
@@ -112,12 +99,11 @@ void Recording::record_call(const Command& c, const PreparedCall& call,
 
 Recording::~Recording() {
   if (context_->ended()) return;
-  if (queries_) {
+  if (timestamps_) {
     try {
       context_->wait_all();
     } catch (const Error&) {  // the device is lost
     }
-    context_->vk().vkDestroyQueryPool(context_->handle(), queries_, context_->vk().host);
   }
   std::lock_guard lock(context_->mutex());
   context_->recorder().retire(commands_);
@@ -126,17 +112,10 @@ Recording::~Recording() {
 std::vector<Recording::Timed> Recording::times() const {
   std::vector<Timed> times;
   if (!ran_ || timed_.empty()) return times;
-  std::vector<uint64_t> values(4 * timed_.size());  // each with whether it is there
-  const auto count = static_cast<uint32_t>(2 * timed_.size());
-  const VkResult r = context_->vk().vkGetQueryPoolResults(
-      context_->handle(), queries_, 0, count, values.size() * sizeof values[0], values.data(), 2 * sizeof values[0],
-      VK_QUERY_RESULT_64_BIT | VK_QUERY_RESULT_WITH_AVAILABILITY_BIT);
-  if (r < 0) return times;
-  const uint32_t bits = context_->probe().timestamp_bits;
-  const uint64_t mask = bits >= 64 ? ~uint64_t{0} : (uint64_t{1} << bits) - 1;
+  std::vector<std::optional<Timestamps::Ticks>> ticks(timed_.size());
+  timestamps_->read(0, ticks);
   for (size_t i = 0; i < timed_.size(); ++i)
-    if (values[4 * i + 1] && values[4 * i + 3])
-      times.push_back({timed_[i], values[4 * i] & mask, values[4 * i + 2] & mask});
+    if (ticks[i]) times.push_back({timed_[i], *ticks[i]});
   return times;
 }
 

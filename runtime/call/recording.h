@@ -10,6 +10,7 @@
 #include "engine/graph/plan.h"
 #include "runtime/launch/bound.h"
 #include "runtime/submit/context.h"
+#include "runtime/submit/timestamps.h"
 
 namespace tessera::vulkan {
 
@@ -47,10 +48,10 @@ class Recording {
   /// Whether the last call has replayed it: before that, its queries have never been reset, and may not be read.
   void set_ran(bool ran) { ran_ = ran; }
   /// Of what the last call's last replay ran, which is done: command of the plan, and the device's time before and
-  /// after it, in ticks of timestamp_bits. Nothing if it did not replay it.
+  /// after it. Nothing if it did not replay it.
   struct Timed {
     size_t command;
-    uint64_t begin, end;
+    Timestamps::Ticks ticks;
   };
   std::vector<Timed> times() const;
   /// The log's entries, if one is kept; `buffers` by storage.
@@ -73,8 +74,8 @@ class Recording {
   bool indirect_ = false;
   VkCommandBuffer commands_ = VK_NULL_HANDLE;
   std::vector<Step> steps_;
-  VkQueryPool queries_ = VK_NULL_HANDLE;
-  std::vector<size_t> timed_;  // commands
+  std::unique_ptr<Timestamps> timestamps_;  // null: no times are taken
+  std::vector<size_t> timed_;               // commands
   bool ran_ = false;
 };
 

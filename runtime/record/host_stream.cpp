@@ -11,7 +11,8 @@
 
 namespace tessera::vulkan {
 
-HostStream::HostStream(const Device& d) : device_(d) {
+HostStream::HostStream(const Device& d, const StreamOptions& options) : device_(d) {
+  if (options.timed_calls != 0) times_ = std::make_unique<StreamTimes>(d, options);
   accesses_.resize(64);
   copies_.reserve(16);
   buffers_.resize(32);
@@ -33,6 +34,14 @@ void HostStream::begin(VkCommandBuffer c, uint64_t f) {
   ordered_ = {};
   number_ = context.recorder().new_stream();
   begun_ = false;
+  if (times_) times_->begin(f);
+}
+
+std::vector<TimedCommand> HostStream::trace(uint64_t frame) const {
+  if (!times_)
+    throw SpecError("CommandStream::trace: calls are recorded without times", {},
+                    "make the stream with StreamOptions{.timed_calls = N}");
+  return times_->trace(frame);
 }
 
 void HostStream::barrier(StageMask from, StageMask to) {
@@ -47,9 +56,11 @@ void HostStream::command(const std::string& what, Stage stage, std::span<const A
   Recorder& recorder = device_.context()->recorder();
   const auto in = static_cast<StageMask>(mask(stage) | (indirect ? mask(Stage::indirect) : 0));
   constexpr StageMask kAll = mask(Stage::compute) | mask(Stage::transfer);
-  if (!begun_) barrier(kAll, kAll | in);
-  else if (const StageMask from = unordered(ordered_, in, list)) barrier(from, in);
+  const StageMask from = begun_ ? unordered(ordered_, in, list) : kAll;
+  if (from) barrier(from, begun_ ? in : kAll | in);
   begun_ = true;
+  if (unbegun_) times_->write_begin(commands_, from != 0);  // what waits for no other begins beside it
+  unbegun_ = false;
   recorder.note(what, stage, list, number_);
   waits_ |= in;
   signals_ |= mask(stage);
@@ -237,6 +248,7 @@ void HostStream::record(HostCall& call, std::span<const Argument> arguments, Ind
     c.table->host_write(block.data(), block.size(), n * block_stride(block.size()));
   }
   if (has_names(vk)) begin_label(vk, commands_, call.range);
+  timed_ = unbegun_ = times_ && times_->add(commands_, call.program, call.total_bytes());
   for (size_t i = 0; i < c.images.size() && i < call.num_inputs; ++i)
     if (call.like[i]) read_image(call, c, arguments[i], i);
   for (const auto& [from, to] : copies_) {
@@ -248,6 +260,9 @@ void HostStream::record(HostCall& call, std::span<const Argument> arguments, Ind
   for (size_t n = 0; n < call.dispatches(); ++n) dispatch(call, c, n, indirect);
   for (size_t i = call.num_inputs; i < c.images.size(); ++i)
     if (call.like[i]) store_image(call, c, arguments[i], i);
+  if (unbegun_) times_->write_begin(commands_, false);  // a call that does nothing
+  if (timed_) times_->write_end(commands_);
+  timed_ = unbegun_ = false;
   end_label(vk, commands_);
   bool outcomes = false;
   for (const std::shared_ptr<Buffer>& b : c.arguments) outcomes |= b && b->outcome;

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstring>
 #include <memory>
+#include <numeric>
 #include <span>
 #include <string>
 #include <vector>
@@ -11,6 +12,7 @@
 #include "runtime/image/image.h"
 #include "runtime/launch/bound.h"
 #include "runtime/record.h"
+#include "runtime/record/stream_times.h"
 #include "runtime/submit/context.h"
 
 namespace tessera::vulkan {
@@ -57,6 +59,7 @@ struct HostCall {
   Call& next(uint64_t frame);
   void restart(Slot& slot, uint64_t frame);
   void take_report(Call& c);
+  int64_t total_bytes() const { return std::accumulate(bytes.begin(), bytes.end(), int64_t{0}); }
   size_t dispatches() const { return bound.count == 0 ? 0 : std::max<size_t>(bound.slices.size(), 1); }
   std::span<const std::byte> block(const Call& c, size_t dispatch);  ///< valid until the next
 
@@ -101,11 +104,12 @@ struct Indirect {
 
 class HostStream {
  public:
-  explicit HostStream(const Device& device);
+  explicit HostStream(const Device& device, const StreamOptions& options = {});
   void begin(VkCommandBuffer commands, uint64_t frame);
   void record(HostCall& call, std::span<const Argument> arguments, Indirect indirect = {});
   void record(HostCall& call, std::span<const DeviceArray> arrays, Indirect indirect = {});
   void end();
+  std::vector<TimedCommand> trace(uint64_t frame) const;
   void abandon() { commands_ = VK_NULL_HANDLE; }  // ends a recording that holds nothing
   const Scopes& scopes() const { return scopes_; }
 
@@ -132,7 +136,9 @@ class HostStream {
   uint64_t number_ = 0;   // of the stream
   bool begun_ = false;    // its first barrier is there
   bool reported_ = false;
-  std::vector<Access> accesses_;  // of the call being recorded, num_accesses_ of them, and rooms for more
+  std::unique_ptr<StreamTimes> times_;    // null: none are taken
+  bool timed_ = false, unbegun_ = false;  // the call being recorded; no command of it is there yet
+  std::vector<Access> accesses_;          // of the call being recorded, num_accesses_ of them, and rooms for more
   size_t num_accesses_ = 0;
   std::vector<Argument> arguments_;
   std::vector<Buffer*> buffers_;

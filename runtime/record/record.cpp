@@ -33,7 +33,8 @@ Scopes PreparedKernel::record(VkCommandBuffer commands, uint64_t frame, std::spa
   return stream.scopes();
 }
 
-CommandStream::CommandStream(const Device& device) : stream_(std::make_unique<vulkan::HostStream>(device)) {}
+CommandStream::CommandStream(const Device& device, const StreamOptions& options)
+    : stream_(std::make_unique<vulkan::HostStream>(device, options)) {}
 CommandStream::CommandStream(CommandStream&&) noexcept = default;
 CommandStream& CommandStream::operator=(CommandStream&&) noexcept = default;
 CommandStream::~CommandStream() = default;
@@ -54,6 +55,7 @@ Scopes CommandStream::record_indirect(PreparedKernel& kernel, std::span<const De
   s.wait_accesses |= vulkan::access_flags(mask(Stage::indirect), true);
   return s;
 }
+std::vector<TimedCommand> CommandStream::trace(uint64_t frame) const { return stream_->trace(frame); }
 Scopes CommandStream::end() {
   stream_->end();
   return stream_->scopes();

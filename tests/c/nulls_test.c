@@ -84,6 +84,8 @@ void test_nulls(void) {
   REFUSED(tessera_stream_record_arguments(NULL, NULL, NULL, 0, NULL),
           "tessera_stream_record_arguments: stream is NULL");
   REFUSED(tessera_stream_create(NULL, NULL), "tessera_stream_create: device is NULL");
+  REFUSED(tessera_stream_create_timed(NULL, 1, 2, NULL), "tessera_stream_create_timed: device is NULL");
+  REFUSED(tessera_stream_trace(NULL, 0, NULL, 0, NULL), "tessera_stream_trace: stream is NULL");
   REFUSED(tessera_stream_begin(NULL, NULL, 0), "tessera_stream_begin: stream is NULL");
   REFUSED(tessera_stream_record(NULL, NULL, NULL, 0, NULL), "tessera_stream_record: stream is NULL");
   REFUSED(tessera_stream_end(NULL, NULL), "tessera_stream_end: stream is NULL");

@@ -165,7 +165,9 @@ void test_vulkan(void) {
   CHECK_OK(tessera_kernel_get(bundle, d, "saxpy", &k));
   const tessera_size size = {"n", N};
   CHECK_OK(tessera_kernel_prepare(k, 2, 1, &size, 1, &prepared));
-  CHECK_OK(tessera_stream_create(d, &stream));
+  CHECK_ERROR(tessera_stream_create_timed(d, 0, 2, &stream), TESSERA_ERROR_ARGUMENT,
+              "tessera_stream_create_timed: timed_calls must be positive but is 0");
+  CHECK_OK(tessera_stream_create_timed(d, 1, 2, &stream));
   tessera_array* arrays[4] = {range(&h, d, 0, 1), range(&h, d, 256, N), range(&h, d, 2048, N), range(&h, d, 4096, N)};
   h.mapped[0] = 3;
   for (int i = 0; i < N; ++i) h.mapped[64 + i] = (float)i, h.mapped[512 + i] = (float)(2 * i);
@@ -192,6 +194,17 @@ void test_vulkan(void) {
   int right = 0;
   for (int i = 0; i < N; ++i) right += h.mapped[1024 + i] == 5 * (float)i;
   CHECK(right == N);
+
+  int32_t timed = 0;
+  tessera_timed_call call = {NULL, 0, 0};
+  CHECK_OK(tessera_stream_trace(stream, 0, NULL, 0, &timed));
+  CHECK(timed == 1);
+  CHECK_OK(tessera_stream_trace(stream, 0, &call, 1, &timed));
+  CHECK(timed == 1 && strcmp(call.kernel, "saxpy") == 0 && call.begin == 0 && call.end >= 0);
+  CHECK_ERROR(tessera_stream_trace(stream, 7, NULL, 0, &timed), TESSERA_ERROR_ARGUMENT, NULL);
+  CHECK(strstr(tessera_last_error(), "there are no times of frame 7 but of 0") != NULL);
+  CHECK_ERROR(tessera_stream_trace(stream, 0, NULL, 1, &timed), TESSERA_ERROR_ARGUMENT,
+              "tessera_stream_trace: calls is NULL");
 
   // The same device by launch, which submits to the host's queue.
   h.mapped[0] = 1;

@@ -5,6 +5,7 @@
 
 #include "engine/front.h"
 #include "runtime/call/jit.h"
+#include "runtime/record.h"
 #include "tests/unit/runtime/support.h"
 #include "tests/unit/runtime/vulkan_host.h"
 
@@ -47,6 +48,8 @@ TEST_CASE("graphs: a trace on a queue without timestamps, and with short ones") 
       if (bits == 0) {
         CHECK(error_of<DeviceError>([&] { there.trace(); }) ==
               "f: a trace is asked for, but the queue of " + d.info().name + " writes no timestamps");
+        CHECK(error_of<DeviceError>([&] { CommandStream(d, {.timed_calls = 1}); }) ==
+              "CommandStream: times are asked for, but the queue of " + d.info().name + " writes no timestamps");
       } else {
         const std::vector<TimedCommand> times = there.trace();
         CHECK(times.size() > 1);

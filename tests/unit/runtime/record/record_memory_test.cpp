@@ -51,7 +51,7 @@ TEST_CASE("recording asks for no memory of the host's") {
   PreparedGraph graph(d, f.trace({{{200}, f32}, {{200}, f32}}), {.frames_in_flight = 2});
   const DeviceArray u(d, {200}, f32), v(d, {200}, f32);
   PreparedKernel arenas = prepared(scratch()), tables = prepared(table()), copies = prepared(stores);
-  CommandStream stream(d);
+  CommandStream stream(d, {.timed_calls = 4});
   vulkan::Context& context = *d.context();
   for (uint64_t frame = 0; frame < 4; ++frame) {
     VkCommandBuffer c;

@@ -1,7 +1,6 @@
-// What CompiledGraph::trace() has, as a file.
-#include <cstdio>
+#include "runtime/trace.h"
 
-#include "runtime/call/graph.h"
+#include <cstdio>
 
 namespace tessera {
 namespace {
@@ -22,7 +21,7 @@ std::string quoted(const std::string& s) {
 }  // namespace
 
 // "X": an event with a duration; times are microseconds. Those that overlap go to rows of their own.
-std::string chrome_trace(const std::vector<TimedCommand>& commands) {
+std::string chrome_trace(std::span<const TimedCommand> commands) {
   std::string text = "{\"displayTimeUnit\": \"ns\", \"traceEvents\": [\n";
   text += "{\"ph\": \"M\", \"pid\": 1, \"name\": \"process_name\", \"args\": {\"name\": \"tessera\"}}";
   std::vector<double> rows;
