@@ -66,6 +66,7 @@ void describe_dispatch(Program& program, const ir::Kernel& lanes) {
   program.num_units = lane.num_units;
   program.extents = lane.extents;
   program.extent_is_64 = lane.extent_is_64;
+  for (const ir::TensorBox& t : lane.tensors) program.tensors.push_back({t.array, t.box});
   program.units_extent = units_extent(lanes);
   program.steps_extent = lane.steps_extent;
   program.open_ended = lane.open_ended;

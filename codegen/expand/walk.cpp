@@ -211,13 +211,15 @@ void Walk::emit(const ir::Op& op) {
     case Family::launch: result(launch_value(op)); return bound(op);
     case Family::group:
       switch (ir::Group(op.code)) {
-        case ir::Group::barrier: return emit_barrier(false);
-        case ir::Group::subgroup_barrier: return emit_barrier(true);
+        case ir::Group::barrier: return emit_barrier(op, false);
+        case ir::Group::subgroup_barrier: return emit_barrier(op, true);
         case ir::Group::async_wait: return emit_async_wait(op);
         case ir::Group::program_barrier:
         case ir::Group::mbarrier_arrive:
         case ir::Group::mbarrier_copies:
         case ir::Group::mbarrier_wait: return emit_program_op(op);
+        case ir::Group::tensor_load:
+        case ir::Group::tensor_wait: return emit_tensor_op(op);
         case ir::Group::subgroup_reduce: return emit_reduce(op);
         case ir::Group::subgroup_shuffle: {
           const V from = get(op.operands.at(1));

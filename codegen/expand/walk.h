@@ -72,10 +72,11 @@ class Walk {
   virtual void emit_report(const ir::Op& op) = 0;
   virtual V loops_cut() = 0;
   virtual void emit_switch(const ir::Op& op) = 0;
-  virtual void emit_barrier(bool of_subgroup) = 0;
+  virtual void emit_barrier(const ir::Op& op, bool of_subgroup) = 0;
   /// What the workgroups of one program do together (ir::is_program_op).
   virtual void emit_async_wait(const ir::Op& op) { fail(op, "stores are done at once"); }
   virtual void emit_program_op(const ir::Op& op) { fail(op, "programs are single workgroups"); }
+  virtual void emit_tensor_op(const ir::Op& op) { fail(op, "there are no copies of tensors"); }
   virtual void emit_reduce(const ir::Op& op) = 0;
   virtual void emit_matrix(const ir::Op& op) { fail(op, "there are no matrices"); }
   virtual V shuffle(const ir::Op& op, V v, V lane) = 0;

@@ -201,6 +201,7 @@ class Flattener {
       emit({.code = all ? Code::barrier : Code::subgroup_barrier, .aux = sync(), .source = source});
       return;
     }
+    if (ir::is_tensor_op(o.code)) return tensor(o, source);
     if (o.code == Opcode::async_wait) return;  // stores happen at once here
     if (ir::is_group(o.code)) return subgroup(o, source);
     if (ir::is_packed(o.code)) return packed(o, source);
@@ -448,6 +449,7 @@ class Flattener {
     if (k_.lane.subgroup_size <= 0) malformed(o, "needs a required subgroup_size");
     out_.subgroup_ops = true;
     if (o.code == Opcode::warpgroup_multiply_add) return warpgroup(o, source);
+    if (o.code == Opcode::warpgroup_wait) return move_all(o, defs(o.results), uses(o, o.operands));
     const Value of = o.code == Opcode::matrix_store ? o.operands.at(1) : o.results.at(0);
     const ir::Type& t = k_.type(of);
     if (t.shape.size() != 2) malformed(o, "makes no matrix");
@@ -474,12 +476,37 @@ class Flattener {
       if (m.place == kNone || out_.places[m.place].kind != Place::Kind::shared) malformed(o, "takes no shared memory");
       m.stride = o.attr(ir::Attr::stride);
       m.by_columns = o.attr_or(ir::Attr::reverse, 0) != 0;
-      m.pieces = o.attr_or(ir::Attr::pieces, 0) != 0;
+      m.pieces = o.attr_or(ir::Attr::pieces, 0) == 1;
+      m.swizzled = o.attr_or(ir::Attr::pieces, 0) == 2;
     }
     if (!o.results.empty()) i.dst = def(o.results[0]);
     i.d = static_cast<uint32_t>(out_.matrices.size());
     out_.matrices.push_back(m);
     i.aux = sync();
+    emit(i);
+  }
+
+  // Each wait is a barrier, too.
+  void tensor(const Op& o, uint32_t source) {
+    if (o.code == Opcode::tensor_wait) {
+      emit({.code = Code::barrier, .a = use(o, 0), .aux = sync(), .source = source});
+      return;
+    }
+    const auto at = static_cast<size_t>(o.attr(ir::Attr::index));
+    if (at >= k_.lane.tensors.size() || o.operands.size() < 5) malformed(o, "names no tensor");
+    const ir::TensorBox& t = k_.lane.tensors[at];
+    TensorOp x{.array = places_[o.operands[0].index],
+               .to = places_[o.operands[1].index],
+               .count = o.attr(ir::Attr::count),
+               .box = Shape(t.box.begin(), t.box.end()),
+               .at = {}};
+    if (x.array == kNone || x.to == kNone || out_.places[x.array].kind != Place::Kind::arg ||
+        out_.places[x.to].kind != Place::Kind::shared || x.box.size() != o.operands.size() - 4)
+      malformed(o, "does not copy an array to shared memory");
+    for (size_t i = 4; i < o.operands.size(); ++i) x.at.push_back(use(o, i));
+    Instr i{.code = Code::tensor_load, .a = use(o, 1), .b = use(o, 2), .c = use(o, 3), .source = source};
+    i.d = static_cast<uint32_t>(out_.tensors.size());
+    out_.tensors.push_back(std::move(x));
     emit(i);
   }
 

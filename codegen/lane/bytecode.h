@@ -28,6 +28,8 @@ enum class Code : uint8_t {
   within,                                                 // RunOptions::ranges; aux: an entry of Bytecode::claims
   watch,                                                  // RunOptions::watched; aux: an entry of Bytecode::watches
   dot4,                                                   // operand and result are the dtypes of a and b
+  tensor_load,                                            // d: an entry of Bytecode::tensors
+  // barrier: of a tensor_wait a is the number of its barrier
   barrier, subgroup_barrier, reduce, shuffle, shuffle_xor,
   pack,                                                   // n operands, in a, b, c, d
   matrix_fill, matrix_load, matrix_store, multiply, multiply_add,  // d: an entry of Bytecode::matrices; aux: a sync
@@ -71,13 +73,26 @@ struct MatrixOp {
   uint32_t registers = 1;
   DType a = DType::f32, b = DType::f32, dtype = DType::f32;  // factors; elements, or the accumulator's
   int64_t stride = 0;                                        // words
-  bool by_columns = false, pieces = false;
+  bool by_columns = false, pieces = false, swizzled = false;
   uint32_t place = 0;
   // Of a product of parts of the factors: the left one's first row (of 64: the subgroup's among four) and columns, the
   // right one's first row and column, and its columns.
   int64_t left_cols = 0, right_row = 0, right_col = 0, right_cols = 0;
   bool of_four = false;
+  /// Of what lies at byte `along` of row (or column) `across`, from the matrix's first.
+  int64_t word(int64_t across, int64_t along) const {
+    if (swizzled) return along / 128 * stride + across * 32 + ((along % 128 / 16) ^ (across % 8)) * 4 + along % 16 / 4;
+    return pieces ? along / 16 * stride + across * 4 + along % 16 / 4 : across * stride + along / 4;
+  }
   uint64_t add_product(uint64_t sum, uint64_t x, uint64_t y) const;  ///< x of dtype a, y of b
+};
+
+/// What a tensor_load copies: `count` boxes, one behind the other, each `box.back()` elements further along.
+struct TensorOp {
+  uint32_t array = 0, to = 0;  // places
+  int64_t count = 1;
+  Shape box;
+  std::vector<uint32_t> at;  // registers of the first coordinates
 };
 
 /// Which iterations of the enclosing loops an invocation is in when it reaches a barrier or subgroup op.
@@ -94,6 +109,7 @@ struct Bytecode {
   std::vector<Claim> claims;
   std::vector<Watch> watches;  // as RunOptions::watched
   std::vector<MatrixOp> matrices;
+  std::vector<TensorOp> tensors;
   std::vector<Instr> once;                           // within, of constants
   std::vector<reference::ScalarFunction> functions;  // aux of eval1 to eval3
   std::vector<uint64_t> registers;                   // their initial contents; constants are never written

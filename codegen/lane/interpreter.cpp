@@ -9,6 +9,7 @@
 #include <tuple>
 
 #include "codegen/lane/bytecode.h"
+#include "codegen/lane/tensor_copies.h"
 #include "codegen/lane/touched.h"
 #include "codegen/lane/verify.h"
 #include "codegen/program/program.h"
@@ -130,6 +131,7 @@ class Machine {
   }
 
  private:
+  friend TensorCopies;
   enum class State : uint8_t { ready, waiting, finished };
   struct Invocation {
     std::vector<Register> regs;
@@ -151,6 +153,7 @@ class Machine {
   void workgroup(uint32_t g) {
     group_ = g;
     ++epoch_;
+    copies_ = {};
     const auto fill = static_cast<uint8_t>(random_.next());
     for (Arena* a : {&shared_, &scratch_}) {
       if (a->bytes.empty()) continue;
@@ -276,8 +279,7 @@ class Machine {
     for (int64_t e = 0; e < m.rows * m.cols; ++e) {
       const int64_t row = e / m.cols, col = e % m.cols, byte = (m.by_columns ? row : col) * size;
       const int64_t across = m.by_columns ? col : row;
-      const int64_t index =
-          word + (m.pieces ? byte / 16 * m.stride + across * 4 + byte % 16 / 4 : across * m.stride + byte / 4);
+      const int64_t index = word + m.word(across, byte);
       const auto who = static_cast<uint32_t>(first + static_cast<size_t>(e) % n);
       uint8_t* poison = nullptr;
       if (op.code == Code::matrix_load) {
@@ -321,6 +323,8 @@ class Machine {
     for (size_t i = 1; i < invocations_.size() && !other; ++i)
       if (!same_place(lead, invocations_[i])) other = i;
     if (at_barrier && !other) {
+      if (const Instr& wait = code_.code[lead.pc]; wait.a != kNone)
+        copies_.land(*this, lead.regs[wait.a].bits, lead.pc, k_.lane.barriers);
       ++epoch_;
       for (Invocation& v : invocations_) {
         v.state = State::ready;
@@ -486,18 +490,6 @@ class Machine {
     *poison = a.poison.data() + byte;
     return a.bytes.data() + byte;
   }
-
-  static uint64_t read(const std::byte* from, DType t) {
-    uint64_t v = 0;
-    switch (size_bytes(t)) {
-      case 1: std::memcpy(&v, from, 1); break;
-      case 2: std::memcpy(&v, from, 2); break;
-      case 4: std::memcpy(&v, from, 4); break;
-      default: std::memcpy(&v, from, 8); break;
-    }
-    return t == DType::boolean ? v != 0 : is_int4(t) ? v & 15 : v;
-  }
-  static void write(std::byte* to, DType t, uint64_t v) { std::memcpy(to, &v, static_cast<size_t>(size_bytes(t))); }
 
   // True if the access happens.
   bool masked_in(const Instr& i, uint32_t at, uint32_t invocation, const std::vector<Register>& r) {
@@ -737,6 +729,9 @@ class Machine {
           r[i.dst] = word;
           break;
         }
+        case Code::tensor_load:
+          if (id == 0) copies_.begin(*this, i, pc, index_of(i, pc, id, regs), regs);
+          break;
         case Code::barrier:
         case Code::subgroup_barrier:
         case Code::reduce:
@@ -763,6 +758,7 @@ class Machine {
   const DimValues& dims_;
   Random random_;
   Bytecode code_;
+  TensorCopies copies_;             // of this workgroup
   std::vector<SeenSum> seen_sums_;  // of options_.watched
   size_t num_inputs_ = 0;
   std::vector<Array> arrays_;

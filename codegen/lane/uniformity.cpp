@@ -92,6 +92,8 @@ class Analysis {
       case ir::Group::mbarrier_arrive:
       case ir::Group::mbarrier_copies:
       case ir::Group::mbarrier_wait:
+      case ir::Group::tensor_load:
+      case ir::Group::tensor_wait:
       case ir::Group::async_wait: return;
       case ir::Group::subgroup_shuffle_xor: return result(o, all);  // among equal values
       case ir::Group::subgroup_reduce:

@@ -142,7 +142,8 @@ class Vectorizer {
       const ir::Op& o = k_.op(id);
       place_[id.index] = i;
       if (!candidate(o)) {
-        if (ir::is_barrier(o.code) || o.code == Opcode::async_wait || !o.regions.empty()) finish_all();
+        if (ir::is_barrier(o.code) || ir::is_tensor_op(o.code) || o.code == Opcode::async_wait || !o.regions.empty())
+          finish_all();
         else if (ir::accesses_ref(o.code)) finish(pending[memory_.of(o.operands[0])]);
         else if (ir::is_matrix(o.code))
           for (const Value v : o.operands)

@@ -137,7 +137,8 @@ class Verifier {
     for (const Value v : o.results) type(v, &o);
     for (const Value v : o.operands) {
       if (!k_.type(v).is_ref) continue;
-      const bool takes_ref = ir::accesses_ref(o.code) || o.code == Opcode::view || ir::is_matrix_access(o.code);
+      const bool takes_ref = ir::accesses_ref(o.code) || o.code == Opcode::view || ir::is_matrix_access(o.code) ||
+                             o.code == Opcode::tensor_load;
       if (!takes_ref)
         problem(o, "operand %" + std::to_string(v.index) + " is a Ref: only memory ops and view take one");
       else if (!root_of(k_, v))
@@ -161,6 +162,7 @@ class Verifier {
     if (o.code == Opcode::extent) extent(o);
     if (ir::makes_ref(o.code)) ref(o);
     if (ir::family(o.code) == ir::Family::report) report(o);
+    if (ir::is_tensor_op(o.code)) tensor(o, control);
     if (ir::is_group(o.code)) group(o);
     matrices(o, r);
     for (const RegionId inner : o.regions) {
@@ -262,6 +264,8 @@ class Verifier {
                  k_.lane.barriers.empty() || (n && (*n < 0 || *n >= static_cast<int64_t>(k_.lane.barriers.size()))))
           problem(o, "names a barrier, of which there are " + std::to_string(k_.lane.barriers.size()));
         break;
+      case ir::Group::tensor_load:
+      case ir::Group::tensor_wait: break;
       case ir::Group::subgroup_barrier:
         if (k_.lane.subgroup_size <= 0) problem(o, "needs a required subgroup_size");
         break;
@@ -276,6 +280,39 @@ class Verifier {
         if (o.operands.size() != 2 || !is_int_scalar(k_.type(o.operands[1]), DType::i32))
           problem(o, "wants a value and an i32 lane");
     }
+  }
+
+  // What TensorBox and the op say of each other. A box's last dim is rows of 128 bytes, and a box begins where the
+  // swizzle does.
+  void tensor(const Op& o, U control) {
+    constexpr int64_t kRow = 128;
+    if (control != U::workgroup)
+      problem(o, "stands under control that is not workgroup-uniform, but the workgroup does it together");
+    const bool loads = o.code == Opcode::tensor_load;
+    const Value barrier = o.operands.at(loads ? 3 : 0);
+    if (const auto n = ir::constant_int(k_, barrier);
+        k_.lane.barriers.empty() || (n && (*n < 0 || *n >= static_cast<int64_t>(k_.lane.barriers.size()))))
+      problem(o, "names a barrier, of which there are " + std::to_string(k_.lane.barriers.size()));
+    for (const Value v : o.operands)
+      if (!k_.type(v).is_ref && uniformity_.values[v.index] != U::workgroup)
+        problem(o, "%" + std::to_string(v.index) + " is not the same for the workgroup");
+    if (!loads) return;
+    const auto at = static_cast<size_t>(o.attr(ir::Attr::index));
+    if (at >= k_.lane.tensors.size())
+      return problem(o, "names a tensor, of which there are " + std::to_string(k_.lane.tensors.size()));
+    const ir::TensorBox& t = k_.lane.tensors[at];
+    const auto& args = k_.region(k_.body).args;
+    const auto array = static_cast<size_t>(t.array);
+    if (array >= args.size() || args[array] != o.operands[0]) return problem(o, "has another array than its tensor");
+    const Shape box(t.box.begin(), t.box.end());
+    if (box.size() != o.operands.size() - 4 || box.size() != k_.blocks[array].array_shape.size() || box.empty() ||
+        box.size() > 5 || box.back() * size_bytes(k_.blocks[array].dtype) != kRow)
+      return problem(o, "has no box of rows of 128 bytes, with a coordinate for each dim of its array");
+    const int64_t words = o.attr(ir::Attr::count) * num_elements(box) * size_bytes(k_.blocks[array].dtype) / 4;
+    const Op* memory = k_.def(o.operands[1]);
+    if (!memory || memory->code != Opcode::alloc_shared) return problem(o, "operand 1 is no shared memory");
+    if (memory->attr(ir::Attr::offset) % 4 != 0 || k_.type(o.operands[1]).shape[0] < words)
+      problem(o, "copies " + std::to_string(words) + " words to " + to_string(k_.type(o.operands[1])));
   }
 
   bool is_matrix(Value v) const { return !k_.type(v).is_ref && k_.type(v).shape.size() == 2; }

@@ -11,6 +11,33 @@ namespace tessera::lowering {
 using ir::Index;
 using ir::Opcode;
 
+// A dynamic start of a window, which wraps once and is then clamped, unless a mask tests each element.
+Value RefWindows::begin_along(const ir::Op& o, size_t d, int64_t n, int64_t span) {
+  const Value start = o.operands[static_cast<size_t>(o.index[d].start_operand)];
+  Value p = elements_.scalar(start);
+  const Range known = scalars_.range(start);
+  if (o.has_mask() || (known.lo >= 0 && known.hi + span < n)) return p;
+  if (known.lo < 0) p = b_.wrap(p, b_.i32(n));
+  return b_.clamp(p, 0, std::max<int64_t>(n - 1 - span, 0));
+}
+
+Values RefWindows::array_position(const RefState& r, const ir::BlockMapping& m, const ir::Op& o, const Coords& c) {
+  const ir::AccessDims form = ir::access_dims(k_, o);
+  Values all = r.begins;
+  size_t d = 0;  // of the Ref
+  for (size_t in_array = 0; in_array < all.size(); ++in_array) {
+    if (!m.whole && !m.block[in_array].seen()) continue;
+    const Index& ix = o.index[d];
+    const bool slice = ix.kind == Index::Kind::slice;
+    const int64_t span = slice ? std::max<int64_t>(ix.size - 1, 0) * ix.step : 0;
+    Value p = ix.is_static() ? b_.i32(ix.start) : begin_along(o, d, r.shape[d], span);
+    if (slice && ix.size > 1) p = b_.add(p, b_.mul(c[static_cast<size_t>(form.slice[d])].v, b_.i32(ix.step)));
+    all[in_array] = all[in_array] ? b_.add(all[in_array], p) : p;
+    ++d;
+  }
+  return all;
+}
+
 Address RefWindows::address(const RefState& r, const ir::Op& o, const Coords& c, bool clamp, bool reads) {
   Address a;
   a.narrow = b_.i32(0);
@@ -25,13 +52,7 @@ Address RefWindows::address(const RefState& r, const ir::Op& o, const Coords& c,
     if (ix.is_static()) p = b_.i32(ix.start);
     else if (one_by_one) p = position(o, form, d, n, c, reads, a.valid);
     else {
-      const Value start = o.operands[static_cast<size_t>(ix.start_operand)];
-      p = elements_.scalar(start);
-      const Range known = scalars_.range(start);
-      if (!o.has_mask() && !(known.lo >= 0 && known.hi + span < n)) {
-        if (known.lo < 0) p = b_.wrap(p, b_.i32(n));
-        p = b_.clamp(p, 0, std::max<int64_t>(n - 1 - span, 0));
-      }
+      p = begin_along(o, d, n, span);
     }
     const size_t own_dim = slice ? static_cast<size_t>(form.slice[d]) : 0;
     if (slice && !one_by_one) p = b_.add(p, ix.size == 1 ? b_.i32(0) : b_.mul(c[own_dim].v, b_.i32(ix.step)));

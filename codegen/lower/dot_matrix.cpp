@@ -20,6 +20,8 @@ namespace {
 constexpr int64_t kPiece = 4;      // words of a row that warpgroups take at once
 constexpr int kSubgroups = 4;      // of a warpgroup
 constexpr int64_t kMostTiles = 4;  // of an operand, which chunks use one after another
+constexpr int64_t kTensorRow = 32;  // words of a box's rows, as they are swizzled
+constexpr int64_t kTensorPart = 256;  // words: rows are swizzled alike from one to the next
 
 // Words of a row of a left operand's own tile, which has all of k.
 int64_t own_stride(const DotShape& d, const MatrixShape& s) { return d.depth * size_bytes(s.a) / 4 + kRowPad; }
@@ -53,9 +55,10 @@ class MatrixDot : public ChunkedDot {
   }
   void run() {
     wave_ = b_.leaf(Opcode::subgroup_id);
+    plan_tensors();
     if (!fetches_left()) lhs_.early = nullptr;
-    else deal(lhs_, dots_.matrix_share(d_, form_, 0));
-    deal(rhs_, dots_.matrix_share(d_, form_, 1));
+    else if (!tensors_) deal(lhs_, dots_.matrix_share(d_, form_, 0));
+    if (!tensors_) deal(rhs_, dots_.matrix_share(d_, form_, 1));
     nests_.each_strip(d_.result_axes, strip_, [&] { one_strip(); });
   }
 
@@ -80,11 +83,15 @@ class MatrixDot : public ChunkedDot {
   int64_t down(const Operand& o) const { return in_order(o) ? tk_ : o.plan->cover(); }
   // Words from row to row; in pieces, from piece to piece: then neighbours in the group store to different banks, too.
   int64_t stride(const Operand& o) const {
+    if (tensors_) return down(o) * kTensorRow;
     if (!warpgroups_) return along(o) / per_ + kRowPad;
     return down(o) * kPiece + kPiece * std::max<int64_t>(8 / pieces(o), 1);
   }
   int64_t pieces(const Operand& o) const { return along(o) / (kPiece * per_); }
-  int64_t tile_words(const Operand& o) const { return (warpgroups_ ? pieces(o) : down(o)) * stride(o); }
+  int64_t tile_words(const Operand& o) const {
+    if (tensors_) return boxes(o) * stride(o);
+    return (warpgroups_ ? pieces(o) : down(o)) * stride(o);
+  }
   // Where item `i` of a row lies, of so many words.
   Value word_at(const Operand& o, Value i, int64_t words, Value row) {
     const Value rows = b_.mul(row, b_.i32(warpgroups_ ? kPiece : stride(o)));
@@ -98,6 +105,7 @@ class MatrixDot : public ChunkedDot {
   int64_t step(const Operand& o) const { return whole(o) ? 1 : warpgroups_ ? kPiece : stride(o); }
   // Of the tile that this chunk uses, the first word; nothing where there is one tile (dot_staged.cpp, in_tile).
   Value tile_start(const Operand& o, Value chunk) {
+    if (tensors_) return b_.add(b_.mul(buffer_, b_.i32(tile_words(o))), b_.i32(to_kilobyte(o)));
     if (tiles_each_ == 1) return {};
     const Value buffer = buffer_ ? buffer_ : b_.rem(chunk, int64_t{tiles_each_});
     return b_.mul(buffer, b_.i32(tile_words(o)));
@@ -255,6 +263,162 @@ class MatrixDot : public ChunkedDot {
     return sums;
   }
 
+  // -- tiles that arrive as boxes of arrays (Target::tensor_copies)
+
+  // What of an operand a box has: a load of consecutive elements of a whole array, of fixed sizes. Its last dim is along
+  // what is contiguous, in rows of 128 bytes; one other has more than one element.
+  struct Tensor {
+    int ref = -1, index = -1;  // of LaneInfo::tensors
+    const ir::Op* load = nullptr;
+    std::vector<int64_t> box;
+  };
+  // The position in [result dims, k] of each dim of the array, or nothing where an index stands.
+  std::vector<std::optional<size_t>> dims_of_array(const Operand& o, const Tensor& t, const ir::BlockMapping& m) const {
+    const std::vector<size_t>& dims = &o == &lhs_ ? d_.lhs_dims : d_.rhs_dims;
+    const ir::AccessDims form = ir::access_dims(k_, *t.load);
+    std::vector<std::optional<size_t>> all;
+    size_t d = 0;  // of the Ref
+    for (size_t i = 0; i < m.array_shape.size(); ++i) {
+      all.emplace_back();
+      if (!m.whole && !m.block[i].seen()) continue;
+      if (t.load->index[d].kind == ir::Index::Kind::slice) all.back() = dims[static_cast<size_t>(form.slice[d])];
+      ++d;
+    }
+    return all;
+  }
+  std::optional<Tensor> tensor_of(const Operand& o) {
+    constexpr size_t kMostDims = 5;
+    constexpr int64_t kMostInBox = 256, kAlignment = 16;
+    Tensor t;
+    t.load = k_.def(o.value);
+    if (!t.load || t.load->code != Opcode::load || t.load->has_mask() || placement_.kind(o.value) != Kind::lazy || o.early)
+      return {};
+    t.ref = ref_position(k_, t.load->operands[0]);
+    if (static_cast<size_t>(t.ref) >= k_.blocks.size() || refs_.written(t.ref)) return {};
+    const RefState& r = refs_.state(t.ref);
+    const ir::BlockMapping& m = k_.blocks[static_cast<size_t>(t.ref)];
+    const ir::AccessDims form = ir::access_dims(k_, *t.load);
+    const int64_t size = size_bytes(m_.a), rows = 4 * kTensorRow / size;
+    if (!std::holds_alternative<std::monostate>(r.place) || r.dead || r.bounded || r.begins.size() != m.array_shape.size() ||
+        r.begins.empty() || r.begins.size() > kMostDims || form.arrays || form.per_element)
+      return {};
+    for (const Extent& e : m.array_shape)
+      if (!e.is_static()) return {};
+    for (const ir::BlockDim& dim : m.block)
+      if (dim.kind == ir::BlockDim::Kind::halo || dim.low != 0 || dim.high != 0) return {};
+    for (const ir::Index& i : t.load->index)
+      if (i.kind == ir::Index::Kind::slice && i.step != 1) return {};
+    if (*m.array_shape.back().value() * size % kAlignment != 0) return {};
+    const auto dims = dims_of_array(o, t, m);
+    const size_t last = o.by_k ? rank_ : o.dim, other = o.by_k ? o.dim : rank_;
+    if (dims.back() != last || std::count(dims.begin(), dims.end(), other) != 1 || down(o) > kMostInBox) return {};
+    t.box.assign(dims.size(), 1);
+    for (size_t i = 0; i + 1 < dims.size(); ++i)
+      if (dims[i] == other) t.box[i] = down(o);
+    t.box.back() = rows;
+    return t;
+  }
+  // Of an operand's rows, as wgmma takes them: along k, or elements of 16 bits across it.
+  void plan_tensors() {
+    if (!target_.tensor_copies || !warpgroups_ || k_.has_threads() || d_.k.size() != 1 || k_ends()) return;
+    for (Operand* o : {&lhs_, &rhs_}) o->by_k = dots_.matrix_share(d_, form_, o == &rhs_ ? 1 : 0).by_k;
+    for (const Operand* o : {&lhs_, &rhs_}) {
+      if (o == &lhs_ && !fetches_left()) continue;
+      if (!o->by_k && !in_order(*o)) return;
+      std::optional<Tensor>& t = o == &lhs_ ? left_tensor_ : right_tensor_;
+      t = tensor_of(*o);
+      if (!t) return;
+    }
+    // Rows along k are of whole boxes, but where there is one chunk.
+    if ((lhs_.by_k || rhs_.by_k) && chunks_ > 1 && tk_ % (kTensorRow * per_) != 0) return;
+    tensors_ = true;
+    const int64_t words = tile_words(rhs_) + (fetches_left() ? tile_words(lhs_) : 0);
+    // Room for a second workgroup, if there are registers for one.
+    constexpr int64_t kRegisters = 65536, kOthers = 40;
+    const bool alone = 2 * s_.group * (rows_.reg * cols_.cover() / 2 + kOthers) > kRegisters;
+    const int64_t fit = (target_.shared_bytes * 7 / (alone ? 8 : 16) / 4 - 2 * kTensorPart) / words;
+    tiles_each_ = static_cast<int>(std::min<int64_t>({kMostTiles, fit, chunks_}));
+    tensors_ = tiles_each_ > 1 || tiles_each_ == chunks_;
+  }
+  // Boxes of a tile, side by side along what is contiguous.
+  int64_t boxes(const Operand& o) const { return cdiv(along(o), kTensorRow * per_); }
+  // Words from where the arena gives a tile to where rows are swizzled as the first.
+  int64_t to_kilobyte(const Operand& o) const {
+    return (kTensorPart - o.tile.offset / 4 % kTensorPart) % kTensorPart;
+  }
+  void begin_tensors() {
+    ir::LaneInfo& lane = out_.lane;
+    first_barrier_ = static_cast<int64_t>(lane.barriers.size());
+    lane.barriers.insert(lane.barriers.end(), static_cast<size_t>(tiles_each_), fetches_left() ? 2 : 1);
+    lane.program_bytes = std::max<int64_t>(lane.program_bytes, 4 * kTensorPart);
+    for (std::optional<Tensor>* t : {&left_tensor_, &right_tensor_}) {
+      if (!*t) continue;
+      const ir::TensorBox box{memory_of(k_, (*t)->ref), (*t)->box};
+      const auto known = std::find(lane.tensors.begin(), lane.tensors.end(), box);
+      (*t)->index = static_cast<int>(known - lane.tensors.begin());
+      if (known == lane.tensors.end()) lane.tensors.push_back(box);
+    }
+  }
+  void begin_copies(Value chunk, Value buffer) {
+    buffer_ = buffer;
+    const Value barrier = b_.add(buffer, b_.i32(first_barrier_)), first_k = b_.mul(chunk, b_.i32(tk_));
+    for (const Operand* o : {&lhs_, &rhs_}) {
+      if (o == &lhs_ && !fetches_left()) continue;
+      const Tensor& t = o == &lhs_ ? *left_tensor_ : *right_tensor_;
+      const std::vector<size_t>& dims = o == &lhs_ ? d_.lhs_dims : d_.rhs_dims;
+      Coords c = base_coords(), own;
+      c[o->dim] = {strip_start(*o)};
+      c[rank_] = {first_k};
+      for (const size_t p : dims) own.push_back(c[p]);
+      const ir::BlockMapping& m = k_.blocks[static_cast<size_t>(t.ref)];
+      const Values at = refs_.array_position(refs_.state(t.ref), m, *t.load, own);
+      const auto array = static_cast<size_t>(memory_of(k_, t.ref));
+      ir::Op op{.code = Opcode::tensor_load,
+                .operands = {out_.region(out_.body).args[array], o->tile.ref, tile_start(*o, chunk), barrier}};
+      op.operands.insert(op.operands.end(), at.begin(), at.end());
+      op.set(Attr::index, t.index);
+      op.set(Attr::count, boxes(*o));
+      b_.raw().append(std::move(op));
+    }
+  }
+  Values wait_for_products(int64_t under_way, Values sums) {
+    ir::Op op{.code = Opcode::warpgroup_wait, .operands = std::move(sums)};
+    op.set(Attr::count, under_way);
+    return out_.op(b_.raw().append(std::move(op))).results;
+  }
+  // As many chunks as there are tiles are on their way, but one where there are more of them: the products of a chunk are
+  // done while those of the next are under way, and then its tile is free.
+  Values over_tensors(Values sums) {
+    const bool again = chunks_ > tiles_each_;
+    const int ahead = again ? tiles_each_ - 1 : tiles_each_;
+    arena_.order({}, tiles());
+    begin_tensors();
+    for (int c = 0; c < ahead; ++c) begin_copies(b_.i32(c), b_.i32(c));
+    sums.push_back(b_.i32(0));  // the chunk's tile
+    sums = nests_.counted(chunks_, sums, [&](Value chunk, const Values& in) {
+      const Value buffer = in.back(), none = b_.i32(0), one = b_.i32(1), last = b_.i32(tiles_each_ - 1);
+      Values out(in.begin(), in.end() - 1);
+      b_.raw().append({.code = Opcode::tensor_wait, .operands = {b_.add(buffer, b_.i32(first_barrier_))}});
+      buffer_ = buffer;
+      multiply(out, chunk);
+      if (again) {
+        if (fetches_left()) wait_for_products(1, {});
+        ir::Op all{.code = Opcode::barrier};
+        all.set(Attr::late, 1);
+        b_.raw().append(std::move(all));
+        const Value at_first = b_.eq(buffer, none), less = b_.sub(buffer, one), before = b_.select(at_first, last, less);
+        const Value next = b_.add(chunk, b_.i32(ahead));
+        b_.when(b_.lt(next, b_.i32(chunks_)), [&] { begin_copies(next, before); });
+      }
+      const Value at_last = b_.eq(buffer, last), more = b_.add(buffer, one);
+      out.push_back(b_.select(at_last, none, more));
+      return out;
+    });
+    buffer_ = {};
+    sums.pop_back();
+    return fetches_left() ? wait_for_products(0, std::move(sums)) : sums;
+  }
+
   // -- matrices
 
   Value load(Value ref, Value index, int64_t stride, MatrixUse use, DType t, Shape shape, bool by_columns) {
@@ -327,10 +491,12 @@ class MatrixDot : public ChunkedDot {
                                         : left({}, chunk, r, k));
     }
     o.set(Attr::count, static_cast<int64_t>(o.operands.size()) - 1);
+    if (tensors_ && fetches_left()) o.set(Attr::late, 1);
     o.operands.insert(o.operands.end(), sums.begin(), sums.end());
     sums = out_.op(b_.raw().append(std::move(o))).results;
   }
   int64_t words_to_rows(int64_t rows) const {
+    if (tensors_) return in_order(lhs_) ? rows / (kTensorRow * per_) * stride(lhs_) : rows * kTensorRow;
     return in_order(lhs_) ? rows / (kPiece * per_) * stride(lhs_) : rows * kPiece;
   }
   Value in_pieces(const Operand& o, Value first, MatrixUse use, Shape shape) {
@@ -339,7 +505,7 @@ class MatrixDot : public ChunkedDot {
     load.set(Attr::stride, stride(o));
     load.set(Attr::kind, static_cast<int64_t>(use));
     if (left == in_order(o)) load.set(Attr::reverse, 1);
-    load.set(Attr::pieces, 1);
+    load.set(Attr::pieces, tensors_ ? 2 : 1);
     return b_.raw().one(std::move(load), ir::Type::array(left ? m_.a : m_.b, std::move(shape)));
   }
 
@@ -351,14 +517,17 @@ class MatrixDot : public ChunkedDot {
     Values sums = start_ ? *start_ : d_.start ? sums_.from_registers(form_, start) : sums_.filled(form_, 0);
     const int64_t words = tile_words(lhs_) + tile_words(rhs_);
     const bool two = chunks_ > 1 && fetches_left() && s_.double_buffer && 2 * 4 * words <= target_.shared_bytes * 3 / 8;
-    const int many = ring();
-    tiles_each_ = many ? many : two ? 2 : 1;
-    if (fetches_left()) lhs_.tile = arena_.temporary(DType::u32, tiles_each_ * tile_words(lhs_));
-    rhs_.tile = arena_.temporary(DType::u32, tiles_each_ * tile_words(rhs_));
-    sums = many ? over_ring(std::move(sums)) : over_chunks(std::move(sums));
+    const int many = tensors_ ? 0 : ring();
+    if (!tensors_) tiles_each_ = many ? many : two ? 2 : 1;
+    const int64_t more = tensors_ ? kTensorPart : 0;
+    if (fetches_left()) lhs_.tile = arena_.temporary(DType::u32, tiles_each_ * tile_words(lhs_) + more);
+    rhs_.tile = arena_.temporary(DType::u32, tiles_each_ * tile_words(rhs_) + more);
+    sums = tensors_ ? over_tensors(std::move(sums))
+           : many   ? over_ring(std::move(sums))
+                    : over_chunks(std::move(sums));
     std::vector<MemoryRange> reads = tiles();
     if (own()) reads.push_back(d_.lhs_tile.range);
-    if (tiles_each_ > 1) arena_.note(reads, {});
+    if (tiles_each_ > 1 || tensors_) arena_.note(reads, {});
     arena_.free(lhs_.tile);
     arena_.free(rhs_.tile);
     if (keep_) {
@@ -383,6 +552,9 @@ class MatrixDot : public ChunkedDot {
   bool warpgroups_;     // tiles lie in pieces
   Value buffer_;        // the tile of those, where it is not the chunk's remainder
   Value wave_;
+  bool tensors_ = false;  // tiles arrive as boxes of arrays
+  std::optional<Tensor> left_tensor_, right_tensor_;
+  int64_t first_barrier_ = 0;
 };
 }  // namespace
 

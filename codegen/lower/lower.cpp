@@ -46,21 +46,29 @@ ir::Kernel lower(const ir::Kernel& source, const Target& target, bool general, i
   // What saves barriers takes room. Where there is none, one after another is left out.
   const bool gpu = target.kind == Target::Kind::gpu, matrices = form == lowering::DotForm::matrix,
              staged = matrices || form == lowering::DotForm::staged;
+  const auto too_large = [&](const ir::Kernel& lanes) {
+    const int64_t barriers = lanes.lane.tensors.empty() ? 0 : lanes.lane.program_bytes;
+    return lanes.lane.shared_bytes + barriers > target.shared_bytes;
+  };
   for (const auto& [does, saves] : {std::pair{gpu, &lowering::Schedule::slots_apart},
                                     {staged, &lowering::Schedule::double_buffer},
                                     {matrices, &lowering::Schedule::whole_depth}}) {
-    if (!does || out.lane.shared_bytes <= target.shared_bytes) continue;
+    if (!does || !too_large(out)) continue;
     plan.schedule.*saves = false;
     out = emit_lanes(k, target, plan, remarks);
   }
   // If the arena does not fit shared memory, all of it is global memory instead: one budget, one decision.
-  if (out.lane.shared_bytes > target.shared_bytes) {
+  if (too_large(out)) {
     plan.schedule.scratch_arena = true;
     lines.push_back("the arena needs " + std::to_string(out.lane.shared_bytes) +
                     " B of shared memory but the target has " + std::to_string(target.shared_bytes) +
                     ": it lies in global memory");
     out = emit_lanes(k, target, plan, remarks);
   }
+  if (const size_t n = out.lane.tensors.size())
+    lines.push_back("dots: " + std::to_string(n) + (n == 1 ? " operand comes" : " operands come") +
+                    " from its array by copies of boxes (TMA), swizzled, into a ring of tiles; the products of a chunk go "
+                    "on while the next one's begin");
   if (remarks.spills > 0)
     lines.push_back(std::to_string(remarks.spills) +
                     " values with a layout live in the arena: a nest that reads them finds two of its axes on the same "

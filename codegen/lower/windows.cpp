@@ -170,6 +170,7 @@ void RefWindows::enter_window(int i) {
   for (size_t d = rank; d-- > 1;) stride[d - 1] = stride[d] * m.array_shape[d];
   if (m.whole) {
     r.ref = base;
+    r.begins.resize(rank);
     for (const Extent& e : stride) r.stride.push_back(*e.value());
     r.wide_stride.resize(rank);
     r.limit.resize(rank);
@@ -186,6 +187,7 @@ void RefWindows::enter_window(int i) {
     for (size_t d = 0; d < rank; ++d) {
       const size_t at = k_.map_result(i, d);
       const Value s = block_begin(m, d, known[d], starts[at]);
+      r.begins.push_back(s);
       const Value along = offset_along(m, d, stride[d], s);
       if (m.block[d].kind != ir::BlockDim::Kind::halo) offset = b_.add(offset, along);
       else r.halo_offset = r.halo_offset ? b_.add(r.halo_offset, along) : along;

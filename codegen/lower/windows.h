@@ -18,6 +18,7 @@ struct RefState {
   std::vector<Value> limit;        // per visible dim: elements inside the array (i32), or none where all are
   // per visible dim: positions before the array's first element (i32), or none where there are none; then may_be_empty
   std::vector<Value> below;
+  std::vector<Value> begins;  // per dim of the array: where in it the block begins (i32), or none at 0
   std::vector<Value> origin;  // per visible dim: where in the array the block begins (i32), or none at 0
   // per visible dim: the array's size (i32), or none where all of the block is proved to lie in the array
   std::vector<Value> extent;
@@ -61,6 +62,8 @@ class RefWindows : public Part {
   /// Where the access's element c lies. `clamp`: what hangs over the edge is an element inside rather than invalid.
   /// `reads`: positions that are outside one by one are the nearest rather than invalid.
   Address address(const RefState& r, const ir::Op& op, const Coords& c, bool clamp = false, bool reads = false);
+  /// Where in the array, per dim, the element c of a load without a mask or index arrays lies, if nothing clamps it.
+  Values array_position(const RefState& r, const ir::BlockMapping& m, const ir::Op& op, const Coords& c);
   Value load_element(const ir::Op& op, const Coords& c, Value valid = {});
   void load(ir::OpId id);
   void store(const ir::Op& op);
@@ -80,6 +83,7 @@ class RefWindows : public Part {
   void in_order(const ir::Op& op, const std::function<void(const Coords&, Value predicate)>& body);
 
  private:
+  Value begin_along(const ir::Op& op, size_t d, int64_t n, int64_t span);
   bool keeps_in_common(size_t ref, const RefState& tile, Slot& slot);
   Value wholly_inside(const RefState& r);
   void find_owned();

@@ -1,6 +1,7 @@
 #include "codegen/nvidia/emit.h"
 
 #include "codegen/nvidia/emitter.h"
+#include "codegen/program/program.h"
 #include "engine/base/error.h"
 #include "engine/ir/walk.h"
 
@@ -45,6 +46,13 @@ void Emitter::arguments() {
   for (const bool wide : {true, false})
     for (size_t i = 0; i < extents_.size(); ++i)
       if (k_.lane.extent_is_64.at(i) == wide) extents_[i] = read(wide ? Reg::u64 : Reg::u32);
+  if (const auto n = static_cast<int64_t>(k_.lane.tensors.size())) {
+    tensors_at_ = cdiv(offset, Program::kTensorAlignment) * Program::kTensorAlignment;
+    offset = tensors_at_ + n * Program::kTensorBytes;
+    tensors_ = f_.fresh(Reg::u64);
+    f_.line("mov.b64 " + f_.operand(tensors_) + ", arguments");
+    f_.line("cvta.param.u64 " + f_.operand(tensors_) + ", " + f_.operand(tensors_));
+  }
   argument_bytes_ = offset;
   if (offset > kMostArguments)
     throw CompileError(k_.name + ": arguments: need " + std::to_string(offset) + " bytes, " + target_.name + " has " +
@@ -91,13 +99,15 @@ void Emitter::emit_switch(const ir::Op& op) {
 }
 
 std::string Emitter::frame(const std::string& body) const {
-  const std::string arena = std::string(".shared .align 16 .b8 arena[");
+  // Rows of tensors are swizzled by their addresses.
+  const bool tensors = !k_.lane.tensors.empty();
+  const std::string arena = std::string(".shared .align ") + (tensors ? "1024" : "16") + " .b8 arena[";
   const std::string version =
       multiplies_f8_ && target_.ptx_version < kVersionOfF8Matrices ? kVersionOfF8Matrices : target_.ptx_version;
   std::string s = "// " + k_.name + "\n.version " + version + "\n.target " + target_.chip + "\n.address_size 64\n\n";
   if (large_arena()) s += ".extern " + arena + "];\n\n";
   s += ".visible .entry main(";
-  if (argument_bytes_) s += "\n  .param .align 8 .b8 arguments[" + std::to_string(argument_bytes_) + "]\n";
+  if (argument_bytes_) s += std::string("\n  .param .align ") + (tensors ? "64" : "8") + " .b8 arguments[" + std::to_string(argument_bytes_) + "]\n";
   s += ")\n.reqntid " + std::to_string(k_.lane.workgroup_size * k_.lane.threads) + ", 1, 1\n{\n";
   if (shared_bytes() > 0 && !large_arena()) s += "  " + arena + std::to_string(shared_bytes()) + "];\n";
   s += body + "  ret;\n}\n";
@@ -115,9 +125,12 @@ std::string Emitter::run() {
   lane_id_ = local_index_ & 31;
   arguments();
   if (k_.lane.shared_bytes > 0 && k_.lane.threads == 1) arena_ = special("arena");
+  if (!k_.lane.tensors.empty()) begin_tensors();
   place_lanes();
   find_copies();
+  uses_.resize(k_.values.size());
   ir::each_op(k_, k_.body, [&](ir::OpId id) {
+    for (const ir::Value v : k_.op(id).operands) ++uses_[v.index];
     by_warpgroups_ = by_warpgroups_ || k_.op(id).code == Opcode::warpgroup_multiply_add;
   });
   region(k_.body);

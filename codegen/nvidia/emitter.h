@@ -71,11 +71,14 @@ class Emitter final : private Code, public Walk {
   void make_barriers(int64_t first, int64_t count, bool again);
   void meet();
   void emit_program_op(const ir::Op& op) override;
+  void begin_tensors();
+  void emit_tensor_op(const ir::Op& op) override;
+  void emit_tensor_load(const ir::Op& op);
   void arrive(V number);
   void wait(V number);
 
   // group.cpp
-  void emit_barrier(bool of_subgroup) override;
+  void emit_barrier(const ir::Op& op, bool of_subgroup) override;
   void emit_reduce(const ir::Op& op) override;
   V shuffle(const ir::Op& op, V v, V lane) override;
   V shuffle_xor(const ir::Op& op, V v, uint32_t mask) override;
@@ -108,6 +111,7 @@ class Emitter final : private Code, public Walk {
   void emit_multiply_add(const ir::Op& op);
   V descriptor(const ir::Op& load);
   void emit_warpgroup(const ir::Op& op);
+  V sums_of_product(const ir::Op& op, ir::Value sums);
   V factor_register(const ir::Op& op, const Access& access, int64_t row, int64_t k);
   std::string matrix_place(const ir::Op& op, const Access& access, int64_t more_bytes);
 
@@ -119,9 +123,11 @@ class Emitter final : private Code, public Walk {
   V invocation_, thread_index_, barrier_, barriers_;
   std::vector<V> phases_;  // a bit for each mbarrier, in registers that change: this workgroup has waited an odd number
   std::map<std::string, int> files_;  // of lines
-  int64_t argument_bytes_ = 0;
+  int64_t argument_bytes_ = 0, tensors_at_ = 0;
+  V tensors_;  // address of the arguments
   passes::Divisors divisors_{k_};
   std::map<Access, V> lane_places_;  // each lane's address in the arena, for a tile at its beginning
+  std::vector<int> uses_;  // of values
   bool multiplies_f8_ = false;
   std::map<const ir::Op*, const ir::Op*> copies_;  // late stores, and the loads that they do, too
   std::set<const ir::Op*> left_out_;               // what they stand for

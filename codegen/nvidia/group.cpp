@@ -7,10 +7,10 @@ namespace tessera::nvidia {
 
 using ir::Opcode;
 
-void Emitter::emit_barrier(bool of_subgroup) {
+void Emitter::emit_barrier(const ir::Op& op, bool of_subgroup) {
   if (k_.lane.workgroup_size == 1) return;
   // What the warps have stored, for wgmma to see behind the barrier.
-  if (by_warpgroups_ && !of_subgroup) f_.line("fence.proxy.async.shared::cta");
+  if (by_warpgroups_ && !of_subgroup && !op.attr_or(ir::Attr::late, 0)) f_.line("fence.proxy.async.shared::cta");
   if (k_.lane.threads > 1 && !of_subgroup)
     return f_.line("bar.sync " + f_.in_register(barrier_) + ", " + std::to_string(k_.lane.workgroup_size));
   f_.line(of_subgroup || k_.lane.subgroup_size == k_.lane.workgroup_size ? "bar.warp.sync -1" : "bar.sync 0");

@@ -24,6 +24,7 @@ bool lies_along_k(const ir::Op& load) {
   return (use_of(load) == MatrixUse::left) != (load.attr_or(Attr::reverse, 0) != 0);
 }
 bool in_pieces(const ir::Op& op) { return op.attr_or(Attr::pieces, 0) != 0; }
+bool is_swizzled(const ir::Op& op) { return op.attr_or(Attr::pieces, 0) == 2; }
 
 const char* type_name(DType t) {
   switch (t) {
@@ -121,6 +122,10 @@ void Emitter::emit_matrix(const ir::Op& op) {
     case ir::Matrix::pack: return;
     case ir::Matrix::matrix_fill: return emit_fill(op);
     case ir::Matrix::warpgroup_multiply_add: return emit_warpgroup(op);
+    case ir::Matrix::warpgroup_wait:
+      f_.line("wgmma.wait_group.sync.aligned " + std::to_string(op.attr(Attr::count)));
+      for (size_t i = 0; i < op.results.size(); ++i) set(op.results[i], get(op.operands[i]));
+      return;
     case ir::Matrix::matrix_load:
       if (in_pieces(op)) return;  // a product reads it where it is
       return is_factor(op) ? emit_matrix_load(op) : emit_sums(op, {}, false);
@@ -286,14 +291,32 @@ V Emitter::descriptor(const ir::Op& load) {
   constexpr uint64_t kGroup = 128;  // bytes
   const auto pieces = static_cast<uint64_t>(4 * load.attr(Attr::stride));
   const uint64_t leading = by_k ? pieces : kGroup, strided = by_k ? kGroup : pieces;
-  const uint64_t constant = leading >> 4 << 16 | strided >> 4 << 32;
-  if (pieces % 16 != 0 || divisor_of_place(load) % 4 != 0)
+  // Swizzled: eight rows of 128 bytes are 1024. The leading offset, to what lies beside them, counts across k alone.
+  constexpr uint64_t kSwizzle = uint64_t{1} << 62, kEightRows = 1024;
+  const uint64_t constant = is_swizzled(load) ? kSwizzle | kEightRows >> 4 << 32 | (by_k ? 1 : pieces >> 4) << 16
+                                              : leading >> 4 << 16 | strided >> 4 << 32;
+  if (pieces % 16 != 0 || divisor_of_place(load) % (is_swizzled(load) ? passes::Divisors::kMost : 4) != 0)
     throw InternalError(k_.name + ": nvidia: a factor of four warps does not lie at multiples of 16 bytes", load.loc);
   const V index = get(load.operands.back()), base = ref(load.operands.at(0)).base;
   const V words = to_uint(index, Reg::u32) + base;
   const V address = (arena_ + (words << 2)) >> 4;
   const V wide = f_.op("cvt.u64.u32", Reg::u64, {address});
   return wide | f_.make(Reg::u64, constant);
+}
+
+// Where the product adds to. With attr late the registers stay those of the accumulator: nothing may touch them while it
+// is under way. A loop's carries are such, and what is made by another product.
+V Emitter::sums_of_product(const ir::Op& op, ir::Value sums) {
+  const ir::Op* made = k_.def(sums);
+  const auto late = [](const ir::Op* o) { return o->attr_or(Attr::late, 0) != 0; };
+  const bool under_way = made && made->code == Opcode::warpgroup_multiply_add && late(made), alone = uses_[sums.index] == 1;
+  if (under_way && !(late(&op) && alone))
+    throw InternalError(k_.name + ": nvidia: sums are used while products are under way", op.loc);
+  if (late(&op) && alone && (!made || under_way)) return get(sums);
+  const std::vector<V>& parts = f_.parts(get(sums));
+  const V out = f_.fresh(get(sums).reg);
+  for (size_t j = 0; j < parts.size(); ++j) f_.move(f_.parts(out)[j], parts[j]);
+  return out;
 }
 
 void Emitter::emit_warpgroup(const ir::Op& op) {
@@ -308,16 +331,15 @@ void Emitter::emit_warpgroup(const ir::Op& op) {
       sum.shape[1] % kMmaColumns != 0)
     throw InternalError(k_.name + ": nvidia: no product of " + to_string(a) + " and " + to_string(b), op.loc);
   std::vector<V> results;
-  for (size_t i = 0; i < op.results.size(); ++i) {
-    const std::vector<V>& sums = f_.parts(get(op.operands[1 + lefts + i]));
-    const V out = f_.fresh(get(op.operands[1 + lefts + i]).reg);
-    for (size_t j = 0; j < sums.size(); ++j) f_.move(f_.parts(out)[j], sums[j]);
-    results.push_back(out);
-  }
+  for (size_t i = 0; i < op.results.size(); ++i) results.push_back(sums_of_product(op, op.operands[1 + lefts + i]));
   // By 16 bytes, which is what a descriptor counts in.
   const auto stepped = [&](const ir::Op& load, V first, size_t k) {
-    const int64_t sixteens = lies_along_k(load) ? 2 * load.attr(Attr::stride) / 4 : step;
-    return k ? first + f_.make(Reg::u64, k * static_cast<uint64_t>(sixteens)) : first;
+    int64_t sixteens = static_cast<int64_t>(k) * (lies_along_k(load) ? 2 * load.attr(Attr::stride) / 4 : step);
+    if (is_swizzled(load)) {
+      const int64_t along = static_cast<int64_t>(k) * 2;  // eight make a row of 128 bytes
+      sixteens = lies_along_k(load) ? along / 8 * load.attr(Attr::stride) / 4 + along % 8 : static_cast<int64_t>(k) * step * 8;
+    }
+    return k ? first + f_.make(Reg::u64, static_cast<uint64_t>(sixteens)) : first;
   };
   const V first_right = descriptor(right);
   std::vector<V> first_left;
@@ -346,7 +368,7 @@ void Emitter::emit_warpgroup(const ir::Op& op) {
       f_.line(s);
     }
   f_.line("wgmma.commit_group.sync.aligned");
-  f_.line("wgmma.wait_group.sync.aligned 0");
+  if (!op.attr_or(Attr::late, 0)) f_.line("wgmma.wait_group.sync.aligned 0");
   for (size_t i = 0; i < results.size(); ++i) set(op.results[i], results[i]);
 }
 

@@ -4,6 +4,7 @@
 #include <bit>
 
 #include "codegen/nvidia/emitter.h"
+#include "codegen/program/program.h"
 #include "engine/base/error.h"
 
 namespace tessera::nvidia {
@@ -81,6 +82,58 @@ void Emitter::emit_program_op(const ir::Op& op) {
   if (!copies_to_program_) return;
   const V place = barriers_ + (number << 3);
   f_.line("cp.async.mbarrier.arrive.shared.b64 [" + f_.in_register(place) + "]");
+}
+
+// -- boxes of arrays (tensor_load), in programs of one workgroup
+
+/// The barriers lie before the arena.
+void Emitter::begin_tensors() {
+  invocation_ = local_index_;
+  barriers_ = arena_;
+  arena_ = arena_ + static_cast<uint32_t>(k_.lane.program_bytes);
+  const auto n = static_cast<int64_t>(k_.lane.barriers.size());
+  for (int64_t i = 0; i < n; i += kPhasesInWord) {
+    phases_.push_back(f_.fresh(Reg::u32));
+    f_.move(phases_.back(), f_.make(Reg::u32, 0));
+  }
+  make_barriers(0, n, false);
+  f_.line("fence.mbarrier_init.release.cluster");
+  f_.line("fence.proxy.async.shared::cta");
+  meet();
+}
+
+void Emitter::emit_tensor_op(const ir::Op& op) {
+  if (op.code == Opcode::tensor_load) emit_tensor_load(op);
+  else wait(get(op.operands.at(0)));
+}
+
+/// By one invocation. Coordinates stand innermost first.
+void Emitter::emit_tensor_load(const ir::Op& op) {
+  const auto index = op.attr(ir::Attr::index), count = op.attr(ir::Attr::count);
+  const ir::TensorBox& tensor = k_.lane.tensors.at(static_cast<size_t>(index));
+  int64_t bytes = size_bytes(k_.type(op.operands.at(0)).dtype);
+  for (const int64_t n : tensor.box) bytes *= n;
+  const V barrier = barriers_ + (get(op.operands.at(3)) << 3), words = get(op.operands.at(2)) + ref(op.operands.at(1)).base;
+  const V to = arena_ + (words << 2);
+  std::vector<V> first;
+  for (size_t i = 4; i < op.operands.size(); ++i) first.push_back(get(op.operands[i]));
+  f_.when(eq(invocation_, 0u), [&] {
+    const std::string told = "[" + f_.in_register(barrier) + "]";
+    f_.line("mbarrier.arrive.expect_tx.shared.b64 " + f_.operand(f_.fresh(Reg::u64)) + ", " + told + ", " +
+            std::to_string(count * bytes));
+    const V map = tensors_ + f_.make(Reg::u64, static_cast<uint64_t>(tensors_at_ + index * Program::kTensorBytes));
+    for (int64_t n = 0; n < count; ++n) {
+      const V place = n ? to + static_cast<uint32_t>(n * bytes) : to;
+      std::string at;
+      for (size_t i = first.size(); i-- > 0;) {
+        const V x = n && i + 1 == first.size() ? first[i] + static_cast<uint32_t>(n * tensor.box.back()) : first[i];
+        at += (at.empty() ? "" : ", ") + f_.in_register(x);
+      }
+      f_.line("cp.async.bulk.tensor." + std::to_string(first.size()) +
+              "d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [" + f_.in_register(place) + "], [" +
+              f_.in_register(map) + ", {" + at + "}], " + told);
+    }
+  });
 }
 
 /// For the whole workgroup, which a barrier of its own has brought together.

@@ -11,9 +11,13 @@
 namespace tessera {
 
 int64_t Program::push_bytes() const {
+  return tensors_at() + kTensorBytes * static_cast<int64_t>(tensors.size());
+}
+
+int64_t Program::tensors_at() const {
   int64_t n = 8 * static_cast<int64_t>(args.size()) + (scratch_bytes > 0 ? 8 : 0) + (report_bytes > 0 ? 8 : 0);
   for (bool wide : extent_is_64) n += wide ? 8 : 4;
-  return n;
+  return tensors.empty() ? n : cdiv(n, kTensorAlignment) * kTensorAlignment;
 }
 
 namespace {
@@ -183,7 +187,7 @@ Target Target::nvidia(const std::string& chip) {
     t.compute_units = c.multiprocessors;
     t.matrices = nvidia_matrices(chip);
     t.transposes_matrices = t.async_stores = true;
-    t.warpgroup_matrices = chip == "sm_90a";
+    t.warpgroup_matrices = t.tensor_copies = chip == "sm_90a";
     return t;
   }
   throw CompileError("target nvidia:" + chip + ": no such chip", {}, "the chips are " + known);

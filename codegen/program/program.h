@@ -68,6 +68,13 @@ struct PrintedLine {
 };
 std::vector<PrintedLine> printed_lines(const std::vector<ProgramPrint>& prints, const std::vector<uint32_t>& records);
 
+/// How op tensor_load copies boxes of an array that a call encodes for NVIDIA's driver (cuTensorMapEncodeTiled): boxes of
+/// so many elements of each dim of the array, in its order; rows of 128 bytes, swizzled; zeros outside of the array.
+struct ProgramTensor {
+  int32_t array = 0;  // position in Program::args
+  std::vector<int64_t> box;
+};
+
 /// A wait for a semaphore, of which the report tells by number that it can never be satisfied.
 struct WaitSite {
   std::string op, semaphore;  // "copy_wait", "scratch_shapes[1][0]"
@@ -77,7 +84,8 @@ struct WaitSite {
 
 /// The push-constant block, in order, 8-byte aligned entries first: per arg one u64, its address or if it is by value
 /// its element's bits as memory holds them, zero-extended; the scratch arena's u64 address if scratch_bytes > 0, the
-/// report's if report_bytes > 0, then i64 extents, then i32 extents. If that exceeds the target's push constants,
+/// report's if report_bytes > 0, then i64 extents, then i32 extents, then from a multiple of 64 on the tensors, of 128 bytes
+/// each. If that exceeds the target's push constants,
 /// indirect_table is true, the push constants are one u64: the address of a buffer with the same layout.
 struct Program {
   std::string name;
@@ -110,6 +118,7 @@ struct Program {
   int64_t max_loop_iterations = 0;  // the target's
   std::vector<Extent> extents;      // pushed values
   std::vector<bool> extent_is_64;
+  std::vector<ProgramTensor> tensors;  // of PTX alone
   /// max_workgroups > 0: the pushed value at which the workgroups' loops over units end, which nothing else reads; -1:
   /// no pushed value. A dispatch runs the units from a base up to a smaller end if its workgroups are numbered from the
   /// base, this value is that end, and the arena's address is lowered by as many slices as the base says.
@@ -131,6 +140,8 @@ struct Program {
   // every argument's address is a multiple: vector loads rely on it; checked at bind
   int32_t alignment = 16;
   int64_t push_bytes() const;                   // of the whole block, also when it lives in a table
+  int64_t tensors_at() const;                   // where in the block the tensors begin
+  static constexpr int64_t kTensorBytes = 128, kTensorAlignment = 64;
   bool relaxed = false;                         // not strict: as CompileOptions and the target's kind said
   std::string explain;                          // what `tessera explain` prints
   std::map<std::string, std::string> metadata;  // pallas_call's

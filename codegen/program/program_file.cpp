@@ -118,6 +118,10 @@ void part(IO& io, ProgramLoop& l) {
   all(io, l.loc, l.at_least, l.at_most);
 }
 template <class IO>
+void part(IO& io, ProgramTensor& t) {
+  all(io, t.array, t.box);
+}
+template <class IO>
 void part(IO& io, ProgramPrint& p) {
   all(io, p.check, p.text, p.arguments, p.loc);
 }
@@ -210,11 +214,11 @@ template <class IO>
 void program(IO& io, Program& p) {
   auto& [name, loc, args, spirv, ptx, mosaic, stable_hlo, grid, workgroup_size, required_subgroup_size, shared_bytes,
          scratch_bytes, max_workgroups, num_units, report_bytes, waits, prints, axis_names, loops, max_loop_iterations,
-         extents, extent_is_64, units_extent, steps_extent, open_ended, indirect_table, alignment, relaxed, explain,
+         extents, extent_is_64, tensors, units_extent, steps_extent, open_ended, indirect_table, alignment, relaxed, explain,
          metadata, cost_estimate] = p;
   all(io, name, loc, args, spirv, ptx, mosaic, stable_hlo, grid, workgroup_size, required_subgroup_size, shared_bytes,
       scratch_bytes, max_workgroups, num_units, report_bytes, waits, prints, axis_names, loops, max_loop_iterations,
-      extents, extent_is_64, units_extent, steps_extent, open_ended, indirect_table, alignment, relaxed, explain,
+      extents, extent_is_64, tensors, units_extent, steps_extent, open_ended, indirect_table, alignment, relaxed, explain,
       metadata, cost_estimate);
 }
 

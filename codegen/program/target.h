@@ -71,6 +71,8 @@ struct Target {
   bool async_stores = false;
   /// Four subgroups may multiply factors together as shared memory has them (wgmma).
   bool warpgroup_matrices = false;
+  /// Boxes of whole arrays go to shared memory by themselves, swizzled (cp.async.bulk.tensor).
+  bool tensor_copies = false;
   /// The driver jumps over a branch that no invocation takes. Lavapipe from Mesa 25 on runs it, and loads there from
   /// addresses that are the same for all invocations (seen on 26.1).
   bool skips_branches = false;

@@ -53,6 +53,16 @@ bool valid_print(const ProgramPrint& print) {
 
 }  // namespace
 
+namespace {
+bool valid_tensor(const Program& p, const ProgramTensor& t) {
+  constexpr int64_t kMostRank = 5, kMostInBox = 256;
+  return t.array >= 0 && t.array < static_cast<int64_t>(p.args.size()) && !t.box.empty() &&
+         static_cast<int64_t>(t.box.size()) <= kMostRank &&
+         t.box.size() == p.args[static_cast<size_t>(t.array)].shape.size() &&
+         std::all_of(t.box.begin(), t.box.end(), [](int64_t n) { return n > 0 && n <= kMostInBox; });
+}
+}  // namespace
+
 bool is_valid(const Program& p) {
   const auto power_of_two = [](int32_t n) { return n > 0 && std::has_single_bit(static_cast<uint32_t>(n)); };
   if (!p.ptx.empty() ? !p.spirv.empty() : !is_spirv(p.spirv)) return false;
@@ -78,6 +88,7 @@ bool is_valid(const Program& p) {
   if (p.report_bytes < 0 || p.report_bytes > kMostReport) return false;
   if (!p.prints.empty() && p.report_bytes < 4 * PrintReport::kRecords) return false;
   if (!p.axis_names.empty() && p.axis_names.size() != p.grid.size()) return false;
+  if (!std::all_of(p.tensors.begin(), p.tensors.end(), [&](const auto& t) { return valid_tensor(p, t); })) return false;
   return std::all_of(p.prints.begin(), p.prints.end(), valid_print);
 }
 

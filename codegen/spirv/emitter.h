@@ -95,7 +95,7 @@ class Emitter final : private Code, public Walk {
 
   // subgroup.cpp
   void emit_reduce(const ir::Op& op) override;
-  void emit_barrier(bool of_subgroup) override;
+  void emit_barrier(const ir::Op& op, bool of_subgroup) override;
   V shuffle(const ir::Op& op, V v, V lane) override { return shuffle_any(op, v, spv::OpGroupNonUniformShuffle, lane); }
   V shuffle_xor(const ir::Op& op, V v, uint32_t mask) override;
   V shuffle_word(const ir::Op& op, V v, spv::Op code, V lane);

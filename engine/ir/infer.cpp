@@ -554,6 +554,13 @@ std::vector<Type> Inference::matrix() const {
       return {c};
     }
     case Matrix::warpgroup_multiply_add: return warpgroup();
+    case Matrix::warpgroup_wait: {
+      std::vector<Type> all;
+      for (size_t i = 0; i < op_.operands.size(); ++i) all.push_back(operand(i));
+      if (attr(Attr::count) < 0 || (attr(Attr::count) > 0 && !all.empty()))
+        fail("count " + std::to_string(attr(Attr::count)) + " is negative, or leaves some of its operands under way");
+      return all;
+    }
     case Matrix::matrix_multiply: {
       count(2);
       const Type a = operand(0), b = operand(1);
@@ -666,6 +673,19 @@ std::vector<Type> Inference::structured() const {
       count(1);
       scalar(0, DType::i32, "the number of the barrier");
       return {};
+    case Opcode::tensor_load:
+      if (op_.operands.size() < 5 || !type(0).is_ref || !type(1).is_ref || type(1).dtype != DType::u32 ||
+          type(1).space != MemorySpace::shared)
+        fail("takes a Ref to an array, one to u32 in shared memory, a word, a barrier and coordinates");
+      for (size_t i = 2; i < op_.operands.size(); ++i) scalar(i, DType::i32, "a place");
+      if (attr(Attr::index) < 0 || attr(Attr::count) < 1)
+        fail("index " + std::to_string(attr(Attr::index)) + " or count " + std::to_string(attr(Attr::count)) +
+             " is too small");
+      return {};
+    case Opcode::tensor_wait:
+      count(1);
+      scalar(0, DType::i32, "the number of the barrier");
+      return {};
     case Opcode::pack4:
     case Opcode::dot4: return packed();
     case Opcode::pack:
@@ -674,6 +694,7 @@ std::vector<Type> Inference::structured() const {
     case Opcode::matrix_store:
     case Opcode::matrix_multiply_add:
     case Opcode::warpgroup_multiply_add:
+    case Opcode::warpgroup_wait:
     case Opcode::matrix_multiply: return matrix();
     case Opcode::loops_cut: count(0); return {Type::array(DType::boolean)};
     case Opcode::report:

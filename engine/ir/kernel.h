@@ -253,6 +253,14 @@ struct BlockMapping {
 
 /// What a lane-level kernel needs beyond its body. Body args: one global Ref (rank 1, length -1) per input and output
 /// of the tile kernel.
+/// Boxes of an array that op tensor_load copies: how many elements of each of its dims, in the array's order. The last
+/// are 128 bytes.
+struct TensorBox {
+  int32_t array = 0;  // of the body's arguments
+  std::vector<int64_t> box;
+  bool operator==(const TensorBox&) const = default;
+};
+
 struct LaneInfo {
   int32_t workgroup_size = 1;      // invocations
   int32_t subgroup_size = 0;       // required, with full subgroups; 0: any
@@ -274,6 +282,7 @@ struct LaneInfo {
   int32_t threads = 1;
   int64_t program_bytes = 0;
   std::vector<int32_t> barriers;
+  std::vector<TensorBox> tensors;
   Extent num_units = 1;  // workgroups wanted
   bool exact = false;    // no more are launched; else the body handles workgroup_index >= num_units
 };

@@ -184,8 +184,10 @@ constexpr bool is_program_op(Opcode op) {
 constexpr bool is_barrier(Opcode op) {
   return op == Opcode::barrier || op == Opcode::subgroup_barrier || is_program_op(op);
 }
+/// Copies of boxes of arrays to shared memory, which the workgroup begins and waits for together.
+constexpr bool is_tensor_op(Opcode op) { return op == Opcode::tensor_load || op == Opcode::tensor_wait; }
 constexpr bool is_subgroup_op(Opcode op) {
-  return (is_group(op) && op != Opcode::barrier && !is_program_op(op)) || is_matrix(op);
+  return (is_group(op) && op != Opcode::barrier && !is_program_op(op) && !is_tensor_op(op)) || is_matrix(op);
 }
 
 // -- how elements become one

@@ -204,18 +204,11 @@ class Parser {
     k_.loc = lexer_.location(line);
   }
   bool lane_size() {
-    return lane_number("workgroup_size", 1, INT32_MAX,
-                       [&](int64_t v) { k_.lane.workgroup_size = static_cast<int32_t>(v); }) ||
-           lane_number("subgroup_size", 0, INT32_MAX,
-                       [&](int64_t v) { k_.lane.subgroup_size = static_cast<int32_t>(v); }) ||
-           lane_number("shared_bytes", 0, INT64_MAX, [&](int64_t v) { k_.lane.shared_bytes = v; }) ||
-           lane_number("scratch_bytes", 0, INT64_MAX, [&](int64_t v) { k_.lane.scratch_bytes = v; }) ||
-           lane_number("report_bytes", 0, INT64_MAX, [&](int64_t v) { k_.lane.report_bytes = v; }) ||
-           lane_number("threads", 1, INT32_MAX, [&](int64_t v) { k_.lane.threads = static_cast<int32_t>(v); }) ||
-           lane_number("program_bytes", 0, INT64_MAX, [&](int64_t v) { k_.lane.program_bytes = v; }) ||
-           lane_number("mbarrier", 1, INT32_MAX,
-                       [&](int64_t v) { k_.lane.barriers.push_back(static_cast<int32_t>(v)); }) ||
-           lane_number("max_workgroups", 0, INT64_MAX, [&](int64_t v) { k_.lane.max_workgroups = v; });
+    LaneInfo& l = k_.lane;
+    return lane_number("workgroup_size", 1, l.workgroup_size) || lane_number("subgroup_size", 0, l.subgroup_size) ||
+           lane_number("shared_bytes", 0, l.shared_bytes) || lane_number("scratch_bytes", 0, l.scratch_bytes) ||
+           lane_number("report_bytes", 0, l.report_bytes) || lane_number("threads", 1, l.threads) ||
+           lane_number("program_bytes", 0, l.program_bytes) || lane_number("max_workgroups", 0, l.max_workgroups);
   }
   void clause() {
     if (take("grid")) list("(", ")", [&] { axis(); });
@@ -231,12 +224,19 @@ class Parser {
       list("(", ")", [&] { k_.sizes.push_back(extent()); });
     } else if (lane_size()) {
       return;
-    } else if (lane_number("steps_extent", 0, INT32_MAX,
-                           [&](int64_t v) { k_.lane.steps_extent = static_cast<int32_t>(v); }))
+    } else if (lane_number("steps_extent", 0, k_.lane.steps_extent)) {
       k_.lane.open_ended = take("open_ended");
-    else if (lane_word("num_units")) {
+    } else if (int32_t arrivals = 0; lane_number("mbarrier", 1, arrivals)) {
+      k_.lane.barriers.push_back(arrivals);
+    } else if (lane_word("num_units")) {
       k_.lane.num_units = extent();
       k_.lane.exact = take("exact");
+    } else if (lane_word("tensor")) {
+      TensorBox t;
+      t.array = static_cast<int32_t>(integer("a number", 0, INT32_MAX));
+      expect("box");
+      list("(", ")", [&] { t.box.push_back(integer("a number of elements", 1, INT32_MAX)); });
+      k_.lane.tensors.push_back(std::move(t));
     } else if (lane_word("extents")) list("(", ")", [&] { lane_extent(); });
     else
       expected(
@@ -303,9 +303,9 @@ class Parser {
     advance();
     return true;
   }
-  template <class F> bool lane_number(const char* s, int64_t least, int64_t most, F set) {
+  template <class T> bool lane_number(const char* s, int64_t least, T& into) {
     if (!lane_word(s)) return false;
-    set(integer("a number", least, most));
+    into = static_cast<T>(integer("a number", least, sizeof(T) == 4 ? INT32_MAX : INT64_MAX));
     return true;
   }
   void lane_extent() {

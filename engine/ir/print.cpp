@@ -178,6 +178,11 @@ class Printer {
     if (l.steps_extent >= 0)
       out_ += " steps_extent " + std::to_string(l.steps_extent) + (l.open_ended ? " open_ended" : "");
     out_ += "\nnum_units " + to_string(l.num_units) + (l.exact ? " exact\n" : "\n");
+    for (const TensorBox& t : l.tensors) {
+      out_ += "tensor " + std::to_string(t.array) + " box (";
+      list(t.box, [&](int64_t n) { out_ += std::to_string(n); });
+      out_ += ")\n";
+    }
     if (l.extents.empty()) return;
     out_ += "extents (";
     for (size_t i = 0; i < l.extents.size(); ++i)

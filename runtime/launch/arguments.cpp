@@ -79,7 +79,7 @@ std::vector<std::byte> argument_block(const Program& p, const std::vector<uint64
   const size_t at = addresses.size() * sizeof(uint64_t);
   size_t bytes = 0;
   for (size_t i = 0; i < sizes.size(); ++i) bytes += p.extent_is_64[i] ? sizeof(int64_t) : sizeof(int32_t);
-  std::vector<std::byte> block(at + bytes);
+  std::vector<std::byte> block(p.tensors.empty() ? at + bytes : static_cast<size_t>(p.push_bytes()));
   if (at > 0) std::memcpy(block.data(), addresses.data(), at);
   put_sizes(p, sizes, std::span(block).subspan(at));
   return block;

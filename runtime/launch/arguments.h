@@ -25,7 +25,7 @@ void extents_of(const Program& program, const DimValues& dims, const std::string
 /// dtype's.
 uint64_t value_of(const Program& program, size_t i, const std::optional<Scalar>& number);
 /// The push-constant block (or the table) in its order: addresses, the arena's and the report's last, then 64-bit
-/// extents, then 32-bit ones.
+/// extents, then 32-bit ones. Where the program has tensors, room for them follows.
 std::vector<std::byte> argument_block(const Program& program, const std::vector<uint64_t>& addresses,
                                       const std::vector<int64_t>& sizes);
 /// Of such a block: how many addresses it begins with.

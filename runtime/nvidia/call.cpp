@@ -9,6 +9,7 @@
 #include "runtime/launch.h"
 #include "runtime/launch/arguments.h"
 #include "runtime/nvidia/context.h"
+#include "runtime/nvidia/tensors.h"
 
 namespace tessera::cuda {
 namespace {
@@ -79,11 +80,14 @@ class Call {
     const Finish finish{d_, c_.stream_, memory_};
     place_arrays();
     std::vector<std::byte> block = argument_block(p_, addresses_, sizes_);
+    put_tensors(d_, p_, dims_, addresses_, block);
     size_t bytes = block.size();
     void* extra[] = {kLaunchBlock, block.data(), kLaunchBlockBytes, &bytes, kLaunchEnd};
+    void* parameters[] = {block.data()};
+    const bool tensors = !p_.tensors.empty();
     d_.check(d_.cuLaunchKernel(function, static_cast<unsigned>(count_), 1, 1, static_cast<unsigned>(p_.workgroup_size),
                                1, 1, p_.shared_bytes > kMostStaticShared ? static_cast<unsigned>(p_.shared_bytes) : 0,
-                               c_.stream_, nullptr, bytes ? extra : nullptr),
+                               c_.stream_, tensors ? parameters : nullptr, bytes && !tensors ? extra : nullptr),
              "cuLaunchKernel", p_.name, p_.loc);
     wait();
     for (size_t i = 0; i < outputs_.size(); ++i) download(outputs_[i], addresses_[inputs_.size() + i]);

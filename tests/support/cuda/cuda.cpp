@@ -77,6 +77,15 @@ std::string failing;
 int fails_after = 0;
 Status fails_with = success;
 
+/// What cuTensorMapEncodeTiled has made: a map's bytes say which of these it is.
+struct Tensor {
+  ptx::TensorMap map;  // its buffer is still unknown
+  Address address = 0;
+};
+std::vector<Tensor> tensors;
+constexpr uint64_t kTensorMark = 0x7e11ab1e7e450125;
+constexpr size_t kTensorBytes = 128, kTensorAlignment = 64;
+
 void misuse(const std::string& what) {
   if (misused.empty()) misused = what;
 }
@@ -126,6 +135,18 @@ Status run(const Function& f, ptx::Launch launch) {
     if (it == memory.end()) continue;
     const auto number = static_cast<uint32_t>(std::find(starts.begin(), starts.end(), it->first) - starts.begin());
     launch.addresses.push_back({at, number, static_cast<int64_t>(a - it->first), ptx::kNone});
+  }
+  for (size_t at = 0; at + kTensorBytes <= launch.parameters.size(); at += kTensorAlignment) {
+    uint64_t words[2];
+    std::memcpy(words, &launch.parameters[at], sizeof words);
+    if (words[0] != kTensorMark || words[1] >= tensors.size()) continue;
+    const Tensor& t = tensors[words[1]];
+    const auto it = allocation_of(t.address);
+    if (it == memory.end()) return illegal_address;
+    ptx::TensorMap map = t.map;
+    map.buffer = static_cast<uint32_t>(std::find(starts.begin(), starts.end(), it->first) - starts.begin());
+    map.offset = t.address - it->first;
+    launch.tensors.push_back({at, std::move(map)});
   }
   for (auto& [address, allocation] : memory) allocation.written = true;  // as far as it needs to be known
   try {
@@ -377,7 +398,7 @@ Status cuLaunchKernel(Function* function, unsigned grid_x, unsigned grid_y, unsi
   BEGIN(true);
   if (!streams.count(stream)) return invalid_handle;
   const bool empty = grid_x * uint64_t{grid_y} * grid_z == 0 || block_x * uint64_t{block_y} * block_z == 0;
-  if (empty || parameters || block_x * uint64_t{block_y} * block_z > 1024) return invalid_value;
+  if (empty || (parameters && extra) || block_x * uint64_t{block_y} * block_z > 1024) return invalid_value;
   if (static_cast<int64_t>(shared_bytes) > function->dynamic_shared) return out_of_resources;
   ptx::Launch launch;
   launch.entry = function->name;
@@ -391,11 +412,43 @@ Status cuLaunchKernel(Function* function, unsigned grid_x, unsigned grid_y, unsi
     const auto* block = static_cast<const std::byte*>(extra[1]);
     launch.parameters.assign(block, block + *static_cast<const size_t*>(extra[3]));
   }
+  // A single parameter, as the entry has it.
+  if (parameters) {
+    const auto* block = static_cast<const std::byte*>(parameters[0]);
+    launch.parameters.assign(block, block + function->module->code.find(function->name)->param_bytes);
+  }
   if (launch.parameters.size() != function->module->code.find(function->name)->param_bytes)
     misuse("cuLaunchKernel: " + std::to_string(launch.parameters.size()) +
            " bytes of parameters, but the entry takes " +
            std::to_string(function->module->code.find(function->name)->param_bytes));
   stream->queue.emplace_back([function, launch] { return run(*function, launch); });
+  return success;
+}
+
+Status cuTensorMapEncodeTiled(void* map, int type, unsigned rank, Address address, const uint64_t* sizes,
+                              const uint64_t* strides, const uint32_t* box, const uint32_t* steps, int interleaving,
+                              int swizzle, int promotion, int outside) {
+  BEGIN(false);
+  const std::map<int, ptx::Type> types = {{0, ptx::Type::u8}, {6, ptx::Type::f16}, {9, ptx::Type::bf16}};
+  const auto known = types.find(type);
+  if (known == types.end() || rank < 1 || rank > 5 || reinterpret_cast<uintptr_t>(map) % 64 != 0 || address % 16 != 0 ||
+      interleaving != 0 || swizzle != 3 || promotion < 0 || promotion > 3 || outside != 0)
+    return invalid_value;
+  Tensor t;
+  t.address = address;
+  t.map.type = known->second;
+  t.map.swizzle = ptx::TensorMap::b128;
+  for (unsigned i = 0; i < rank; ++i) {
+    if (sizes[i] == 0 || box[i] == 0 || box[i] > 256 || steps[i] != 1 || (i + 1 < rank && strides[i] % 16 != 0))
+      return invalid_value;
+    t.map.dims.push_back(sizes[i]);
+    t.map.box.push_back(box[i]);
+    if (i + 1 < rank) t.map.strides.push_back(strides[i]);
+  }
+  const uint64_t words[2] = {kTensorMark, tensors.size()};
+  std::memset(map, 0, kTensorBytes);
+  std::memcpy(map, words, sizeof words);
+  tensors.push_back(std::move(t));
   return success;
 }
 

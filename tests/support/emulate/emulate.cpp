@@ -25,6 +25,30 @@ void take_outputs(const Program& p, const std::vector<Array>& arrays, const std:
     std::memcpy(result.report_words.data(), memory.back().data(), memory.back().size());
   }
 }
+/// Buffers are those of the arrays that have memory, in order.
+void place_tensors(const Program& p, const std::vector<Array>& arrays, ptx::Launch& launch) {
+  if (p.tensors.empty()) return;
+  launch.parameters.resize(static_cast<size_t>(p.push_bytes()));
+  for (size_t i = 0; i < p.tensors.size(); ++i) {
+    const ProgramTensor& t = p.tensors[i];
+    const auto array = static_cast<size_t>(t.array);
+    const DType dtype = arrays[array].dtype();
+    ptx::TensorMap map;
+    for (size_t j = 0; j < array; ++j) map.buffer += arrays[j].nbytes() > 0 && !p.args[j].by_value;
+    map.type = dtype == DType::f16 ? ptx::Type::f16 : dtype == DType::bf16 ? ptx::Type::bf16 : ptx::Type::u8;
+    uint64_t bytes = static_cast<uint64_t>(size_bytes(dtype));
+    const Shape& shape = arrays[array].shape();
+    for (size_t d = shape.size(); d-- > 0;) {
+      map.dims.push_back(static_cast<uint64_t>(shape[d]));
+      map.box.push_back(static_cast<uint32_t>(t.box[d]));
+      bytes *= map.dims.back();
+      if (d > 0) map.strides.push_back(bytes);
+    }
+    map.swizzle = ptx::TensorMap::b128;
+    launch.tensors.push_back(
+        {static_cast<uint64_t>(p.tensors_at() + static_cast<int64_t>(i) * Program::kTensorBytes), std::move(map)});
+  }
+}
 }  // namespace
 
 Result run(const Program& p, const std::vector<Array>& arrays, const DimValues& dims, const Options& options) {
@@ -92,6 +116,7 @@ Result run(const Program& p, const std::vector<Array>& arrays, const DimValues& 
       else launch.scalar(static_cast<int32_t>(v));
     }
 
+  place_tensors(p, arrays, launch);
   if (workgroups > 0) {
     try {
       const ptx::Result r = ptx::run(ptx::parse(p.ptx), launch);

@@ -17,16 +17,20 @@ using namespace tessera;
 
 namespace {
 
-/// [m, k] times [k, n], or with `turned` [k, m] and [n, k].
-std::string product(const std::string& t, const std::string& sum, int64_t m, int64_t k, int64_t n,
-                    bool turned = false) {
+/// [m, k] times [k, n]; of what is turned, [k, m] and [n, k].
+std::string product_of(const std::string& t, const std::string& sum, int64_t m, int64_t k, int64_t n, bool left,
+                       bool right) {
   const auto dims = [](int64_t a, int64_t b) { return "[" + std::to_string(a) + ", " + std::to_string(b) + "]"; };
   const auto all = [](int64_t a, int64_t b) { return "[0:" + std::to_string(a) + ", 0:" + std::to_string(b) + "]"; };
-  const int64_t a = turned ? k : m, b = turned ? m : k, c = turned ? n : k, d = turned ? k : n;
+  const int64_t a = left ? k : m, b = left ? m : k, c = right ? n : k, d = right ? k : n;
   return "tir 1\nkernel @product\nin " + t + dims(a, b) + " whole\nin " + t + dims(c, d) + " whole\nout " + sum +
          dims(m, n) + " whole\nbody (%x, %y, %o) {\n  %a = load %x" + all(a, b) + "\n  %b = load %y" + all(c, d) +
-         "\n  %c = dot %a, %b lhs_contract " + (turned ? "[0]" : "[1]") + " rhs_contract " + (turned ? "[1]" : "[0]") +
+         "\n  %c = dot %a, %b lhs_contract " + (left ? "[0]" : "[1]") + " rhs_contract " + (right ? "[1]" : "[0]") +
          " lhs_batch [] rhs_batch [] : " + sum + dims(m, n) + "\n  store %o" + all(m, n) + ", %c\n}\n";
+}
+std::string product(const std::string& t, const std::string& sum, int64_t m, int64_t k, int64_t n,
+                    bool turned = false) {
+  return product_of(t, sum, m, k, n, turned, turned);
 }
 
 Program compiled(const std::string& text, const char* chip) {
@@ -206,7 +210,7 @@ TEST_CASE("nvidia: products by wgmma, of each dtype, at sizes with ends") {
 }
 
 TEST_CASE("nvidia: a changed instruction of a product by wgmma is noticed") {
-  const std::string text = product("f16", "f32", 128, 256, 128);
+  const std::string text = product("f16", "f32", 128, 256, 132);  // rows that no tensor has
   const Program p = compiled(text, "sm_90a");
   REQUIRE(wrong(text, p, p.ptx) == "");
   const auto each = [&](const std::string& line) {
@@ -229,6 +233,85 @@ TEST_CASE("nvidia: a changed instruction of a product by wgmma is noticed") {
   CHECK(wrong(text, p, replaced(p.ptx, one, one.substr(0, one.size() - 4) + "1, 1")) != "");
   CHECK(wrong(text, p, replaced(p.ptx, one, one.substr(0, one.size() - 4) + "0, 0")) != "");
   CHECK(wrong(text, p, replaced(p.ptx, one, one.substr(0, one.size() - 10) + "-1, 1, 0, 1")) != "");
+}
+
+TEST_CASE("nvidia: operands that arrive as boxes of arrays") {
+  struct Size {
+    int64_t m, k, n;
+  };
+  const std::string load = "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes";
+  for (const char* dtype : {"f16", "bf16", "i8", "u8"}) {
+    CAPTURE(dtype);
+    const bool whole = dtype[0] == 'i' || dtype[0] == 'u';
+    for (const Size& z : {Size{64, 384, 32}, {72, 128, 48}})
+      for (const bool left : {false, true})
+        for (const bool right : {false, true}) {
+          CAPTURE(z.m);
+          CAPTURE(left);
+          CAPTURE(right);
+          const std::string text =
+              product_of(dtype, whole ? (dtype[0] == 'i' ? "i32" : "u32") : "f32", z.m, z.k, z.n, left, right);
+          const Program p = compiled(text, "sm_90a");
+          // Of bytes the rows have to be of k.
+          CHECK(has(p.ptx, load) == (!whole || (!left && right)));
+          CHECK(p.tensors.size() == (has(p.ptx, load) ? 2 : 0));
+          CHECK(wrong(text, p, p.ptx) == "");
+        }
+  }
+  // Rows that are not aligned, and an end of k.
+  for (const Size& z : {Size{128, 384, 130}, {128, 388, 128}, {128, 352, 128}})
+    CHECK_FALSE(has(compiled(product("f16", "f32", z.m, z.k, z.n), "sm_90a").ptx, load));
+  CHECK_FALSE(has(compiled(product("f16", "f32", 128, 384, 128), "sm_90").ptx, load));
+}
+
+TEST_CASE("nvidia: a changed instruction of a product by boxes of arrays is noticed") {
+  const std::string text = product("f16", "f32", 64, 512, 32);  // eight chunks, which go round the ring
+  const Program p = compiled(text, "sm_90a");
+  REQUIRE(wrong(text, p, p.ptx) == "");
+  CHECK(has(p.explain, "by copies of boxes (TMA)"));
+  const auto unnoticed = [&](const std::string& from, const std::string& to) {
+    CAPTURE(from);
+    const size_t n = count(p.ptx, from);
+    REQUIRE(n >= 1);
+    size_t noticed = 0;
+    for (size_t i = 0; i < n; ++i) noticed += wrong(text, p, replaced(p.ptx, from, to, i)) != "";
+    return n - noticed;
+  };
+  CHECK(unnoticed("  wgmma.commit_group.sync.aligned;\n", "") == 0);
+  CHECK(unnoticed("  wgmma.wait_group.sync.aligned 1;\n", "") == 0);  // a tile that is still read is filled
+  CHECK(unnoticed("  wgmma.wait_group.sync.aligned 0;\n", "  wgmma.wait_group.sync.aligned 1;\n") == 0);
+  CHECK(unnoticed("  wgmma.fence.sync.aligned;\n", "") == 0);
+  // The last one stands before memory that no product reads any more.
+  CHECK(unnoticed("  bar.sync 0;\n", "") <= 1);
+  CHECK(unnoticed("  fence.mbarrier_init.release.cluster;\n  fence.proxy.async.shared::cta;\n", "") == 0);
+  // What a barrier is told: bytes, and of which copy.
+  const std::string bytes = ", 8192;\n";
+  CHECK(unnoticed(bytes, ", 8176;\n") == 0);
+  CHECK(unnoticed(bytes, ", 8208;\n") == 0);
+  CHECK(unnoticed("mbarrier.init.shared.b64 ", "// ") == 0);
+  // A wait that does not wait, and one for the other phase.
+  const size_t wait = p.ptx.find("mbarrier.try_wait.parity.shared.b64"), end = p.ptx.find(";\n", wait);
+  const size_t again = p.ptx.find("  @!", end), line = p.ptx.find('\n', again);
+  REQUIRE(again != std::string::npos);
+  CHECK(wrong(text, p, p.ptx.substr(0, again) + p.ptx.substr(line + 1)) != "");
+  const size_t parity = p.ptx.rfind(", ", end);
+  CHECK(wrong(text, p, p.ptx.substr(0, parity) + ", 1" + p.ptx.substr(end)) != "");
+  // Descriptors: no swizzle, half of it, eight rows elsewhere.
+  const uint64_t left = uint64_t{1} << 62 | uint64_t{64} << 32 | 1 << 16;
+  const uint64_t right = uint64_t{1} << 62 | uint64_t{64} << 32 | 512 << 16;
+  for (const uint64_t d : {left, right}) {
+    // Of so few columns there is nothing beside a box.
+    const std::string is = std::to_string(d);
+    CAPTURE(is);
+    REQUIRE(has(p.ptx, is));
+    CHECK(unnoticed(is, std::to_string(d & ~(uint64_t{1} << 62))) == 0);
+    CHECK(unnoticed(is, std::to_string(d | uint64_t{1} << 63)) == 0);
+    CHECK(unnoticed(is, std::to_string(d + (uint64_t{1} << 32))) == 0);
+  }
+  // A box that is smaller than what the barrier is told.
+  Program other = p;
+  other.tensors.at(0).box.at(0) = 32;
+  CHECK(wrong(text, other, p.ptx) != "");
 }
 
 // -- places that ldmatrix does not take

@@ -10,6 +10,7 @@
 #include "runtime/cuda.h"
 #include "runtime/launch/arguments.h"
 #include "runtime/nvidia/context.h"
+#include "runtime/nvidia/tensors.h"
 #include "tests/bench/gpu/time/suite_files.h"
 
 namespace tessera::bench {
@@ -201,6 +202,7 @@ class Launched : public Contender {
       if (set == 0) outputs_.assign(at.begin() + static_cast<std::ptrdiff_t>(inputs.size()), at.end());
       at.insert(at.end(), after.begin(), after.end());
       blocks_.push_back(argument_block(p_, at, sizes));
+      cuda::put_tensors(s_->d, p_, {}, at, blocks_.back());
     }
     s_->wait(p_.name);
   }
@@ -267,10 +269,12 @@ class Launched : public Contender {
     if (count_ == 0) return;
     size_t bytes = blocks_[set].size();
     void* extra[] = {cuda::kLaunchBlock, blocks_[set].data(), cuda::kLaunchBlockBytes, &bytes, cuda::kLaunchEnd};
+    void* parameters[] = {blocks_[set].data()};  // where there are tensors: the driver knows how the entry aligns them
+    const bool tensors = !p_.tensors.empty();
     const int64_t dynamic = p_.shared_bytes > cuda::kMostStaticShared ? p_.shared_bytes : 0;
     s_->d.check(s_->d.cuLaunchKernel(loaded_->function, static_cast<unsigned>(count_), 1, 1,
                                      static_cast<unsigned>(p_.workgroup_size), 1, 1, static_cast<unsigned>(dynamic),
-                                     s_->stream, nullptr, extra),
+                                     s_->stream, tensors ? parameters : nullptr, tensors ? nullptr : extra),
                 "cuLaunchKernel", p_.name);
   }
 
