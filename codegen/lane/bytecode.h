@@ -30,7 +30,8 @@ enum class Code : uint8_t {
   dot4,                                                   // operand and result are the dtypes of a and b
   barrier, subgroup_barrier, reduce, shuffle, shuffle_xor,
   pack,                                                   // n operands, in a, b, c, d
-  matrix_fill, matrix_load, matrix_store, multiply, multiply_add,  // d: an entry of Bytecode::matrices; aux: a sync
+  // d: an entry of Bytecode::matrices; aux: a sync
+  matrix_fill, matrix_load, matrix_store, matrix_elements, matrix_of, multiply, multiply_add,
   end
 };
 // clang-format on
@@ -77,6 +78,8 @@ struct MatrixOp {
   // right one's first row and column, and its columns.
   int64_t left_cols = 0, right_row = 0, right_col = 0, right_cols = 0;
   bool of_four = false;
+  std::vector<uint32_t> lane = {};  // matrix_elements, matrix_of: the registers of a lane's elements, or words
+  bool words = false;
   uint64_t add_product(uint64_t sum, uint64_t x, uint64_t y) const;  ///< x of dtype a, y of b
 };
 

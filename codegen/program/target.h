@@ -71,6 +71,8 @@ struct Target {
   bool async_stores = false;
   /// Four subgroups may multiply factors together as shared memory has them (wgmma).
   bool warpgroup_matrices = false;
+  /// Which elements of a matrix a lane holds is known, and what matrix_elements says (mma.sync, wgmma).
+  bool matrix_lanes = false;
   /// The driver jumps over a branch that no invocation takes. Lavapipe from Mesa 25 on runs it, and loads there from
   /// addresses that are the same for all invocations (seen on 26.1).
   bool skips_branches = false;

@@ -84,6 +84,8 @@ void Emitter::emit_matrix(const ir::Op& op) {
       return set(op.results.at(0), {&f_, m_.op(kMultiplyAdd, f_.type(c.reg), w), c.reg});
     }
     case ir::Matrix::warpgroup_multiply_add:
+    case ir::Matrix::matrix_elements:
+    case ir::Matrix::matrix_of:
       throw InternalError(k_.name + ": " + std::string(name(op.code)) + " is of NVIDIA's PTX alone", op.loc);
     case ir::Matrix::matrix_multiply: {
       const V a = get(op.operands.at(0)), b = get(op.operands.at(1));

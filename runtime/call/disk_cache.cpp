@@ -12,7 +12,7 @@ std::string key(const Target& target, std::string_view kernel) {
                can_require_subgroup_size, max_loop_iterations, dot_results, compute_units, subgroup_vote,
                subgroup_arithmetic, subgroup_ballot, subgroup_shuffle, int8, int16, int64, float16, float64,
                int64_atomics, storage8, storage16, vulkan_memory_model_device_scope, integer_dot, dot4_signed,
-               dot4_unsigned, dot4_mixed, matrices, transposes_matrices, async_stores, warpgroup_matrices,
+               dot4_unsigned, dot4_mixed, matrices, transposes_matrices, async_stores, warpgroup_matrices, matrix_lanes,
                skips_branches, forgets_zeros, rte16, rte32, rte64, preserve16, preserve32, preserve64] = target;
   std::string k =
       std::string("build ") + kBuildId + "\ntarget " + name + " " + chip + " " + ptx_version + " " + tpu_chip + "\n";
@@ -42,6 +42,7 @@ std::string key(const Target& target, std::string_view kernel) {
                  transposes_matrices,
                  async_stores,
                  warpgroup_matrices,
+                 matrix_lanes,
                  skips_branches,
                  forgets_zeros,
                  rte16,
