@@ -188,6 +188,11 @@ void Walk::emit_vector_store(const ir::Op& op) {
       const size_t at = i * size % 4;
       const V wide = stored_bits(value, raw, r.dtype);
       if (size == 2) {
+        if (at != 0)
+          if (const V pair = rounded_pair(get(op.operands[i]), value, r.dtype); pair.id) {
+            words.back() = pair;
+            continue;
+          }
         if (at == 0) words.push_back(wide);
         else words.back() = sink_.word_of_shorts(words.back(), wide);
         continue;
@@ -212,6 +217,9 @@ void Walk::emit_pack(const ir::Op& op) {
     whole = whole && r.word.id == loaded.id && r.part == i;
   }
   if (whole) return set(op.results.at(0), loaded);
+  if (op.operands.size() == 2)
+    if (const V pair = rounded_pair(get(op.operands[0]), get(op.operands[1]), t); pair.id)
+      return set(op.results.at(0), pair);
   V word;
   for (uint32_t i = 0; i < op.operands.size(); ++i) {
     const Register& r = registers_[op.operands[i].index];

@@ -56,6 +56,8 @@ class Walk {
   virtual V launch_value(const ir::Op& op) = 0;
   virtual Register load(const ir::Op& op, const Ref& r) = 0;
   virtual void store(const ir::Op& op, const Ref& r, V value, V raw) = 0;
+  /// A word of two elements of 16 bits, at once from what they were rounded from; no value: not like that.
+  virtual V rounded_pair(V, V, DType) { return {}; }
   /// Adjacent elements in one access of one, two or four words, aligned to its size.
   virtual std::vector<V> load_words(const ir::Op& op, const Ref& r, size_t words) = 0;
   virtual void store_words(const ir::Op& op, const Ref& r, const std::vector<V>& words) = 0;

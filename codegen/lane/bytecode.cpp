@@ -450,13 +450,23 @@ class Flattener {
     out_.subgroup_ops = true;
     if (o.code == Opcode::warpgroup_multiply_add) return warpgroup(o, source);
     if (o.code == Opcode::warpgroup_wait) return move_all(o, defs(o.results), uses(o, o.operands));
-    const Value of = o.code == Opcode::matrix_store ? o.operands.at(1) : o.results.at(0);
+    const Value of = o.code == Opcode::matrix_store      ? o.operands.at(1)
+                     : o.code == Opcode::matrix_elements ? o.operands.at(0)
+                                                         : o.results.at(0);
     const ir::Type& t = k_.type(of);
     if (t.shape.size() != 2) malformed(o, "makes no matrix");
     MatrixOp m{.rows = t.shape[0], .cols = t.shape[1], .registers = count(of), .dtype = t.dtype};
     if (o.code == Opcode::matrix_fill) {
       i.code = Code::matrix_fill;
       i.a = use(o, 0);
+    } else if (o.code == Opcode::matrix_elements) {
+      i.code = Code::matrix_elements;
+      i.a = use(o, 0);
+      for (const Value v : o.results) m.lane.push_back(def(v));
+    } else if (o.code == Opcode::matrix_of) {
+      i.code = Code::matrix_of;
+      m.words = o.attr(ir::Attr::kind) == static_cast<int64_t>(ir::MatrixUse::left);
+      for (size_t n = 0; n < o.operands.size(); ++n) m.lane.push_back(use(o, n));
     } else if (o.code == Opcode::matrix_multiply) {
       i.code = Code::multiply;
       i.a = use(o, 0), i.b = use(o, 1);
@@ -479,7 +489,7 @@ class Flattener {
       m.pieces = o.attr_or(ir::Attr::pieces, 0) == 1;
       m.swizzled = o.attr_or(ir::Attr::pieces, 0) == 2;
     }
-    if (!o.results.empty()) i.dst = def(o.results[0]);
+    if (!o.results.empty() && i.code != Code::matrix_elements) i.dst = def(o.results[0]);
     i.d = static_cast<uint32_t>(out_.matrices.size());
     out_.matrices.push_back(m);
     i.aux = sync();

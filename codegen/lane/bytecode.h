@@ -32,7 +32,8 @@ enum class Code : uint8_t {
   // barrier: of a tensor_wait a is the number of its barrier
   barrier, subgroup_barrier, reduce, shuffle, shuffle_xor,
   pack,                                                   // n operands, in a, b, c, d
-  matrix_fill, matrix_load, matrix_store, multiply, multiply_add,  // d: an entry of Bytecode::matrices; aux: a sync
+  // d: an entry of Bytecode::matrices; aux: a sync
+  matrix_fill, matrix_load, matrix_store, matrix_elements, matrix_of, multiply, multiply_add,
   end
 };
 // clang-format on
@@ -84,6 +85,8 @@ struct MatrixOp {
     if (swizzled) return along / 128 * stride + across * 32 + ((along % 128 / 16) ^ (across % 8)) * 4 + along % 16 / 4;
     return pieces ? along / 16 * stride + across * 4 + along % 16 / 4 : across * stride + along / 4;
   }
+  std::vector<uint32_t> lane = {};  // matrix_elements, matrix_of: the registers of a lane's elements, or words
+  bool words = false;
   uint64_t add_product(uint64_t sum, uint64_t x, uint64_t y) const;  ///< x of dtype a, y of b
 };
 

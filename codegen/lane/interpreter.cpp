@@ -9,6 +9,7 @@
 #include <tuple>
 
 #include "codegen/lane/bytecode.h"
+#include "codegen/lane/matrix_parts.h"
 #include "codegen/lane/tensor_copies.h"
 #include "codegen/lane/touched.h"
 #include "codegen/lane/verify.h"
@@ -257,7 +258,10 @@ class Machine {
   }
   void matrix_op(size_t first, size_t n, const Instr& op, uint32_t at) {
     const MatrixOp& m = code_.matrices[op.d];
-    if (op.code == Code::multiply_add) return multiply_add(first, n, op, m);
+    const auto part = [&](uint32_t base, int64_t e) -> Register& { return element(first, n, base, e); };
+    if (op.code == Code::multiply_add)
+      return multiply_add(m, op, static_cast<int64_t>(first / n % 4), random_.below(static_cast<uint32_t>(m.depth)),
+                          part);
     if (op.code == Code::matrix_fill) {
       const Register x = invocations_[first].regs[op.a];
       for (int64_t e = 0; e < m.rows * m.cols; ++e) element(first, n, op.dst, e) = x;
@@ -272,6 +276,10 @@ class Machine {
       }
       return;
     }
+    if (op.code == Code::matrix_elements || op.code == Code::matrix_of)
+      return of_lanes(m, op, part, [&](int64_t l, uint32_t r) -> Register& {
+        return invocations_[first + static_cast<size_t>(l)].regs[r];
+      });
     Instr access = op;
     access.aux = m.place;
     const int64_t size = size_bytes(m.dtype);
@@ -295,26 +303,6 @@ class Machine {
       }
     }
   }
-  // Sums as the device may make them: beginning anywhere.
-  void multiply_add(size_t first, size_t n, const Instr& op, const MatrixOp& m) {
-    const auto start = static_cast<int64_t>(random_.below(static_cast<uint32_t>(m.depth)));
-    const int64_t first_row = m.of_four ? static_cast<int64_t>(first / n % 4) * m.rows : 0;
-    std::vector<Register> out;
-    for (int64_t e = 0; e < m.rows * m.cols; ++e) {
-      const int64_t row = e / m.cols, col = e % m.cols;
-      Register sum = element(first, n, op.c, e);
-      for (int64_t i = 0; i < m.depth; ++i) {
-        const int64_t k = (start + i) % m.depth;
-        const Register &a = element(first, n, op.a, (first_row + row) * m.left_cols + k),
-                       &b = element(first, n, op.b, (m.right_row + k) * m.right_cols + m.right_col + col);
-        sum.bits = m.add_product(sum.bits, a.bits, b.bits);
-        if (!sum.poison) sum.poison = a.poison ? a.poison : b.poison;
-      }
-      out.push_back(sum);
-    }
-    for (int64_t e = 0; e < m.rows * m.cols; ++e) element(first, n, op.dst, e) = out[static_cast<size_t>(e)];
-  }
-
   // All wait at one barrier: lets them go on. Otherwise no invocation can go on: reports it and gives the workgroup up.
   bool release_barrier() {
     const Invocation& lead = invocations_[0];
@@ -740,6 +728,8 @@ class Machine {
         case Code::matrix_fill:
         case Code::matrix_load:
         case Code::matrix_store:
+        case Code::matrix_elements:
+        case Code::matrix_of:
         case Code::multiply:
         case Code::multiply_add:
           me.pc = pc;

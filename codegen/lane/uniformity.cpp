@@ -64,6 +64,7 @@ class Analysis {
     if (ir::is_control(o.code)) return branches(o, control);
     if (ir::is_launch(o.code)) return launch(o);
     if (ir::is_group(o.code)) return group(o, all);
+    if (o.code == Opcode::matrix_elements) return result(o, U::varying);
     if (ir::is_matrix(o.code)) return result(o, U::subgroup);  // of any subgroup's own making
     if (ir::is_atomic(o.code) || o.code == Opcode::loops_cut) return result(o, U::varying);
     if (o.code == Opcode::load)

@@ -319,8 +319,9 @@ class Verifier {
   // What it is in a product: fills, sums and what is carried are accumulators.
   ir::MatrixUse use(Value v) const {
     const Op* o = k_.def(v);
-    return o && o->code == Opcode::matrix_load ? static_cast<ir::MatrixUse>(o->attr_or(ir::Attr::kind, 2))
-                                               : ir::MatrixUse::accumulator;
+    return o && (o->code == Opcode::matrix_load || o->code == Opcode::matrix_of)
+               ? static_cast<ir::MatrixUse>(o->attr_or(ir::Attr::kind, 2))
+               : ir::MatrixUse::accumulator;
   }
   static bool is_sum(DType t) { return t == DType::f32 || t == DType::i32 || t == DType::u32; }
 
@@ -360,10 +361,12 @@ class Verifier {
         problem(o, "the place is not the same for the subgroup");
     }
     if (o.code == Opcode::warpgroup_multiply_add) warpgroup(o, r);
+    if ((o.code == Opcode::matrix_elements || o.code == Opcode::matrix_of) && k_.lane.subgroup_size != 32)
+      problem(o, "needs subgroups of 32");
     if (o.code == Opcode::matrix_fill && uniformity_.values[o.operands.at(0).index] == U::varying)
       problem(o, "the element is not the same for the subgroup");
-    if (o.code == Opcode::matrix_load && use(o.results.at(0)) == ir::MatrixUse::accumulator &&
-        !is_sum(k_.type(o.results[0]).dtype))
+    if ((o.code == Opcode::matrix_load || o.code == Opcode::matrix_of) &&
+        use(o.results.at(0)) == ir::MatrixUse::accumulator && !is_sum(k_.type(o.results[0]).dtype))
       problem(o, "an accumulator of f32, i32 or u32 is wanted");
   }
 

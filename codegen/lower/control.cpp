@@ -193,37 +193,43 @@ void ControlEmitter::for_op(ir::OpId id) {
   }
   const std::vector<int> residents = placement_.written_residents(o.regions);
   dots_.keep_left(o.regions[0]);
+  Values first = placement_.pack_carried(carried, residents);
+  const auto own = static_cast<std::ptrdiff_t>(first.size());
+  const auto append = [](Values& to, const Values& more) { to.insert(to.end(), more.begin(), more.end()); };
+  append(first, dots_.load_first(o, lower));
   const PendingAccesses before = arena_.pending();
-  const Values after =
-      b_.for_loop(lower, upper, step, placement_.pack_carried(carried, residents), [&](Value iv, const Values& v) {
-        arena_.loop_begins();
-        placement_.unpack_carried(v, carried, residents);
-        placement_.of(body.args[0]) = iv;
-        for (size_t i = 0; i < carried.size(); ++i) placement_.of(body.args[1 + i]) = carried[i];
-        region(o.regions[0]);
-        const std::vector<Value> yields = k_.terminator(o.regions[0]).operands;
-        std::vector<Place> next;
-        for (size_t i = 0; i < carried.size(); ++i) {
-          if (yields[i] == body.args[1 + i]) {
-            next.push_back(placement_.of(yields[i]));
-            continue;
-          }
-          next.push_back(placement_.make(o.results[i]));
-          placement_.evaluate_into(yields[i], next.back(), sums_.of(o.results[i]));
-        }
-        for (size_t i = 0; i < carried.size(); ++i) {
-          const Slot* const to = std::get_if<Slot>(&carried[i]);
-          if (!to) {
-            carried[i] = next[i];
-          } else if (Slot& from = std::get<Slot>(next[i]); from.offset != to->offset) {
-            arena_.copy(from, *to);
-            arena_.free(from);
-          }
-        }
-        placement_.free_dead_after(body.ops.back());
-        arena_.loop_ends();
-        return placement_.pack_carried(carried, residents);
-      });
+  const Values after = b_.for_loop(lower, upper, step, first, [&](Value iv, const Values& v) {
+    arena_.loop_begins();
+    placement_.unpack_carried(v, carried, residents);
+    placement_.of(body.args[0]) = iv;
+    dots_.enter_loop(o, upper, step, Values(v.begin() + own, v.end()));
+    for (size_t i = 0; i < carried.size(); ++i) placement_.of(body.args[1 + i]) = carried[i];
+    region(o.regions[0]);
+    const std::vector<Value> yields = k_.terminator(o.regions[0]).operands;
+    std::vector<Place> next;
+    for (size_t i = 0; i < carried.size(); ++i) {
+      if (yields[i] == body.args[1 + i]) {
+        next.push_back(placement_.of(yields[i]));
+        continue;
+      }
+      next.push_back(placement_.make(o.results[i]));
+      placement_.evaluate_into(yields[i], next.back(), sums_.of(o.results[i]));
+    }
+    for (size_t i = 0; i < carried.size(); ++i) {
+      const Slot* const to = std::get_if<Slot>(&carried[i]);
+      if (!to) {
+        carried[i] = next[i];
+      } else if (Slot& from = std::get<Slot>(next[i]); from.offset != to->offset) {
+        arena_.copy(from, *to);
+        arena_.free(from);
+      }
+    }
+    placement_.free_dead_after(body.ops.back());
+    arena_.loop_ends();
+    Values handed = placement_.pack_carried(carried, residents);
+    append(handed, dots_.leave_loop(o));
+    return handed;
+  });
   dots_.drop_left(o.regions[0]);
   arena_.pending().merge(before);
   placement_.unpack_carried(after, carried, residents);

@@ -220,7 +220,9 @@ void DotEmitter::emit(ir::OpId id) {
   const Slot *left = staged_of.lhs ? &staged[l_index] : nullptr, *right = staged_of.rhs ? &staged[r_index] : nullptr;
   d.lhs_at = reader(d.lhs, d.lhs_dims, left, read_as(d.lhs, d.lhs_element));
   d.rhs_at = reader(d.rhs, d.rhs_dims, right, read_as(d.rhs, d.rhs_element));
-  if (staged_of.tile) d.lhs_tile = to_tile(d);
+  if (staged_of.tile && is_left_factor(d))
+    d.left = sums_.left_of_registers(*matrix_form(d), plan(d.k_axes[0]), own_elements(d));
+  else if (staged_of.tile) d.lhs_tile = to_tile(d);
   std::vector<MemoryRange> reads =
       placement_.arena_reads(d.start ? std::vector{d.lhs, d.rhs, d.start} : std::vector{d.lhs, d.rhs});
   for (const Slot& slot : staged) reads.push_back(slot.range);

@@ -27,6 +27,7 @@ struct DotShape {
   std::function<Value(const Coords&)> start_at;
   // Of a product by matrices: the left operand, packed as its matrices want it, where it was in registers.
   Slot lhs_tile;
+  Values left;  // or those matrices
 };
 
 class DotEmitter : public Part {
@@ -56,6 +57,14 @@ class DotEmitter : public Part {
   void keep_left(ir::RegionId body);
   void drop_left(ir::RegionId body);
   const Values* kept_left(ir::OpId dot) const;
+  /// Of products in a loop's body, each of one chunk, right operands are loaded while the product before is made; the
+  /// first one's while the last one of the iteration before is. These are what the loop carries for that: what the
+  /// first iteration finds; this iteration's, before its body; the next one's, behind it.
+  Values load_first(const ir::Op& loop, Value lower);
+  void enter_loop(const ir::Op& loop, Value upper, Value step, const Values& carried);
+  Values leave_loop(const ir::Op& loop);
+  void load_ahead(ir::OpId dot);    ///< what is loaded while that one is made
+  Values take_ahead(ir::OpId dot);  ///< its own; nothing: it has to load it itself
   /// words of an operand's chunk that each invocation fetches
   int64_t staged_share(const DotShape& d, int operand) const;
 
@@ -73,6 +82,8 @@ class DotEmitter : public Part {
   std::function<Value(const Coords&)> reader(Value x, const std::vector<size_t>& dims, const Slot* from, DType as);
   bool left_stays(ir::OpId dot, const DotShape& d, const std::set<uint32_t>& changed) const;
   bool own_rows(const DotShape& d) const;
+  bool is_left_factor(const DotShape& d) const;
+  Values own_elements(const DotShape& d);
   Slot to_tile(const DotShape& d);
   Staged staged_operands(const DotShape& d, DotForm form) const;
   bool computed_often(const DotShape& d, Value x, size_t from, size_t dims) const;
@@ -82,7 +93,23 @@ class DotEmitter : public Part {
   void by_matrices(ir::OpId id, const DotShape& d, Values* keep, const Sink& sink);
   void by_reduction(const DotShape& d, bool to_registers, const Sink& sink);
 
-  std::map<uint32_t, Values> left_;  // by dot: k by k, for each register of the rows
+  /// A product whose right operand is loaded ahead: from what follows of the loop's counter alone.
+  struct Ahead {
+    ir::OpId dot;
+    std::set<uint32_t> scalars = {};  // ops of the loop's body that say where
+  };
+  bool follows_from(ir::RegionId body, Value root, std::set<uint32_t>& scalars) const;
+  std::vector<Ahead> loaded_ahead(ir::RegionId body) const;
+  Values right_words(const Ahead& a, ir::RegionId body, Value counter);
+  /// Of the loop around, if it has such products.
+  struct AheadLoop {
+    ir::RegionId body;
+    std::vector<Ahead> products;
+    Value next = {};  // the next iteration's counter; the last one's: its own
+  };
+  std::vector<AheadLoop> ahead_loops_;
+  std::map<uint32_t, Values> ahead_;  // by dot
+  std::map<uint32_t, Values> left_;   // by dot: k by k, for each register of the rows
 };
 
 }  // namespace tessera::lowering

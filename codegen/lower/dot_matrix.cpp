@@ -32,11 +32,14 @@ class MatrixDot : public ChunkedDot {
   MatrixDot(Emission& e, ir::OpId id, const DotShape& d, const MatrixForm& form, const Values* start, Values* keep,
             const DotEmitter::Sink& sink)
       : ChunkedDot(e, id, d, sink, e.dots.matrix_depth(d, form)),
+        id_(id),
         form_(form),
         m_(form.shape),
         start_(start),
         keep_(keep),
-        kept_left_(e.dots.kept_left(id)),
+        kept_left_(d.left.empty() ? e.dots.kept_left(id) : &d.left),
+        down_(e.sums.down(form)),
+        wave_rows_(int64_t{form.shape.m} * (s_.group / s_.subgroup)),
         warpgroups_(e.dots.by_warpgroups(form)) {}
   // All left matrices: k by k, for each register of the rows.
   Values left_matrices() {
@@ -49,13 +52,19 @@ class MatrixDot : public ChunkedDot {
     const Value start = own_rows({});
     Values all;
     for (int64_t k = 0; k < tk_; k += m_.k)
-      for (int r = 0; r < rows_.reg; ++r) all.push_back(left(start, b_.i32(0), r, k));
+      for (int64_t r = 0; r < down_; ++r) all.push_back(left(start, b_.i32(0), r, k));
     arena_.free(lhs_.tile);
     return all;
+  }
+  // This invocation's share of the right operand, which is one chunk.
+  Values right_words() {
+    deal(rhs_, dots_.matrix_share(d_, form_, 1));
+    return fetch(rhs_, b_.i32(0));
   }
   void run() {
     wave_ = b_.leaf(Opcode::subgroup_id);
     plan_tensors();
+    rhs_.ahead = dots_.take_ahead(id_);
     if (!fetches_left()) lhs_.early = nullptr;
     else if (!tensors_) deal(lhs_, dots_.matrix_share(d_, form_, 0));
     if (!tensors_) deal(rhs_, dots_.matrix_share(d_, form_, 1));
@@ -174,6 +183,7 @@ class MatrixDot : public ChunkedDot {
     }
     return words;
   }
+  void meanwhile() override { dots_.load_ahead(id_); }
   void before_chunks() override {
     if (tiles_each_ > 1) arena_.order({}, tiles());
   }
@@ -444,9 +454,9 @@ class MatrixDot : public ChunkedDot {
     const Value rows = b_.mul(wave_, b_.i32(words_to(lhs_, m_.m)));
     return tile ? b_.add(tile, rows) : rows;
   }
-  // The left matrix at `k` of a chunk, of register r of the rows.
-  Value left(Value start, Value chunk, int r, int64_t k) {
-    if (!own()) return factor(lhs_, start, r * rows_.invocations, k);
+  // The left matrix at `k` of a chunk, r-th of those under each other.
+  Value left(Value start, Value chunk, int64_t r, int64_t k) {
+    if (!own()) return factor(lhs_, start, r * wave_rows_, k);
     const int64_t stride = own_stride(d_, m_);
     const Value part = b_.mul(wave_, b_.i32(d_.lhs_tile.range.own / 4));
     const Value first = b_.add(part, b_.i32(r * m_.m * stride + k / per_));
@@ -459,8 +469,8 @@ class MatrixDot : public ChunkedDot {
                 first_right = tile_start(rhs_, chunk);
     for (int64_t k = 0; k < tk_; k += m_.k) {
       Values left;
-      for (int r = 0; r < rows_.reg; ++r)
-        left.push_back(kept_left_ ? (*kept_left_)[static_cast<size_t>(k / m_.k * rows_.reg + r)]
+      for (int64_t r = 0; r < down_; ++r)
+        left.push_back(kept_left_ ? (*kept_left_)[static_cast<size_t>(k / m_.k * down_ + r)]
                                   : this->left(start, chunk, r, k));
       for (size_t c = 0; c < count_across(); ++c) {
         const Value right = factor(rhs_, first_right, static_cast<int64_t>(c) * m_.n, k);
@@ -478,16 +488,16 @@ class MatrixDot : public ChunkedDot {
     ir::Op o{.code = Opcode::warpgroup_multiply_add};
     o.operands = {in_pieces(rhs_, tile_start(rhs_, chunk), MatrixUse::right, {tk_, cols_.cover()})};
     const Value first = fetches_left() ? tile_start(lhs_, chunk) : Value{}, group = b_.div(wave_, int64_t{kSubgroups});
-    for (int r = 0; r < rows_.reg; ++r) {
+    for (int64_t r = 0; r < down_; ++r) {
       if (fetches_left()) {
         const Value of_group = b_.mul(group, b_.i32(words_to_rows(kSubgroups * m_.m)));
-        const Value mine = b_.add(of_group, b_.i32(words_to_rows(r * rows_.invocations)));
+        const Value mine = b_.add(of_group, b_.i32(words_to_rows(r * wave_rows_)));
         o.operands.push_back(
             in_pieces(lhs_, first ? b_.add(first, mine) : mine, MatrixUse::left, {kSubgroups * m_.m, tk_}));
         continue;
       }
       for (int64_t k = 0; k < tk_; k += m_.k)
-        o.operands.push_back(kept_left_ ? (*kept_left_)[static_cast<size_t>(k / m_.k * rows_.reg + r)]
+        o.operands.push_back(kept_left_ ? (*kept_left_)[static_cast<size_t>(k / m_.k * down_ + r)]
                                         : left({}, chunk, r, k));
     }
     o.set(Attr::count, static_cast<int64_t>(o.operands.size()) - 1);
@@ -542,11 +552,13 @@ class MatrixDot : public ChunkedDot {
     });
   }
 
+  const ir::OpId id_;
   const MatrixForm& form_;
   const MatrixShape m_;
   const Values* start_;
   Values* keep_;
   const Values* kept_left_;
+  const int64_t down_, wave_rows_;  // matrices under each other in a subgroup; rows of one in each of the subgroups
   const int64_t per_ = 4 / size_bytes(m_.a);  // elements in a word
   int tiles_each_ = 1;  // of both operands; chunks use one after another, with one barrier for each
   bool warpgroups_;     // tiles lie in pieces
@@ -565,11 +577,17 @@ std::optional<MatrixForm> DotEmitter::matrix_form(const DotShape& d) const {
   const auto lanes = matrix_lanes(*shape, s_.subgroup);
   const int i = d.result_axes[d.batch + d.rows - 1], j = d.result_axes.back();
   const AxisPlan &rows = plan(i), &cols = plan(j);
-  const bool fits = lanes && rows.vec == 1 && rows.invocation_stride == lanes->across &&
-                    rows.invocations == shape->m * (s_.group / s_.subgroup) && cols.invocation_stride == 1 &&
-                    cols.invocations == lanes->across && cols.cover() % shape->n == 0 && cols.reg % cols.vec == 0;
+  if (!lanes) return std::nullopt;
+  AxisPlan down = rows, across = cols;
+  lay_out_rows(down, *shape, s_.subgroup, s_.group / s_.subgroup, 1, s_.matrix_lanes);
+  lay_out_columns(across, *shape, s_.subgroup, cols.cover(), s_.matrix_lanes);
+  const bool fits = rows.vec == 1 && rows.invocation_stride == down.invocation_stride &&
+                    rows.invocations == down.invocations && rows.run == down.run && rows.between == down.between &&
+                    cols.invocation_stride == 1 && cols.invocations == across.invocations &&
+                    cols.cover() % shape->n == 0 && cols.reg % cols.vec == 0 &&
+                    (!s_.matrix_lanes || cols.vec == across.vec);
   if (!fits) return std::nullopt;
-  return MatrixForm{*shape, i, j, d.acc};
+  return MatrixForm{*shape, i, j, d.acc, s_.matrix_lanes};
 }
 
 bool DotEmitter::keeps_order(const MatrixForm& form) const {
@@ -583,7 +601,7 @@ bool DotEmitter::by_warpgroups(const MatrixForm& form) const {
   const MatrixShape& s = form.shape;
   const int64_t columns = plan(form.cols).cover(), threads = k_.has_threads() ? *k_.grid.back().size.value() : 1;
   return lowering::by_warpgroups(target_, s) && s_.subgroup == 32 && s_.group % (kSubgroups * 32) == 0 &&
-         columns <= 256 && plan(form.rows).reg * columns / 2 + kOthers <= kRegisters / (s_.group * threads);
+         columns <= 256 && sums_.down(form) * columns / 2 + kOthers <= kRegisters / (s_.group * threads);
 }
 
 // All of them, where the tiles leave room for other workgroups: then a product needs no loop, and two barriers.
@@ -623,7 +641,7 @@ bool DotEmitter::left_stays(ir::OpId dot, const DotShape& d, const std::set<uint
   const MatrixForm form = *matrix_form(d);
   const AxisPlan& rows = plan(form.rows);
   const int64_t depth = matrix_depth(d, form);
-  int64_t held = rows.reg * depth / form.shape.k;
+  int64_t held = sums_.down(form) * depth / form.shape.k;
   for (const auto& [other, matrices] : left_) held += static_cast<int64_t>(matrices.size());
   if (depth < d.depth || rows.strips() > 1 || d.rows != 1 || held > kMost) return false;
   const std::set<uint32_t> read = placement_.computed_for({d.lhs});
@@ -662,6 +680,107 @@ const Values* DotEmitter::kept_left(ir::OpId dot) const {
   return it == left_.end() ? nullptr : &it->second;
 }
 
+// -- right operands that are loaded ahead
+
+// Whether it is computed from memory that the call does not write, the body's counter and what the loop does not
+// change; `scalars`: the body's ops in between.
+bool DotEmitter::follows_from(ir::RegionId body, Value root, std::set<uint32_t>& scalars) const {
+  const ir::Region& r = k_.region(body);
+  std::set<uint32_t> mine;
+  for (ir::OpId id : r.ops) mine.insert(id.index);
+  std::set<uint32_t> seen;
+  return ir::walk_back(k_, root, seen, [&](Value v, std::vector<Value>& next) {
+    const ir::Op* o = k_.def(v);
+    if (k_.type(v).is_ref) return true;
+    const bool scalar = placement_.kind(v) == Kind::scalar;
+    if (!o) return scalar && (v == r.args[0] || std::find(r.args.begin(), r.args.end(), v) == r.args.end());
+    if (!scalar && placement_.kind(v) != Kind::lazy) return false;
+    if (scalar && !mine.count(k_.value(v).def.index)) return true;
+    if (o->code == Opcode::load && (scalar || refs_.written(ref_position(k_, o->operands[0])))) return false;
+    if (scalar && !ir::info(o->code).elementwise && o->code != Opcode::constant) return false;
+    if (scalar) scalars.insert(k_.value(v).def.index);
+    next.insert(next.end(), o->operands.begin(), o->operands.end());
+    return true;
+  });
+}
+
+std::vector<DotEmitter::Ahead> DotEmitter::loaded_ahead(ir::RegionId body) const {
+  constexpr int64_t kMostWords = 32;
+  std::vector<Ahead> products;
+  if (s_.wide_dot != DotForm::matrix || !s_.matrix_lanes || k_.has_threads()) return products;
+  for (ir::OpId id : k_.region(body).ops) {
+    if (k_.op(id).code != Opcode::dot) continue;
+    const DotShape d = shape_of(k_.op(id));
+    if (form_of(d) != DotForm::matrix || num_elements(d.result) == 0) continue;
+    const MatrixForm form = *matrix_form(d);
+    const bool strips = std::any_of(d.result_axes.begin(), d.result_axes.end(),
+                                    [&](int a) { return a != kNoAxis && plan(a).strips() > 1; });
+    Ahead a{id};
+    if (!strips && matrix_depth(d, form) >= d.depth && staged_share(d, 1) <= kMostWords && !prefetch_.of(id, 1) &&
+        follows_from(body, d.rhs, a.scalars))
+      products.push_back(std::move(a));
+  }
+  return products;
+}
+
+Values DotEmitter::right_words(const Ahead& a, ir::RegionId body, Value counter) {
+  std::vector<std::pair<Value, Place>> here;
+  const auto keep = [&](Value v) { here.emplace_back(v, placement_.of(v)); };
+  keep(k_.region(body).args[0]);
+  placement_.of(k_.region(body).args[0]) = counter;
+  for (ir::OpId id : k_.region(body).ops)
+    if (a.scalars.count(id.index)) {
+      keep(k_.op(id).results[0]);
+      elements_.compute_scalar(id);
+    }
+  DotShape d = shape_of(k_.op(a.dot));
+  d.rhs_at = reader(d.rhs, d.rhs_dims, nullptr, k_.type(d.rhs).dtype);
+  const MatrixForm form = *matrix_form(d);
+  Values words =
+      elements_.in_another_step([&] { return MatrixDot(e_, a.dot, d, form, nullptr, nullptr, {}).right_words(); });
+  for (auto& [v, place] : here) placement_.of(v) = std::move(place);
+  return words;
+}
+
+Values DotEmitter::load_first(const ir::Op& loop, Value lower) {
+  AheadLoop l{loop.regions[0], loaded_ahead(loop.regions[0])};
+  if (l.products.empty()) return {};
+  const Values words = right_words(l.products[0], l.body, lower);
+  ahead_loops_.push_back(std::move(l));
+  return words;
+}
+void DotEmitter::enter_loop(const ir::Op& loop, Value upper, Value step, const Values& carried) {
+  if (carried.empty()) return;
+  AheadLoop& l = ahead_loops_.back();
+  const Value counter = std::get<Value>(placement_.of(k_.region(loop.regions[0]).args[0]));
+  const Value next = b_.add(counter, step);
+  l.next = b_.select(b_.lt(next, upper), next, counter);
+  ahead_[l.products[0].dot.index] = carried;
+}
+Values DotEmitter::leave_loop(const ir::Op& loop) {
+  if (ahead_loops_.empty() || ahead_loops_.back().body != loop.regions[0]) return {};
+  Values words = take_ahead(ahead_loops_.back().products[0].dot);
+  ahead_loops_.pop_back();
+  return words;
+}
+void DotEmitter::load_ahead(ir::OpId dot) {
+  if (ahead_loops_.empty()) return;
+  const AheadLoop l = ahead_loops_.back();
+  const auto at = std::find_if(l.products.begin(), l.products.end(), [&](const Ahead& a) { return a.dot == dot; });
+  if (at == l.products.end()) return;
+  const bool last = at + 1 == l.products.end();
+  const Ahead& next = last ? l.products.front() : *(at + 1);
+  const Value counter = last ? l.next : std::get<Value>(placement_.of(k_.region(l.body).args[0]));
+  ahead_[next.dot.index] = right_words(next, l.body, counter);
+}
+Values DotEmitter::take_ahead(ir::OpId dot) {
+  const auto it = ahead_.find(dot.index);
+  if (it == ahead_.end()) return {};
+  Values words = std::move(it->second);
+  ahead_.erase(it);
+  return words;
+}
+
 // A left operand in registers, of which each subgroup has the rows that it multiplies, in whole words along k.
 bool DotEmitter::own_rows(const DotShape& d) const {
   const MatrixForm form = *matrix_form(d);
@@ -669,6 +788,25 @@ bool DotEmitter::own_rows(const DotShape& d) const {
   const AxisPlan &rows = plan(form.rows), &k = plan(d.k_axes[0]);
   return k.laid_out && rows.strips() == 1 && k.strips() == 1 && nests_.fits({form.rows, d.k_axes[0]}) &&
          k.cover() == d.depth && d.depth % form.shape.k == 0 && k.vec % (4 / size_bytes(form.shape.a)) == 0;
+}
+
+// What a lane has of it is what it holds of the matrices, all of which one chunk takes.
+bool DotEmitter::is_left_factor(const DotShape& d) const {
+  const MatrixForm form = *matrix_form(d);
+  const AxisPlan& k = plan(d.k_axes[0]);
+  AxisPlan wanted = k;
+  lay_out_columns(wanted, form.shape, s_.subgroup, d.depth, true);
+  return form.lanes && matrix_depth(d, form) == d.depth && k.invocation_stride == wanted.invocation_stride &&
+         k.invocations == wanted.invocations && k.vec == wanted.vec;
+}
+
+// This invocation's elements of the left operand.
+Values DotEmitter::own_elements(const DotShape& d) {
+  arena_.order(placement_.arena_reads({d.lhs}), {});
+  Values elements;
+  nests_.by_layout({d.result[0], d.depth}, {matrix_form(d)->rows, d.k_axes[0]}, false,
+                   [&](const NestPoint& p) { elements.push_back(d.lhs_at({p.c[0], at(0), p.c[1]})); });
+  return elements;
 }
 
 // Each subgroup stores the rows that it multiplies, so that only its own invocations have to wait for them.
@@ -679,12 +817,9 @@ Slot DotEmitter::to_tile(const DotShape& d) {
   const int64_t stride = own_stride(d, m), per = 4 / size_bytes(m.a);
   // As sums that become registers have it (make_exchange), so that this may lie where they were.
   const int64_t part =
-      std::max(int64_t{rows.reg} * m.m * stride, int64_t{m.m} * (std::min(d.depth, kMostColumns) + kRowPad));
-  arena_.order(placement_.arena_reads({d.lhs}), {});
+      std::max(sums_.down(form) * m.m * stride, int64_t{m.m} * (std::min(d.depth, kMostColumns) + kRowPad));
   const std::vector<int> axes{form.rows, d.k_axes[0]};
-  Values elements;
-  nests_.by_layout({d.result[0], d.depth}, axes, false,
-                   [&](const NestPoint& p) { elements.push_back(d.lhs_at({p.c[0], at(0), p.c[1]})); });
+  const Values elements = own_elements(d);
   Slot tile = arena_.temporary(DType::u32, s_.group / s_.subgroup * part, 4 * part);
   arena_.order({}, {tile.range});
   const Value words = b_.i32(part), wave = b_.mul(b_.leaf(Opcode::subgroup_id), words);
@@ -696,7 +831,7 @@ Slot DotEmitter::to_tile(const DotShape& d) {
       for (int c = 0; c < ks.reg; c += static_cast<int>(per)) {
         const auto from = elements.begin() + r * ks.reg + c;
         const Value word = b_.pack(Values(from, from + per));
-        b_.store(tile.ref, b_.add(first, b_.i32(r * m.m * stride + ks.local(c) / per)), word);
+        b_.store(tile.ref, b_.add(first, b_.i32(sums_.row_behind(form, r) * stride + ks.local(c) / per)), word);
       }
   });
   return tile;

@@ -84,7 +84,7 @@ Value ChunkedDot::element_at(const Operand& o, Coords c, Value k) {
 }
 
 void ChunkedDot::append_first(Values& carried, const Operand& o) {
-  const auto own = [&] { return fetch(o, b_.i32(0)); };
+  const auto own = [&] { return o.ahead.empty() ? fetch(o, b_.i32(0)) : o.ahead; };
   for (Value x : o.early ? b_.if_else(prefetch_.in_first_step(), own, [&] { return o.early->regs; }) : own())
     carried.push_back(x);
 }
@@ -114,6 +114,7 @@ Values ChunkedDot::over_chunks(Values sums) {
   before_chunks();
   carried = nests_.counted(chunks_, carried, [&](Value chunk, const Values& in) {
     put(in, n, chunk);
+    if (chunks_ == 1) meanwhile();
     Values next(in.begin(), in.begin() + static_cast<std::ptrdiff_t>(n));
     const Value last = b_.eq(chunk, b_.i32(chunks_ - 1));
     const Values left = following(lhs_, chunk, last, in, n),

@@ -28,6 +28,7 @@ class ChunkedDot : public Part {
     bool by_k = false;  // a contracted dim is the fastest in memory
     int64_t width = 1;  // neighbours in memory that are fetched together
     std::vector<Fetched> share = {};
+    Values ahead = {};  // its only chunk, where that is loaded already
   };
 
   ChunkedDot(Emission& e, ir::OpId id, const DotShape& d, const DotEmitter::Sink& sink, int64_t chunk_depth);
@@ -41,6 +42,8 @@ class ChunkedDot : public Part {
   virtual void multiply(Values& sums, Value chunk) = 0;
   /// What comes between the first fetches and the loop.
   virtual void before_chunks() {}
+  /// What starts behind the barrier of the only chunk, before it is multiplied.
+  virtual void meanwhile() {}
 
   /// `sums` and all chunks' products. The first chunk of the next step is on its way behind it, where that is early.
   Values over_chunks(Values sums);

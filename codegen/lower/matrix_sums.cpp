@@ -159,7 +159,7 @@ bool MatrixSums::value_may(Value v, const MatrixForm& f) const {
 }
 
 void MatrixSums::choose() {
-  if (s_.wide_dot != DotForm::matrix) return;
+  if (s_.wide_dot != DotForm::matrix || s_.matrix_lanes) return;  // those are registers anyway
   propose();
   for (bool dropped = true; dropped;) {
     dropped = std::erase_if(refs_in_, [&](const auto& r) { return !ref_may(r.first, r.second); }) > 0;
@@ -255,8 +255,14 @@ MatrixSums::Exchange MatrixSums::make_exchange(const MatrixForm& f) {
   return x;
 }
 Value MatrixSums::own_row(const MatrixForm& f) {
-  return b_.rem(b_.div(invocation_, int64_t{plan(f.rows).invocation_stride}), int64_t{f.shape.m});
+  const AxisPlan& rows = plan(f.rows);
+  return b_.rem(b_.div(invocation_, int64_t{rows.invocation_stride}), int64_t{f.shape.m} / rows.between);
 }
+int64_t MatrixSums::row_behind(const MatrixForm& f, int r) const {
+  const AxisPlan& rows = plan(f.rows);
+  return int64_t{r / rows.between} * f.shape.m + int64_t{r % rows.between} * rows.run;
+}
+int64_t MatrixSums::down(const MatrixForm& f) const { return plan(f.rows).reg / plan(f.rows).between; }
 // Where this invocation's row begins, in its subgroup's part; and where its columns do.
 Value MatrixSums::own_place(const MatrixForm& f, const Exchange& x) {
   const Value part = b_.mul(x.wave, b_.i32(f.shape.m * x.stride));
@@ -280,7 +286,25 @@ template <class F> void MatrixSums::each_piece(const MatrixForm& f, const Exchan
     }
 }
 
+// What a lane holds of the matrices one after another, as this invocation's registers: from(register) is where.
+void MatrixSums::each_lane_register(const MatrixForm& f, const std::function<void(size_t, size_t, size_t)>& body) {
+  const auto cols = static_cast<size_t>(plan(f.cols).reg),
+             across = static_cast<size_t>(plan(f.cols).cover() / f.shape.n),
+             held = static_cast<size_t>(f.shape.n / 4);  // of a row of a matrix
+  for (size_t r = 0; r < static_cast<size_t>(plan(f.rows).reg); ++r)
+    for (size_t c = 0; c < cols; ++c)
+      body(r * cols + c, r / 2 * across + c / held, c % held / 2 * 4 + r % 2 * 2 + c % 2);
+}
+
 Values MatrixSums::to_registers(const MatrixForm& f, const Values& sums) {
+  if (f.lanes) {
+    std::vector<Values> held;
+    for (Value m : sums)
+      held.push_back(out_.op(b_.raw().append({.code = Opcode::matrix_elements, .operands = {m}})).results);
+    Values out(static_cast<size_t>(plan(f.rows).reg * plan(f.cols).reg));
+    each_lane_register(f, [&](size_t r, size_t matrix, size_t e) { out[r] = held[matrix][e]; });
+    return out;
+  }
   Exchange x = make_exchange(f);
   const Value own = own_place(f, x);
   Values out(static_cast<size_t>(plan(f.rows).reg * plan(f.cols).reg));
@@ -333,17 +357,45 @@ Values MatrixSums::factors(Value v, const MatrixForm& f) {
   return matrices;
 }
 
+Value MatrixSums::of_lane(const Values& held, MatrixUse use, DType t, int64_t cols) {
+  ir::Op o{.code = Opcode::matrix_of, .operands = held};
+  o.set(Attr::kind, static_cast<int64_t>(use));
+  return b_.raw().one(std::move(o), ir::Type::array(t, {16, cols}));
+}
+
+// Registers of the rows and of the contracted dim, which are a lane's of the left factor, as its matrices: k by k, for
+// each of those under each other.
+Values MatrixSums::left_of_registers(const MatrixForm& f, const AxisPlan& k, const Values& elements) {
+  Values matrices;
+  const auto reg = static_cast<size_t>(k.reg), step = static_cast<size_t>(f.shape.k / 4);  // of a row of a matrix
+  for (size_t first = 0; first < reg; first += step)
+    for (size_t block = 0; block < static_cast<size_t>(down(f)); ++block) {
+      Values words;
+      for (size_t c = first; c < first + step; c += 2)
+        for (size_t r = 2 * block; r < 2 * block + 2; ++r)
+          words.push_back(b_.pack({elements[r * reg + c], elements[r * reg + c + 1]}));
+      matrices.push_back(of_lane(words, MatrixUse::left, f.shape.a, f.shape.k));
+    }
+  return matrices;
+}
+
 Values MatrixSums::filled(const MatrixForm& f, uint64_t bits) {
   const Value element = b_.constant(f.shape.sum, bits);
   const Value matrix = b_.raw().one({.code = Opcode::matrix_fill, .operands = {element}},
                                     ir::Type::array(f.shape.sum, {f.shape.m, f.shape.n}));
-  return Values(static_cast<size_t>(plan(f.rows).reg * (plan(f.cols).cover() / f.shape.n)), matrix);
+  return Values(static_cast<size_t>(down(f) * (plan(f.cols).cover() / f.shape.n)), matrix);
 }
 
 Values MatrixSums::from_registers(const MatrixForm& f, const Values& in) {
   const auto bits = ir::constant_bits(out_, in[0]);
   if (bits && std::all_of(in.begin(), in.end(), [&](Value v) { return v == in[0]; })) return filled(f, *bits);
-  Values sums(static_cast<size_t>(plan(f.rows).reg * (plan(f.cols).cover() / f.shape.n)));
+  Values sums(static_cast<size_t>(down(f) * (plan(f.cols).cover() / f.shape.n)));
+  if (f.lanes) {
+    std::vector<Values> held(sums.size(), Values(static_cast<size_t>(f.shape.m * f.shape.n / 32)));
+    each_lane_register(f, [&](size_t r, size_t matrix, size_t e) { held[matrix][e] = in[r]; });
+    for (size_t i = 0; i < sums.size(); ++i) sums[i] = of_lane(held[i], MatrixUse::accumulator, f.shape.sum, f.shape.n);
+    return sums;
+  }
   Exchange x = make_exchange(f);
   const Value own = own_place(f, x);
   each_piece(f, x, [&](size_t at, const auto& registers) {

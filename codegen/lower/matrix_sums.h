@@ -19,6 +19,7 @@ struct MatrixForm {
   MatrixShape shape;
   int rows = kNoAxis, cols = kNoAxis;
   DType dtype = DType::f32;
+  bool lanes = false;  // the axes' layout is what lanes hold of matrices
   bool operator==(const MatrixForm&) const = default;
 };
 
@@ -33,6 +34,7 @@ class MatrixSums : public Part {
   Values to_registers(const MatrixForm& f, const Values& sums);
   Values from_registers(const MatrixForm& f, const Values& registers);
   Values filled(const MatrixForm& f, uint64_t bits);
+  Values left_of_registers(const MatrixForm& f, const AxisPlan& k, const Values& elements);
   /// The matrices of a value that has the form, perhaps with a factor for each row, or is one element everywhere.
   Values evaluate(Value v, const MatrixForm& f);
   /// Whether evaluate() gives it from matrices.
@@ -44,10 +46,16 @@ class MatrixSums : public Part {
   void settle(const ir::Op& o);
   size_t settled() const { return settled_.size(); }
   void forget(size_t from);
-  /// The row of a matrix that this invocation's registers are of.
+  /// Matrices under each other in each subgroup.
+  int64_t down(const MatrixForm& f) const;
+  /// The row of the first matrix that this invocation's first register is of, and how far behind it register r is.
   Value own_row(const MatrixForm& f);
+  int64_t row_behind(const MatrixForm& f, int r) const;
 
  private:
+  Value of_lane(const Values& held, ir::MatrixUse use, DType t, int64_t cols);
+  /// body(register, matrix, element of it)
+  void each_lane_register(const MatrixForm& f, const std::function<void(size_t, size_t, size_t)>& body);
   struct Exchange;
   Exchange make_exchange(const MatrixForm& f);
   Value own_place(const MatrixForm& f, const Exchange& x);

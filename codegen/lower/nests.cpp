@@ -28,6 +28,10 @@ Value LoopNests::invocation_coord(const AxisPlan& p) {
 }
 
 Value LoopNests::invocation_start(const AxisPlan& p) {
+  if (p.run && p.run < p.invocations) {
+    const Value i = invocation_coord(p), run = b_.rem(i, p.run), runs = b_.div(i, p.run);
+    return b_.add(run, b_.mul(runs, b_.i32(p.run * p.between)));
+  }
   const Value vec = b_.i32(p.vec);
   return b_.mul(invocation_coord(p), vec);
 }
@@ -81,7 +85,7 @@ Coord LoopNests::axis_coord(const AxisPlan& p, int axis, int64_t n, Value strip,
   if (!overhangs || (p.split && whole_.count(axis))) return {e, axis, r};
   // Known positions need no test.
   const int last = within ? p.vec - 1 : r;
-  if (!p.split && !strip && p.local(last) + int64_t{p.invocations - 1} * p.vec < n) return {e, axis, r};
+  if (!p.split && !strip && p.local(last) + p.start(p.invocations - 1) < n) return {e, axis, r};
   const int64_t divisor = std::gcd(n, int64_t{16});
   const Value end = b_.i32(n);
   valid = b_.both(valid, b_.lt(divisor % p.vec == 0 && !within ? b_.add(e, b_.i32(-(r % p.vec))) : e, end));
@@ -179,6 +183,8 @@ void LoopNests::by_layout(const Shape& s, const std::vector<int>& dims, bool eff
   // Rolled: loops go over the registers, for CPUs vector by vector, else element by element. So coordinates name no
   // registers. Each element still belongs to the same invocation as in the nest that is not rolled: a program may store
   // it by the one nest and the next program by the other, without a barrier between them.
+  // Not of axes whose registers lie between invocations.
+  rolled = rolled && std::none_of(dims.begin(), dims.end(), [&](int a) { return a != kNoAxis && plan(a).run > 0; });
   const bool by_elements = rolled && !s_.rolled;
   const auto plan_of = [&](size_t d) {
     AxisPlan p = dims[d] == kNoAxis ? AxisPlan{} : plan(dims[d]);

@@ -39,6 +39,7 @@ class Emitter final : private Code, public Walk {
   bool large_arena() const;  ///< beyond what a static array may have
 
   // memory.cpp
+  V rounded_pair(V low, V high, DType t) override { return f_.rounded_pair(low, high, t); }
   bool emit_transposed_pack(const ir::Op& op);
   Register load(const ir::Op& op, const Ref& r) override;
   void store(const ir::Op& op, const Ref& r, V value, V raw) override;
@@ -108,8 +109,11 @@ class Emitter final : private Code, public Walk {
   void emit_matrix_load(const ir::Op& op);
   void emit_sums(const ir::Op& op, V sums, bool store);
   void emit_multiply(const ir::Op& op);
+  void emit_elements(const ir::Op& op);
+  void emit_matrix_of(const ir::Op& op);
   void emit_multiply_add(const ir::Op& op);
   V descriptor(const ir::Op& load);
+  bool is_zeros(ir::Value sums) const;
   void emit_warpgroup(const ir::Op& op);
   V sums_of_product(const ir::Op& op, ir::Value sums);
   V factor_register(const ir::Op& op, const Access& access, int64_t row, int64_t k);

@@ -407,7 +407,17 @@ V Function::rounded(V v, DType t) {
     r = floating(bits(r) | sign);
   }
   narrow_[{r.id, t}] = raw;
+  if (size_bytes(t) == 2) wide_[{r.id, t}] = v;
   return r;
+}
+
+V Function::rounded_pair(V low, V high, DType t) {
+  const auto a = wide_.find({low.id, t}), b = wide_.find({high.id, t});
+  if (a == wide_.end() || b == wide_.end()) return {};
+  const V word = fresh(Reg::u32);
+  line(std::string("cvt.rn.") + (t == DType::f16 ? "f16x2" : "bf16x2") + ".f32 " + operand(word) + ", " +
+       in_register(b->second) + ", " + in_register(a->second));
+  return word;
 }
 
 std::string Function::body() const {

@@ -28,6 +28,7 @@ class Function final : public Sink {
   bool converts(DType t) const override;
   V rounded(V v, DType t) override;
   V narrow_bits(V v, DType t) override;
+  V rounded_pair(V low, V high, DType t);  ///< a word of both, if both are rounded to t, of 16 bits; else no value
   V widened(V raw, DType t) override;
   std::vector<V> if_else(V c, const std::function<std::vector<V>()>& then_body,
                          const std::function<std::vector<V>()>& else_body) override;
@@ -62,6 +63,7 @@ class Function final : public Sink {
   std::map<std::pair<Reg, uint64_t>, V> constants_;
   std::map<uint32_t, uint64_t> bits_;               // of constants, by id
   std::map<std::pair<uint32_t, DType>, V> narrow_;  // of rounded values, the bits that they were made of
+  std::map<std::pair<uint32_t, DType>, V> wide_;    // of those of 16 bits, what was rounded
   std::array<uint32_t, 5> registers_{};
   std::vector<std::pair<Reg, uint32_t>> several_;  // from Reg::opaque on
   std::map<uint32_t, std::vector<V>> parts_;       // of values of such types, by id

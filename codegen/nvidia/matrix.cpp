@@ -132,6 +132,8 @@ void Emitter::emit_matrix(const ir::Op& op) {
     case ir::Matrix::matrix_store: return emit_sums(op, get(op.operands.at(1)), true);
     case ir::Matrix::matrix_multiply_add: return emit_multiply_add(op);
     case ir::Matrix::matrix_multiply: return emit_multiply(op);
+    case ir::Matrix::matrix_elements: return emit_elements(op);
+    case ir::Matrix::matrix_of: return emit_matrix_of(op);
   }
 }
 
@@ -248,6 +250,23 @@ void Emitter::emit_multiply(const ir::Op& op) {
   set(op.results.at(0), out);
 }
 
+// The registers of a lane are in the order of those ops. Copies: what a loop carries is written again.
+void Emitter::emit_elements(const ir::Op& op) {
+  const std::vector<V> parts = f_.parts(get(op.operands.at(0)));
+  for (size_t i = 0; i < op.results.size(); ++i) {
+    const V element = f_.fresh(parts.at(i).reg);
+    f_.move(element, parts[i]);
+    set(op.results[i], element);
+  }
+}
+void Emitter::emit_matrix_of(const ir::Op& op) {
+  const ir::Type& t = k_.type(op.results.at(0));
+  const bool left = static_cast<MatrixUse>(op.attr(Attr::kind)) == MatrixUse::left;
+  const V out = f_.fresh(f_.several(left ? Reg::u32 : reg_of(t.dtype), static_cast<uint32_t>(op.operands.size())));
+  for (size_t i = 0; i < op.operands.size(); ++i) f_.move(f_.parts(out)[i], get(op.operands[i]));
+  set(op.results[0], out);
+}
+
 void Emitter::emit_multiply_add(const ir::Op& op) {
   const ir::Type &a = k_.type(op.operands.at(0)), &b = k_.type(op.operands.at(1)), &c = k_.type(op.operands.at(2));
   const std::vector<V> left = f_.parts(get(op.operands[0])), right = f_.parts(get(op.operands[1])),
@@ -319,6 +338,11 @@ V Emitter::sums_of_product(const ir::Op& op, ir::Value sums) {
   return out;
 }
 
+bool Emitter::is_zeros(ir::Value sums) const {
+  const ir::Op* fill = k_.def(sums);
+  return fill && fill->code == Opcode::matrix_fill && ir::constant_bits(k_, fill->operands.at(0)) == uint64_t{0};
+}
+
 void Emitter::emit_warpgroup(const ir::Op& op) {
   const auto lefts = static_cast<size_t>(op.attr(Attr::count));
   const ir::Op &right = *k_.def(op.operands.at(0)), *left = k_.def(op.operands.at(1));
@@ -330,8 +354,15 @@ void Emitter::emit_warpgroup(const ir::Op& op) {
   if (b.shape[0] % step != 0 || (!whole && a.shape[1] != step) || size_bytes(b.dtype) != size || sum.shape[0] != 16 ||
       sum.shape[1] % kMmaColumns != 0)
     throw InternalError(k_.name + ": nvidia: no product of " + to_string(a) + " and " + to_string(b), op.loc);
+  // Rows of sums that begin at zero: the first product is taken as it is.
+  std::vector<bool> empty(rows, true);
+  for (size_t i = 0; i < op.results.size(); ++i)
+    if (!is_zeros(op.operands[1 + lefts + i])) empty[i / across] = false;
   std::vector<V> results;
-  for (size_t i = 0; i < op.results.size(); ++i) results.push_back(sums_of_product(op, op.operands[1 + lefts + i]));
+  for (size_t i = 0; i < op.results.size(); ++i) {
+    const ir::Value sums = op.operands[1 + lefts + i];
+    results.push_back(empty[i / across] ? f_.fresh(get(sums).reg) : sums_of_product(op, sums));
+  }
   // By 16 bytes, which is what a descriptor counts in.
   const auto stepped = [&](const ir::Op& load, V first, size_t k) {
     int64_t sixteens = static_cast<int64_t>(k) * (lies_along_k(load) ? 2 * load.attr(Attr::stride) / 4 : step);
@@ -344,7 +375,7 @@ void Emitter::emit_warpgroup(const ir::Op& op) {
   const V first_right = descriptor(right);
   std::vector<V> first_left;
   for (size_t r = 0; whole && r < rows; ++r) first_left.push_back(descriptor(*k_.def(op.operands[1 + r])));
-  const V adds = f_.boolean(true);
+  const V adds = f_.boolean(true), takes = f_.boolean(false);
   const std::string code = "wgmma.mma_async.sync.aligned.m64n" + std::to_string(b.shape[1]) + "k" +
                            std::to_string(step) + (is_int(sum.dtype) ? ".s32." : ".f32.") + type_name(a.dtype) + "." +
                            type_name(b.dtype) + " ";
@@ -361,7 +392,7 @@ void Emitter::emit_warpgroup(const ir::Op& op) {
       const V place = stepped(right, first_right, k);
       if (whole) s += "}, " + f_.in_register(stepped(*k_.def(op.operands[1 + r]), first_left[r], k));
       else s += "}, {" + names(f_.parts(get(op.operands[1 + r * steps + k]))) + "}";
-      s += ", " + f_.in_register(place) + ", " + f_.in_register(adds);
+      s += ", " + f_.in_register(place) + ", " + f_.in_register(k == 0 && empty[r] ? takes : adds);
       if (!is_int(sum.dtype)) s += ", 1, 1";
       if (halves && whole) s += lies_along_k(*left) ? ", 0" : ", 1";
       if (halves) s += lies_along_k(right) ? ", 0" : ", 1";

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <numeric>
 
 #include "engine/base/extent.h"
 
@@ -27,6 +28,28 @@ std::optional<MatrixLanes> matrix_lanes(const MatrixShape& s, int subgroup) {
   return MatrixLanes{s.m, subgroup / s.m};
 }
 
+namespace {
+// Of the lanes' own layout: lanes across, the elements that each has beside each other, rows of lanes.
+constexpr int kAcross = 4, kPair = 2, kDown = 8;
+}  // namespace
+
+void lay_out_rows(AxisPlan& p, const MatrixShape& s, int subgroup, int subgroups, int64_t rows, bool by_lanes) {
+  const int across = by_lanes ? kAcross : matrix_lanes(s, subgroup)->across;
+  p.invocation_stride = across;
+  p.invocations = subgroups * subgroup / across;
+  p.vec = 1;
+  p.run = by_lanes ? kDown : 0;
+  p.between = by_lanes ? s.m / kDown : 1;
+  p.reg = static_cast<int>(rows) * p.between;
+}
+
+void lay_out_columns(AxisPlan& p, const MatrixShape& s, int subgroup, int64_t cols, bool by_lanes) {
+  p.invocation_stride = 1;
+  p.invocations = by_lanes ? kAcross : matrix_lanes(s, subgroup)->across;
+  p.reg = static_cast<int>(cols / p.invocations);
+  p.vec = by_lanes ? kPair : std::gcd(p.reg, 8);
+}
+
 MatrixProduct matrix_product(const ir::Kernel& k, const ir::Op& dot) {
   const DType t = k.type(dot.results[0]).dtype;
   return {k.type(dot.operands[0]).dtype, k.type(dot.operands[1]).dtype, is_narrow_float(t) ? DType::f32 : t};
@@ -38,13 +61,14 @@ int64_t contracted(const ir::Kernel& k, const ir::Op& dot) {
   return n;
 }
 
-std::string describe(const Target& target, const MatrixShape& s, const MatrixTile& t, int64_t depth) {
+std::string describe(const Target& target, const MatrixShape& s, const MatrixTile& t, int64_t depth, bool by_lanes) {
   const bool together = by_warpgroups(target, s);
   return "dots of " + std::string(name(s.a)) + ": matrices of " + to_string(s) + ", " + std::to_string(t.rows) + " x " +
          std::to_string(t.cols / s.n) + " of them in each subgroup" +
          (together ? ", four of which work together" : "") + "; chunks of " +
          std::to_string(matrix_chunk(target, s, depth)) + " packed in shared memory, the next one prefetched" +
-         (target.async_stores && !together ? " there, or into registers" : " into registers");
+         (target.async_stores && !together ? " there, or into registers" : " into registers") +
+         (by_lanes ? "; their sums are registers like others" : "");
 }
 
 std::optional<MatrixShape> matrices_for(const Target& target, int subgroup, const MatrixProduct& p, std::string& why) {

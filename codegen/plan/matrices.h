@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 
+#include "codegen/plan/schedule.h"
 #include "codegen/program/target.h"
 #include "engine/ir/kernel.h"
 
@@ -20,6 +21,11 @@ struct MatrixLanes {
   int down = 1, across = 1;
 };
 std::optional<MatrixLanes> matrix_lanes(const MatrixShape& s, int subgroup);
+
+/// The rows of matrices under each other, `rows` of them in each of so many subgroups, and `cols` columns: by lanes, as
+/// the device holds the matrices (Target::matrix_lanes), or in rows that two lanes share.
+void lay_out_rows(AxisPlan& p, const MatrixShape& s, int subgroup, int subgroups, int64_t rows, bool by_lanes);
+void lay_out_columns(AxisPlan& p, const MatrixShape& s, int subgroup, int64_t cols, bool by_lanes);
 
 /// A product of `rows` by `cols` by `depth` elements, of dtypes a and b summed in `sum`.
 struct MatrixProduct {
@@ -48,8 +54,8 @@ MatrixTile matrix_tile(const MatrixShape& s, MatrixLanes lanes, const MatrixTile
 /// Columns of a tile, halved so often, of a product with so many.
 int64_t matrix_columns(const MatrixShape& s, MatrixLanes lanes, int64_t columns, int smaller);
 
-std::string describe(const Target& target, const MatrixShape& s, const MatrixTile& t,
-                     int64_t depth);                         ///< for explain
+std::string describe(const Target& target, const MatrixShape& s, const MatrixTile& t, int64_t depth,
+                     bool by_lanes);                         ///< for explain
 int64_t contracted(const ir::Kernel& k, const ir::Op& dot);  ///< elements of k
 
 /// Whether the four subgroups of a warpgroup multiply matrices of that shape together, where there are such and the

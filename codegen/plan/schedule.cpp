@@ -646,32 +646,34 @@ class Scheduler {
     const auto shape = matrix_shape(target_, p.a, p.b, p.sum);
     if (!shape || !(*shape == *s_.matrix)) return false;
     const MatrixLanes lanes = *matrix_lanes(*shape, s_.subgroup);
-    AxisPlan& pi = plan(i);
-    pi.invocation_stride = lanes.across;
-    pi.invocations = s_.group / lanes.across;
-    const auto units = [&](const MatrixTile& t) { return tiles(n, i, t.rows * pi.invocations, j, t.cols); };
+    const int waves = s_.group / s_.subgroup, down = waves * shape->m;
+    const auto units = [&](const MatrixTile& t) { return tiles(n, i, t.rows * down, j, t.cols); };
     const auto [rows, cols] = matrix_tile(*shape, lanes,
                                           {.rows = axis(i).extent,
                                            .cols = axis(j).extent,
-                                           .down = pi.invocations,
+                                           .down = down,
                                            .all_rows = whole_in_registers(i),
                                            .all_cols = whole_in_registers(j),
                                            .smaller = smaller_,
                                            .compute_units = target_.compute_units,
                                            .units = units});
-    pi.reg = static_cast<int>(rows);
-    pi.vec = 1;
-    columns_of_matrices(plan(j), lanes, cols);
+    s_.matrix_lanes = target_.matrix_lanes && size_bytes(shape->a) == 2 && s_.subgroup == 32 && results_go_on();
+    lay_out_rows(plan(i), *shape, s_.subgroup, waves, rows, s_.matrix_lanes);
+    lay_out_columns(plan(j), *shape, s_.subgroup, cols, s_.matrix_lanes);
     s_.wide_dot = DotForm::matrix;
-    s_.remarks.push_back(describe(target_, *shape, {rows, cols}, contracted(k_, *n.dot)));
+    s_.remarks.push_back(describe(target_, *shape, {rows, cols}, contracted(k_, *n.dot), s_.matrix_lanes));
     return true;
   }
 
-  static void columns_of_matrices(AxisPlan& p, const MatrixLanes& lanes, int64_t cols) {
-    p.invocation_stride = 1;
-    p.invocations = lanes.across;
-    p.reg = static_cast<int>(cols / lanes.across);
-    p.vec = std::gcd(p.reg, 8);
+  // Sums of some product are reduced or multiplied further, and no running sum follows their rows.
+  bool results_go_on() const {
+    bool further = false;
+    for (const Nest& n : nests_) {
+      const auto ij = n.dot ? wide_axes(n) : std::nullopt;
+      if (ij && axis(ij->first).scanned) return false;
+      further = further || (ij && (axis(ij->second).reduced || axis(ij->second).contracted));
+    }
+    return further;
   }
 
   // Of a product whose rows have their layout from a larger one by matrices, as attention's second product: its columns
@@ -681,8 +683,13 @@ class Scheduler {
     const auto shape = matrix_shape(target_, p.a, p.b, p.sum);
     if (!shape || !(*shape == *s_.matrix) || axis(j).extent < shape->n) return false;
     const MatrixLanes lanes = *matrix_lanes(*shape, s_.subgroup);
-    if (plan(i).invocation_stride != lanes.across || plan(i).invocations != s_.group / lanes.across) return false;
-    columns_of_matrices(plan(j), lanes, matrix_columns(*shape, lanes, axis(j).extent, smaller_));
+    AxisPlan rows = plan(i);
+    lay_out_rows(rows, *shape, s_.subgroup, s_.group / s_.subgroup, 1, s_.matrix_lanes);
+    if (plan(i).invocation_stride != rows.invocation_stride || plan(i).invocations != rows.invocations ||
+        plan(i).run != rows.run)
+      return false;
+    const int64_t cols = matrix_columns(*shape, lanes, axis(j).extent, smaller_);
+    lay_out_columns(plan(j), *shape, s_.subgroup, cols, s_.matrix_lanes);
     plan(j).laid_out = true;
     fixed_.insert(j);
     return true;

@@ -15,14 +15,23 @@ namespace tessera::lowering {
 
 /// Along one axis a unit of work handles elements base + [0, tile). Of those, one strip covers invocations * reg:
 /// register r of invocation i is element strip * cover + local(r) + vec * ((i / invocation_stride) % invocations);
-/// `vec` registers in a row are adjacent in memory.
+/// `vec` registers in a row are adjacent in memory. With `run`, as rows of matrices by lanes: that many invocations
+/// have neighbours, behind which come the neighbours of their next register, `between` in all, and then the next
+/// invocations'.
 struct AxisPlan {
   int64_t tile = 1;
   bool split = false;
   bool laid_out = false;  // has a layout; otherwise nests walk the axis one element at a time
   int reg = 1, vec = 1;   // vec divides reg
   int invocations = 1, invocation_stride = 1;
-  int64_t local(int r) const { return int64_t{r / vec} * vec * invocations + r % vec; }
+  int run = 0, between = 1;  // run: 0, or vec is 1, and between divides reg
+  int64_t local(int r) const {
+    if (run) return int64_t{r / between} * between * invocations + int64_t{r % between} * run;
+    return int64_t{r / vec} * vec * invocations + r % vec;
+  }
+  int64_t start(int i) const {  ///< of invocation i's register 0
+    return run ? i % run + int64_t{i / run} * run * between : int64_t{i} * vec;
+  }
   int64_t cover() const { return int64_t{reg} * invocations; }
   int64_t strips() const { return tile == 0 ? 0 : cdiv(tile, cover()); }
 };
@@ -54,6 +63,7 @@ struct Schedule {
   bool double_buffer = true;           // of products: two tiles, where those take little of the shared memory
   DotForm wide_dot = DotForm::reduce;  // for dots with both free dims wide
   std::optional<MatrixShape> matrix;   // what the layout of wide dots is made for
+  bool matrix_lanes = false;           // that layout is the matrices' own: an invocation has what it holds of them
   std::vector<Kept> kept;              // per value
   std::vector<std::string> remarks;    // for explain
   std::vector<std::string> prefetch_remarks;  // the same, per block: from the lowering

@@ -186,7 +186,7 @@ Target Target::nvidia(const std::string& chip) {
     t.max_buffer_bytes = int64_t{1} << 40;
     t.compute_units = c.multiprocessors;
     t.matrices = nvidia_matrices(chip);
-    t.transposes_matrices = t.async_stores = true;
+    t.transposes_matrices = t.async_stores = t.matrix_lanes = true;
     t.warpgroup_matrices = t.tensor_copies = chip == "sm_90a";
     return t;
   }

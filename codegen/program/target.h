@@ -73,6 +73,8 @@ struct Target {
   bool warpgroup_matrices = false;
   /// Boxes of whole arrays go to shared memory by themselves, swizzled (cp.async.bulk.tensor).
   bool tensor_copies = false;
+  /// Which elements of a matrix a lane holds is known, and what matrix_elements says (mma.sync, wgmma).
+  bool matrix_lanes = false;
   /// The driver jumps over a branch that no invocation takes. Lavapipe from Mesa 25 on runs it, and loads there from
   /// addresses that are the same for all invocations (seen on 26.1).
   bool skips_branches = false;

@@ -85,6 +85,8 @@ void Emitter::emit_matrix(const ir::Op& op) {
     }
     case ir::Matrix::warpgroup_multiply_add:
     case ir::Matrix::warpgroup_wait:
+    case ir::Matrix::matrix_elements:
+    case ir::Matrix::matrix_of:
       throw InternalError(k_.name + ": " + std::string(name(op.code)) + " is of NVIDIA's PTX alone", op.loc);
     case ir::Matrix::matrix_multiply: {
       const V a = get(op.operands.at(0)), b = get(op.operands.at(1));

@@ -500,6 +500,24 @@ std::vector<Type> Inference::warpgroup() const {
   return std::vector<Type>(static_cast<size_t>(sums), sum);
 }
 
+// What a lane holds of a matrix, and a matrix of what its lanes hold.
+std::vector<Type> Inference::of_lanes() const {
+  const bool takes = op_.code == Opcode::matrix_elements,
+             left = !takes && attr(Attr::kind) == static_cast<int64_t>(MatrixUse::left);
+  if (takes) count(1);
+  const Type t = takes ? array(0) : requested_;
+  if (t.is_ref || t.shape.size() != 2 || t.shape[0] != 16 || t.shape[1] % 8 != 0 || (left && size_bytes(t.dtype) != 2))
+    fail("a matrix of 16 rows and eights of columns is wanted, of a factor with 16 bits an element, not " +
+         to_string(t));
+  const int64_t held = num_elements(t.shape) / 32;
+  if (takes) return std::vector<Type>(static_cast<size_t>(held), Type::array(t.dtype));
+  if (!left && attr(Attr::kind) != static_cast<int64_t>(MatrixUse::accumulator))
+    fail("kind " + std::to_string(attr(Attr::kind)) + " is neither a left factor nor an accumulator");
+  count(static_cast<size_t>(left ? held / 2 : held));
+  for (size_t i = 0; i < op_.operands.size(); ++i) scalar(i, left ? DType::u32 : t.dtype, "a part");
+  return {t};
+}
+
 std::vector<Type> Inference::matrix() const {
   const auto is_matrix = [](const Type& t) { return !t.is_ref && t.shape.size() == 2; };
   const auto operand = [&](size_t i) {
@@ -568,6 +586,8 @@ std::vector<Type> Inference::matrix() const {
         fail("takes two matrices of one float type but they are " + to_string(a) + " and " + to_string(b));
       return {a};
     }
+    case Matrix::matrix_elements:
+    case Matrix::matrix_of: return of_lanes();
   }
   return {};
 }
@@ -695,7 +715,9 @@ std::vector<Type> Inference::structured() const {
     case Opcode::matrix_multiply_add:
     case Opcode::warpgroup_multiply_add:
     case Opcode::warpgroup_wait:
-    case Opcode::matrix_multiply: return matrix();
+    case Opcode::matrix_multiply:
+    case Opcode::matrix_elements:
+    case Opcode::matrix_of: return matrix();
     case Opcode::loops_cut: count(0); return {Type::array(DType::boolean)};
     case Opcode::report:
       if (op_.operands.empty()) fail("takes a condition but got no operands");

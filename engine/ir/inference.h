@@ -124,6 +124,7 @@ class Inference {
   std::vector<Type> packed() const;
   std::vector<Type> matrix() const;
   std::vector<Type> warpgroup() const;
+  std::vector<Type> of_lanes() const;
 
   std::vector<Type> structured() const;
 };

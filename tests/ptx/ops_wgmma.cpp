@@ -151,8 +151,9 @@ void multiply(Machine& m, const Instr& i, Sums& sums, const Side& a, const Side&
         if (i.flags & kSaturate) sum = sum > INT32_MAX ? INT32_MAX : sum < INT32_MIN ? INT32_MIN : sum;
         r = static_cast<uint64_t>(sum) & 0xffffffff;
       }
-      slot.bits = (slot.bits & ~mask) | r << shift;
-      slot.poison = (slot.poison & ~mask) | (poison ? mask : 0);
+      const uint64_t others = mask_of(32) & ~mask;  // the register has 32 bits, whatever it held before
+      slot.bits = (slot.bits & others) | r << shift;
+      slot.poison = (slot.poison & others) | (poison ? mask : 0);
     }
 }
 

@@ -314,6 +314,56 @@ TEST_CASE("nvidia: a changed instruction of a product by boxes of arrays is noti
   CHECK(wrong(text, other, p.ptx) != "");
 }
 
+TEST_CASE("nvidia: sums that go on in the lanes that hold them") {
+  const std::string text = R"(tir 1
+kernel @chain
+in f16[64, 32] whole
+in f16[64, 32] whole
+out f32[64, 32] whole
+body (%x, %y, %o) {
+  %a = load %x[0:64, 0:32]
+  %b = load %y[0:64, 0:32]
+  %s = dot %a, %b lhs_contract [1] rhs_contract [1] lhs_batch [] rhs_batch [] : f32[64, 64]
+  %m = reduce_max %s axes [1] : f32[64]
+  %w = broadcast %m dims [0] : f32[64, 64]
+  %p = sub %s, %w
+  %l = reduce_sum %p axes [1] : f32[64]
+  %h = convert %p : f16[64, 64]
+  %c = dot %h, %b lhs_contract [1] rhs_contract [0] lhs_batch [] rhs_batch [] : f32[64, 32]
+  %all = broadcast %l dims [0] : f32[64, 32]
+  %r = add %c, %all
+  store %o[0:64, 0:32], %r
+}
+)";
+  for (const char* chip : {"sm_80", "sm_90a"}) {
+    CAPTURE(chip);
+    const Program p = compiled(text, chip);
+    const bool four = std::string(chip) == "sm_90a";
+    REQUIRE(wrong(text, p, p.ptx) == "");
+    // Shared memory has the factors that come from arrays, by 16 bytes, and nothing else.
+    CHECK(count(p.ptx, "st.shared.") == count(p.ptx, "st.shared.v4.b32 "));
+    CHECK(count(p.ptx, "bar.warp") == 0);
+    CHECK(count(p.ptx, "shfl.sync.bfly") == 2 * 2 * 2);  // two steps, of two rows, for the maximum and the sum
+    CHECK(count(p.ptx, "cvt.rn.f16x2.f32") == 16);
+    // Each exchange; the halves of a word; which lanes' part of a factor or of a sum a register is.
+    for (size_t i = 0; i < 8; ++i) CHECK(wrong(text, p, replaced(p.ptx, "shfl.sync.bfly", "shfl.sync.idx", i)) != "");
+    const size_t pair = p.ptx.find("cvt.rn.f16x2.f32 "), pair_end = p.ptx.find(';', pair);
+    const std::string one = p.ptx.substr(pair, pair_end - pair);
+    const size_t first = one.find(", "), second = one.rfind(", ");
+    CHECK(wrong(text, p,
+                replaced(p.ptx, one, one.substr(0, first) + one.substr(second) + one.substr(first, second - first))) !=
+          "");
+    const std::string code = four ? "wgmma.mma_async" : "mma.sync";
+    const size_t last = p.ptx.rfind(code), last_end = p.ptx.find(';', last);
+    const std::string product = p.ptx.substr(last, last_end - last);
+    const size_t left = product.find("}, {") + 4, comma = product.find(", ", left),
+                 next = product.find(", ", comma + 2);
+    const std::string swapped = product.substr(0, left) + product.substr(comma + 2, next - comma - 2) + ", " +
+                                product.substr(left, comma - left) + product.substr(next);
+    CHECK(wrong(text, p, replaced(p.ptx, product, swapped)) != "");
+  }
+}
+
 // -- places that ldmatrix does not take
 
 namespace {

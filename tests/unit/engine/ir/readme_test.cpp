@@ -92,6 +92,7 @@ body (%x, %o) {
   %left = matrix_load %words, %i stride [8] kind add : f16[8, 8]
   %right = matrix_load %words, %i stride [8] kind sub : f16[8, 8]
   %sums = matrix_fill %f : f32[8, 8]
+  %tall = matrix_fill %f : f32[16, 8]
 )";
 
 }  // namespace
