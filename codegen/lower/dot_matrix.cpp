@@ -63,8 +63,8 @@ class MatrixDot : public ChunkedDot {
   }
   void run() {
     wave_ = b_.leaf(Opcode::subgroup_id);
-    plan_tensors();
     rhs_.ahead = dots_.take_ahead(id_);
+    if (rhs_.ahead.empty()) plan_tensors();
     if (!fetches_left()) lhs_.early = nullptr;
     else if (!tensors_) deal(lhs_, dots_.matrix_share(d_, form_, 0));
     if (!tensors_) deal(rhs_, dots_.matrix_share(d_, form_, 1));
@@ -680,49 +680,6 @@ const Values* DotEmitter::kept_left(ir::OpId dot) const {
   return it == left_.end() ? nullptr : &it->second;
 }
 
-// -- right operands that are loaded ahead
-
-// Whether it is computed from memory that the call does not write, the body's counter and what the loop does not
-// change; `scalars`: the body's ops in between.
-bool DotEmitter::follows_from(ir::RegionId body, Value root, std::set<uint32_t>& scalars) const {
-  const ir::Region& r = k_.region(body);
-  std::set<uint32_t> mine;
-  for (ir::OpId id : r.ops) mine.insert(id.index);
-  std::set<uint32_t> seen;
-  return ir::walk_back(k_, root, seen, [&](Value v, std::vector<Value>& next) {
-    const ir::Op* o = k_.def(v);
-    if (k_.type(v).is_ref) return true;
-    const bool scalar = placement_.kind(v) == Kind::scalar;
-    if (!o) return scalar && (v == r.args[0] || std::find(r.args.begin(), r.args.end(), v) == r.args.end());
-    if (!scalar && placement_.kind(v) != Kind::lazy) return false;
-    if (scalar && !mine.count(k_.value(v).def.index)) return true;
-    if (o->code == Opcode::load && (scalar || refs_.written(ref_position(k_, o->operands[0])))) return false;
-    if (scalar && !ir::info(o->code).elementwise && o->code != Opcode::constant) return false;
-    if (scalar) scalars.insert(k_.value(v).def.index);
-    next.insert(next.end(), o->operands.begin(), o->operands.end());
-    return true;
-  });
-}
-
-std::vector<DotEmitter::Ahead> DotEmitter::loaded_ahead(ir::RegionId body) const {
-  constexpr int64_t kMostWords = 32;
-  std::vector<Ahead> products;
-  if (s_.wide_dot != DotForm::matrix || !s_.matrix_lanes || k_.has_threads()) return products;
-  for (ir::OpId id : k_.region(body).ops) {
-    if (k_.op(id).code != Opcode::dot) continue;
-    const DotShape d = shape_of(k_.op(id));
-    if (form_of(d) != DotForm::matrix || num_elements(d.result) == 0) continue;
-    const MatrixForm form = *matrix_form(d);
-    const bool strips = std::any_of(d.result_axes.begin(), d.result_axes.end(),
-                                    [&](int a) { return a != kNoAxis && plan(a).strips() > 1; });
-    Ahead a{id};
-    if (!strips && matrix_depth(d, form) >= d.depth && staged_share(d, 1) <= kMostWords && !prefetch_.of(id, 1) &&
-        follows_from(body, d.rhs, a.scalars))
-      products.push_back(std::move(a));
-  }
-  return products;
-}
-
 Values DotEmitter::right_words(const Ahead& a, ir::RegionId body, Value counter) {
   std::vector<std::pair<Value, Place>> here;
   const auto keep = [&](Value v) { here.emplace_back(v, placement_.of(v)); };
@@ -739,45 +696,6 @@ Values DotEmitter::right_words(const Ahead& a, ir::RegionId body, Value counter)
   Values words =
       elements_.in_another_step([&] { return MatrixDot(e_, a.dot, d, form, nullptr, nullptr, {}).right_words(); });
   for (auto& [v, place] : here) placement_.of(v) = std::move(place);
-  return words;
-}
-
-Values DotEmitter::load_first(const ir::Op& loop, Value lower) {
-  AheadLoop l{loop.regions[0], loaded_ahead(loop.regions[0])};
-  if (l.products.empty()) return {};
-  const Values words = right_words(l.products[0], l.body, lower);
-  ahead_loops_.push_back(std::move(l));
-  return words;
-}
-void DotEmitter::enter_loop(const ir::Op& loop, Value upper, Value step, const Values& carried) {
-  if (carried.empty()) return;
-  AheadLoop& l = ahead_loops_.back();
-  const Value counter = std::get<Value>(placement_.of(k_.region(loop.regions[0]).args[0]));
-  const Value next = b_.add(counter, step);
-  l.next = b_.select(b_.lt(next, upper), next, counter);
-  ahead_[l.products[0].dot.index] = carried;
-}
-Values DotEmitter::leave_loop(const ir::Op& loop) {
-  if (ahead_loops_.empty() || ahead_loops_.back().body != loop.regions[0]) return {};
-  Values words = take_ahead(ahead_loops_.back().products[0].dot);
-  ahead_loops_.pop_back();
-  return words;
-}
-void DotEmitter::load_ahead(ir::OpId dot) {
-  if (ahead_loops_.empty()) return;
-  const AheadLoop l = ahead_loops_.back();
-  const auto at = std::find_if(l.products.begin(), l.products.end(), [&](const Ahead& a) { return a.dot == dot; });
-  if (at == l.products.end()) return;
-  const bool last = at + 1 == l.products.end();
-  const Ahead& next = last ? l.products.front() : *(at + 1);
-  const Value counter = last ? l.next : std::get<Value>(placement_.of(k_.region(l.body).args[0]));
-  ahead_[next.dot.index] = right_words(next, l.body, counter);
-}
-Values DotEmitter::take_ahead(ir::OpId dot) {
-  const auto it = ahead_.find(dot.index);
-  if (it == ahead_.end()) return {};
-  Values words = std::move(it->second);
-  ahead_.erase(it);
   return words;
 }
 
