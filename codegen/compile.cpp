@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "codegen/fit_to_driver.h"
+#include "codegen/lane/end_lives.h"
 #include "codegen/lane/join_branches.h"
 #include "codegen/lane/known_conditions.h"
 #include "codegen/lane/unroll.h"
@@ -172,6 +173,8 @@ class Compilation {
       ir::compact(lanes);
     }
     dump("lane/vectorize", lanes, wider);
+    const bool moved = gpu() && !options_.general && end_lives(lanes);
+    dump("lane/end_lives", lanes, moved);
     std::optional<ir::Kernel> unbounded;  // a copy takes as long as a pass
     if (target_.max_loop_iterations > 0) unbounded = lanes;
     const bool bounded = bound_accesses(lanes, target_);
@@ -180,6 +183,17 @@ class Compilation {
     dump("lane/loops", lanes, lanes.lane.report_bytes > 0);
     ir::compact(lanes);
     lane::verify_lane(lanes, "lowering");
+  }
+
+  // Where it takes registers off a kernel that has many, more than a few.
+  static bool end_lives(ir::Kernel& lanes) {
+    constexpr int64_t kMany = 64;
+    const int64_t before = lowering::live_registers(lanes);
+    if (before <= kMany) return false;
+    ir::Kernel moved = lanes;
+    if (!lowering::end_lives_early(moved) || 8 * lowering::live_registers(moved) > 7 * before) return false;
+    lanes = std::move(moved);
+    return true;
   }
 
   void explain_program(const ir::Kernel& lanes) {

@@ -27,6 +27,7 @@ struct DotShape {
   std::function<Value(const Coords&)> start_at;
   // Of a product by matrices: the left operand, packed as its matrices want it, where it was in registers.
   Slot lhs_tile;
+  bool any_order = false;  // the sink takes elements as they come
 };
 
 class DotEmitter : public Part {
@@ -80,6 +81,7 @@ class DotEmitter : public Part {
   void by_stages(ir::OpId id, const DotShape& d, const Sink& sink);
   /// keep: gets the sums as matrices; null: sink gets each
   void by_matrices(ir::OpId id, const DotShape& d, Values* keep, const Sink& sink);
+  void to_store(ir::OpId id, DotShape& d, const std::vector<MemoryRange>& reads, const ir::Op& store);
   void by_reduction(const DotShape& d, bool to_registers, const Sink& sink);
 
   std::map<uint32_t, Values> left_;  // by dot: k by k, for each register of the rows

@@ -365,6 +365,11 @@ class MatrixDot : public ChunkedDot {
       *keep_ = sums;
       return;
     }
+    if (d_.any_order) {
+      std::vector<std::vector<int>> registers;
+      each_register(counts(), [&](const std::vector<int>& regs) { registers.push_back(regs); });
+      return sums_.hand_out(form_, sums, [&](size_t r, Value x) { sink_(point(registers[r]), x); });
+    }
     const Values results = sums_.to_registers(form_, sums);
     size_t result = 0;
     each_register(counts(), [&](const std::vector<int>& regs) {

@@ -270,8 +270,9 @@ Value MatrixSums::own_place(const MatrixForm& f, const Exchange& x) {
 template <class F> void MatrixSums::each_piece(const MatrixForm& f, const Exchange& x, const F& body) {
   const AxisPlan &rows = plan(f.rows), &cols = plan(f.cols);
   const auto across = static_cast<size_t>(cols.cover() / f.shape.n);
-  for (int r = 0; r < rows.reg; ++r)
-    for (int64_t first = 0; first < cols.cover(); first += x.columns) {
+  // What an epilogue has for each column serves all rows before the next columns come.
+  for (int64_t first = 0; first < cols.cover(); first += x.columns)
+    for (int r = 0; r < rows.reg; ++r) {
       std::vector<std::pair<size_t, int64_t>> registers;  // which, and how far behind the first
       for (int j = 0; j < cols.reg; ++j)
         if (cols.local(j) >= first && cols.local(j) < first + x.columns)
@@ -281,9 +282,14 @@ template <class F> void MatrixSums::each_piece(const MatrixForm& f, const Exchan
 }
 
 Values MatrixSums::to_registers(const MatrixForm& f, const Values& sums) {
+  Values out(static_cast<size_t>(plan(f.rows).reg * plan(f.cols).reg));
+  hand_out(f, sums, [&](size_t r, Value v) { out[r] = v; });
+  return out;
+}
+
+void MatrixSums::hand_out(const MatrixForm& f, const Values& sums, const std::function<void(size_t, Value)>& body) {
   Exchange x = make_exchange(f);
   const Value own = own_place(f, x);
-  Values out(static_cast<size_t>(plan(f.rows).reg * plan(f.cols).reg));
   each_piece(f, x, [&](size_t at, const auto& registers) {
     arena_.order({}, {x.slot.range});
     for (int64_t c = 0; c < x.columns / f.shape.n; ++c) {
@@ -293,10 +299,11 @@ Values MatrixSums::to_registers(const MatrixForm& f, const Values& sums) {
       b_.raw().append(std::move(o));
     }
     arena_.order({x.slot.range}, {});
-    for (const auto& [r, behind] : registers) out[r] = b_.load(x.numbers, b_.add(own, b_.i32(behind)));
+    Values piece;
+    for (const auto& [r, behind] : registers) piece.push_back(b_.load(x.numbers, b_.add(own, b_.i32(behind))));
+    for (size_t i = 0; i < piece.size(); ++i) body(registers[i].first, piece[i]);
   });
   arena_.free(x.slot);
-  return out;
 }
 
 // A number for each row, as matrices whose columns are all the same: one for each register of the rows. The invocation

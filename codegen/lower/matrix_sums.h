@@ -31,6 +31,8 @@ class MatrixSums : public Part {
   void explain(std::vector<std::string>& remarks) const;
 
   Values to_registers(const MatrixForm& f, const Values& sums);
+  /// The same, each register as soon as it is there: body(number, value).
+  void hand_out(const MatrixForm& f, const Values& sums, const std::function<void(size_t, Value)>& body);
   Values from_registers(const MatrixForm& f, const Values& registers);
   Values filled(const MatrixForm& f, uint64_t bits);
   /// The matrices of a value that has the form, perhaps with a factor for each row, or is one element everywhere.

@@ -8,6 +8,7 @@
 
 #include "codegen/fit_to_driver.h"
 #include "codegen/lane/cut.h"
+#include "codegen/lane/end_lives.h"
 #include "codegen/lane/join_branches.h"
 #include "codegen/lane/known_conditions.h"
 #include "codegen/lane/loops.h"
@@ -468,6 +469,7 @@ const std::vector<PassFolder>& pass_folders() {
       {"join", plain<lowering::join_branches>, {}, false},
       {"known_conditions", plain<lowering::fold_known_conditions>, {}, false},
       {"vectorize", run_vectorize, {}, false},
+      {"end_lives", plain<lowering::end_lives_early>, {}, false},
       {"bounds", run_bounds, {}, false},
       {"cut", run_cut, {}, false},
       {"report_cut", run_report, {}, false},
