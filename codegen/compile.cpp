@@ -117,7 +117,9 @@ class Compilation {
     tile_step("uniform", fast && !k_.has_threads(), narrow_uniform, Leftovers::optimize);
     tile_step("reroll", on_gpu, lowering::reroll_products, Leftovers::optimize);
     tile_step("unfold", on_gpu, lowering::unfold_reshapes, Leftovers::drop);
-    tile_step("accumulate", true, lowering::accumulate_into_dots, Leftovers::drop);
+    tile_step(
+        "accumulate", true, [this](ir::Kernel& k) { return lowering::accumulate_into_dots(k, target_); },
+        Leftovers::drop);
     tile_step(
         "local_updates", on_gpu && !k_.has_threads(),
         [this](ir::Kernel& k) { return lowering::update_locally(k, target_); }, Leftovers::compact);

@@ -368,8 +368,8 @@ bool run_unfold(Kernel& k, const PassSettings&, std::string&) {
 bool run_reroll(Kernel& k, const PassSettings&, std::string&) { return lowering::reroll_products(k); }
 
 bool run_local_updates(Kernel& k, const PassSettings& s, std::string&) { return lowering::update_locally(k, s.target); }
-bool run_accumulate(Kernel& k, const PassSettings&, std::string&) {
-  const bool changed = lowering::accumulate_into_dots(k);
+bool run_accumulate(Kernel& k, const PassSettings& s, std::string&) {
+  const bool changed = lowering::accumulate_into_dots(k, s.target);
   if (changed) passes::dce(k);
   return changed;
 }
