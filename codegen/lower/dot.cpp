@@ -248,6 +248,12 @@ void DotEmitter::to_store(ir::OpId id, DotShape& d, const std::vector<MemoryRang
   refs_.order_store(store);
   placement_.of(v) = Registers{Values(static_cast<size_t>(s_.registers(axes)))};
   d.any_order = true;
+  // Written out, code that is run once takes longer to fetch than to run.
+  constexpr size_t kMostWrittenOut = 8;  // values
+  const std::set<uint32_t> made = placement_.computed_for({store.operands[1]});
+  d.in_loops = !store.has_mask() && made.size() > kMostWrittenOut &&
+               std::all_of(made.begin(), made.end(),
+                           [&](uint32_t x) { return x == v.index || placement_.kind({x}) != Kind::registers; });
   by_matrices(id, d, nullptr, [&](const NestPoint& p, Value x) {
     size_t at = 0;
     for (size_t i = 0; i < axes.size(); ++i)

@@ -27,7 +27,8 @@ struct DotShape {
   std::function<Value(const Coords&)> start_at;
   // Of a product by matrices: the left operand, packed as its matrices want it, where it was in registers.
   Slot lhs_tile;
-  bool any_order = false;  // the sink takes elements as they come
+  // The sink takes elements as they come, and where none hangs over, in loops: all read the same of registers.
+  bool any_order = false, in_loops = false;
 };
 
 class DotEmitter : public Part {

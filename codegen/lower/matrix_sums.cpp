@@ -291,19 +291,41 @@ void MatrixSums::hand_out(const MatrixForm& f, const Values& sums, const std::fu
   Exchange x = make_exchange(f);
   const Value own = own_place(f, x);
   each_piece(f, x, [&](size_t at, const auto& registers) {
-    arena_.order({}, {x.slot.range});
-    for (int64_t c = 0; c < x.columns / f.shape.n; ++c) {
-      const Value first = b_.mul(x.wave, b_.i32(f.shape.m * x.stride)), to = b_.add(first, b_.i32(c * f.shape.n));
-      ir::Op o{.code = Opcode::matrix_store, .operands = {x.slot.ref, sums[at + static_cast<size_t>(c)], to}};
-      o.set(Attr::stride, x.stride);
-      b_.raw().append(std::move(o));
-    }
-    arena_.order({x.slot.range}, {});
+    put_piece(f, x, sums, at);
     Values piece;
     for (const auto& [r, behind] : registers) piece.push_back(b_.load(x.numbers, b_.add(own, b_.i32(behind))));
     for (size_t i = 0; i < piece.size(); ++i) body(registers[i].first, piece[i]);
   });
   arena_.free(x.slot);
+}
+void MatrixSums::hand_out_in_loops(const MatrixForm& f, const Values& sums,
+                                   const std::function<void(size_t, Value, Value)>& body) {
+  const AxisPlan& cols = plan(f.cols);
+  Exchange x = make_exchange(f);
+  const Value own = own_place(f, x);
+  each_piece(f, x, [&](size_t at, const auto& registers) {
+    put_piece(f, x, sums, at);
+    const auto width = static_cast<size_t>(cols.vec);
+    nests_.counted(static_cast<int64_t>(registers.size() / width), [&](Value i) {
+      const Value behind = b_.mul(i, b_.i32(int64_t{cols.vec} * cols.invocations)), from = b_.add(own, behind);
+      Values vector;
+      for (size_t e = 0; e < width; ++e)
+        vector.push_back(b_.load(x.numbers, b_.add(from, b_.i32(registers[e].second))));
+      for (size_t e = 0; e < width; ++e) body(registers[e].first, behind, vector[e]);
+    });
+  });
+  arena_.free(x.slot);
+}
+// The matrices from number `at` on, as many as a piece has, for the subgroup's invocations to read.
+void MatrixSums::put_piece(const MatrixForm& f, const Exchange& x, const Values& sums, size_t at) {
+  arena_.order({}, {x.slot.range});
+  for (int64_t c = 0; c < x.columns / f.shape.n; ++c) {
+    const Value first = b_.mul(x.wave, b_.i32(f.shape.m * x.stride)), to = b_.add(first, b_.i32(c * f.shape.n));
+    ir::Op o{.code = Opcode::matrix_store, .operands = {x.slot.ref, sums[at + static_cast<size_t>(c)], to}};
+    o.set(Attr::stride, x.stride);
+    b_.raw().append(std::move(o));
+  }
+  arena_.order({x.slot.range}, {});
 }
 
 // A number for each row, as matrices whose columns are all the same: one for each register of the rows. The invocation
