@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "codegen/fit_to_driver.h"
+#include "codegen/lane/end_lives.h"
 #include "codegen/lane/join_branches.h"
 #include "codegen/lane/known_conditions.h"
 #include "codegen/lane/unroll.h"
@@ -116,7 +117,9 @@ class Compilation {
     tile_step("uniform", fast && !k_.has_threads(), narrow_uniform, Leftovers::optimize);
     tile_step("reroll", on_gpu, lowering::reroll_products, Leftovers::optimize);
     tile_step("unfold", on_gpu, lowering::unfold_reshapes, Leftovers::drop);
-    tile_step("accumulate", true, lowering::accumulate_into_dots, Leftovers::drop);
+    tile_step(
+        "accumulate", true, [this](ir::Kernel& k) { return lowering::accumulate_into_dots(k, target_); },
+        Leftovers::drop);
     tile_step(
         "local_updates", on_gpu && !k_.has_threads(),
         [this](ir::Kernel& k) { return lowering::update_locally(k, target_); }, Leftovers::compact);
@@ -172,6 +175,8 @@ class Compilation {
       ir::compact(lanes);
     }
     dump("lane/vectorize", lanes, wider);
+    const bool moved = gpu() && !options_.general && end_lives(lanes);
+    dump("lane/end_lives", lanes, moved);
     std::optional<ir::Kernel> unbounded;  // a copy takes as long as a pass
     if (target_.max_loop_iterations > 0) unbounded = lanes;
     const bool bounded = bound_accesses(lanes, target_);
@@ -180,6 +185,17 @@ class Compilation {
     dump("lane/loops", lanes, lanes.lane.report_bytes > 0);
     ir::compact(lanes);
     lane::verify_lane(lanes, "lowering");
+  }
+
+  // Where it takes registers off a kernel that has many, more than a few.
+  static bool end_lives(ir::Kernel& lanes) {
+    constexpr int64_t kMany = 64;
+    const int64_t before = lowering::live_registers(lanes);
+    if (before <= kMany) return false;
+    ir::Kernel moved = lanes;
+    if (!lowering::end_lives_early(moved) || 8 * lowering::live_registers(moved) > 7 * before) return false;
+    lanes = std::move(moved);
+    return true;
   }
 
   void explain_program(const ir::Kernel& lanes) {

@@ -1,5 +1,7 @@
 // Structured control flow. Conditions and loop bounds are scalars, so control flow is uniform in a group.
 #include <algorithm>
+#include <map>
+#include <utility>
 
 #include "codegen/lower/emission.h"
 #include "engine/ir/walk.h"
@@ -187,9 +189,14 @@ void ControlEmitter::for_op(ir::OpId id) {
   const ir::Region& body = k_.region(o.regions[0]);
   const Value lower = condition(o.operands[0]), upper = condition(o.operands[1]), step = condition(o.operands[2]);
   std::vector<Place> carried;
+  std::map<size_t, Values> starts;  // of sums that the loop carries in parts
   for (size_t i = 0; i < o.results.size(); ++i) {
     carried.push_back(placement_.make(o.results[i]));
     placement_.evaluate_into(o.operands[3 + i], carried.back(), sums_.of(o.results[i]));
+    if (const CarriedSum* sum = reduces_.in_parts(id, i)) {
+      Values& parts = std::get<Registers>(carried[i]).regs;
+      starts[i] = std::exchange(parts, Values(parts.size(), reduces_.identity(*sum)));
+    }
   }
   const std::vector<int> residents = placement_.written_residents(o.regions);
   dots_.keep_left(o.regions[0]);
@@ -233,6 +240,10 @@ void ControlEmitter::for_op(ir::OpId id) {
   dots_.drop_left(o.regions[0]);
   arena_.pending().merge(before);
   placement_.unpack_carried(after, carried, residents);
+  for (const auto& [i, start] : starts) {
+    Values& parts = std::get<Registers>(carried[i]).regs;
+    parts = reduces_.joined(*reduces_.in_parts(id, i), start, parts);
+  }
   for (size_t i = 0; i < carried.size(); ++i) placement_.of(o.results[i]) = carried[i];
 }
 

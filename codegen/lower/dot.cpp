@@ -226,7 +226,9 @@ void DotEmitter::emit(ir::OpId id) {
   std::vector<MemoryRange> reads =
       placement_.arena_reads(d.start ? std::vector{d.lhs, d.rhs, d.start} : std::vector{d.lhs, d.rhs});
   for (const Slot& slot : staged) reads.push_back(slot.range);
-  if (sums_.of(v)) placement_.set_sums(v, reads, [&](Values& sums) { by_matrices(id, d, &sums, {}); });
+  const ir::Op* const store = form == DotForm::matrix && !sums_.of(v) ? placement_.stream_product(id) : nullptr;
+  if (store) to_store(id, d, reads, *store);
+  else if (sums_.of(v)) placement_.set_sums(v, reads, [&](Values& sums) { by_matrices(id, d, &sums, {}); });
   else
     placement_.set_result(v, reads, [&](const auto& put) {
       const Sink sink = [&](const NestPoint& p, Value x) { put(p, b_.convert(x, t)); };
@@ -237,6 +239,32 @@ void DotEmitter::emit(ir::OpId id) {
     });
   for (Slot& slot : staged) arena_.free(slot);
   arena_.free(d.lhs_tile);
+}
+
+// A piece of the sums becomes registers, what is made of it is stored, and the next one follows: not all of them are
+// registers at once.
+void DotEmitter::to_store(ir::OpId id, DotShape& d, const std::vector<MemoryRange>& reads, const ir::Op& store) {
+  const Value v = k_.op(id).results[0];
+  const std::vector<int> axes = axes_.of(v);
+  arena_.order(reads, {});
+  refs_.order_store(store);
+  placement_.of(v) = Registers{Values(static_cast<size_t>(s_.registers(axes)))};
+  d.any_order = true;
+  // Written out, code that is run once takes longer to fetch than to run.
+  constexpr size_t kMostWrittenOut = 8;  // values
+  const std::set<uint32_t> made = placement_.computed_for({store.operands[1]});
+  d.in_loops = !store.has_mask() && made.size() > kMostWrittenOut &&
+               std::all_of(made.begin(), made.end(),
+                           [&](uint32_t x) { return x == v.index || placement_.kind({x}) != Kind::registers; });
+  by_matrices(id, d, nullptr, [&](const NestPoint& p, Value x) {
+    size_t at = 0;
+    for (size_t i = 0; i < axes.size(); ++i)
+      if (axes[i] != kNoAxis) at = at * static_cast<size_t>(plan(axes[i]).reg) + static_cast<size_t>(p.regs[i]);
+    std::get<Registers>(placement_.of(v)).regs[at] = b_.convert(x, k_.type(v).dtype);
+    const Value e = elements_.of(store.operands[1], p.c);
+    refs_.store_element(store, p.c, e, p.valid);
+  });
+  arena_.touched(reads, placement_.of(v));
 }
 
 void DotEmitter::by_reduction(const DotShape& d, bool to_registers, const Sink& sink) {

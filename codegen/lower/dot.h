@@ -28,6 +28,8 @@ struct DotShape {
   // Of a product by matrices: the left operand, packed as its matrices want it, where it was in registers.
   Slot lhs_tile;
   Values left;  // or those matrices
+  // The sink takes elements as they come, and where none hangs over, in loops: all read the same of registers.
+  bool any_order = false, in_loops = false;
 };
 
 class DotEmitter : public Part {
@@ -91,6 +93,7 @@ class DotEmitter : public Part {
   void by_stages(ir::OpId id, const DotShape& d, const Sink& sink);
   /// keep: gets the sums as matrices; null: sink gets each
   void by_matrices(ir::OpId id, const DotShape& d, Values* keep, const Sink& sink);
+  void to_store(ir::OpId id, DotShape& d, const std::vector<MemoryRange>& reads, const ir::Op& store);
   void by_reduction(const DotShape& d, bool to_registers, const Sink& sink);
 
   /// A product whose right operand is loaded ahead: from what follows of the loop's counter alone.

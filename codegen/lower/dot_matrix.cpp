@@ -544,6 +544,17 @@ class MatrixDot : public ChunkedDot {
       *keep_ = sums;
       return;
     }
+    if (d_.any_order) {
+      std::vector<std::vector<int>> registers;
+      each_register(counts(), [&](const std::vector<int>& regs) { registers.push_back(regs); });
+      if (!d_.in_loops || form_.lanes || overhangs(lhs_) || overhangs(rhs_))
+        return sums_.hand_out(form_, sums, [&](size_t r, Value x) { sink_(point(registers[r]), x); });
+      return sums_.hand_out_in_loops(form_, sums, [&](size_t r, Value behind, Value x) {
+        NestPoint p = point(registers[r]);
+        p.c[col_].v = b_.add(p.c[col_].v, behind);
+        sink_(p, x);
+      });
+    }
     const Values results = sums_.to_registers(form_, sums);
     size_t result = 0;
     each_register(counts(), [&](const std::vector<int>& regs) {

@@ -276,8 +276,9 @@ Value MatrixSums::own_place(const MatrixForm& f, const Exchange& x) {
 template <class F> void MatrixSums::each_piece(const MatrixForm& f, const Exchange& x, const F& body) {
   const AxisPlan &rows = plan(f.rows), &cols = plan(f.cols);
   const auto across = static_cast<size_t>(cols.cover() / f.shape.n);
-  for (int r = 0; r < rows.reg; ++r)
-    for (int64_t first = 0; first < cols.cover(); first += x.columns) {
+  // What an epilogue has for each column serves all rows before the next columns come.
+  for (int64_t first = 0; first < cols.cover(); first += x.columns)
+    for (int r = 0; r < rows.reg; ++r) {
       std::vector<std::pair<size_t, int64_t>> registers;  // which, and how far behind the first
       for (int j = 0; j < cols.reg; ++j)
         if (cols.local(j) >= first && cols.local(j) < first + x.columns)
@@ -297,30 +298,57 @@ void MatrixSums::each_lane_register(const MatrixForm& f, const std::function<voi
 }
 
 Values MatrixSums::to_registers(const MatrixForm& f, const Values& sums) {
+  Values out(static_cast<size_t>(plan(f.rows).reg * plan(f.cols).reg));
+  hand_out(f, sums, [&](size_t r, Value v) { out[r] = v; });
+  return out;
+}
+
+void MatrixSums::hand_out(const MatrixForm& f, const Values& sums, const std::function<void(size_t, Value)>& body) {
   if (f.lanes) {
     std::vector<Values> held;
     for (Value m : sums)
       held.push_back(out_.op(b_.raw().append({.code = Opcode::matrix_elements, .operands = {m}})).results);
-    Values out(static_cast<size_t>(plan(f.rows).reg * plan(f.cols).reg));
-    each_lane_register(f, [&](size_t r, size_t matrix, size_t e) { out[r] = held[matrix][e]; });
-    return out;
+    each_lane_register(f, [&](size_t r, size_t matrix, size_t e) { body(r, held[matrix][e]); });
+    return;
   }
   Exchange x = make_exchange(f);
   const Value own = own_place(f, x);
-  Values out(static_cast<size_t>(plan(f.rows).reg * plan(f.cols).reg));
   each_piece(f, x, [&](size_t at, const auto& registers) {
-    arena_.order({}, {x.slot.range});
-    for (int64_t c = 0; c < x.columns / f.shape.n; ++c) {
-      const Value first = b_.mul(x.wave, b_.i32(f.shape.m * x.stride)), to = b_.add(first, b_.i32(c * f.shape.n));
-      ir::Op o{.code = Opcode::matrix_store, .operands = {x.slot.ref, sums[at + static_cast<size_t>(c)], to}};
-      o.set(Attr::stride, x.stride);
-      b_.raw().append(std::move(o));
-    }
-    arena_.order({x.slot.range}, {});
-    for (const auto& [r, behind] : registers) out[r] = b_.load(x.numbers, b_.add(own, b_.i32(behind)));
+    put_piece(f, x, sums, at);
+    Values piece;
+    for (const auto& [r, behind] : registers) piece.push_back(b_.load(x.numbers, b_.add(own, b_.i32(behind))));
+    for (size_t i = 0; i < piece.size(); ++i) body(registers[i].first, piece[i]);
   });
   arena_.free(x.slot);
-  return out;
+}
+void MatrixSums::hand_out_in_loops(const MatrixForm& f, const Values& sums,
+                                   const std::function<void(size_t, Value, Value)>& body) {
+  const AxisPlan& cols = plan(f.cols);
+  Exchange x = make_exchange(f);
+  const Value own = own_place(f, x);
+  each_piece(f, x, [&](size_t at, const auto& registers) {
+    put_piece(f, x, sums, at);
+    const auto width = static_cast<size_t>(cols.vec);
+    nests_.counted(static_cast<int64_t>(registers.size() / width), [&](Value i) {
+      const Value behind = b_.mul(i, b_.i32(int64_t{cols.vec} * cols.invocations)), from = b_.add(own, behind);
+      Values vector;
+      for (size_t e = 0; e < width; ++e)
+        vector.push_back(b_.load(x.numbers, b_.add(from, b_.i32(registers[e].second))));
+      for (size_t e = 0; e < width; ++e) body(registers[e].first, behind, vector[e]);
+    });
+  });
+  arena_.free(x.slot);
+}
+// The matrices from number `at` on, as many as a piece has, for the subgroup's invocations to read.
+void MatrixSums::put_piece(const MatrixForm& f, const Exchange& x, const Values& sums, size_t at) {
+  arena_.order({}, {x.slot.range});
+  for (int64_t c = 0; c < x.columns / f.shape.n; ++c) {
+    const Value first = b_.mul(x.wave, b_.i32(f.shape.m * x.stride)), to = b_.add(first, b_.i32(c * f.shape.n));
+    ir::Op o{.code = Opcode::matrix_store, .operands = {x.slot.ref, sums[at + static_cast<size_t>(c)], to}};
+    o.set(Attr::stride, x.stride);
+    b_.raw().append(std::move(o));
+  }
+  arena_.order({x.slot.range}, {});
 }
 
 // A number for each row, as matrices whose columns are all the same: one for each register of the rows. The invocation

@@ -32,6 +32,12 @@ class MatrixSums : public Part {
   void explain(std::vector<std::string>& remarks) const;
 
   Values to_registers(const MatrixForm& f, const Values& sums);
+  /// The same, each register as soon as it is there: body(number, value).
+  void hand_out(const MatrixForm& f, const Values& sums, const std::function<void(size_t, Value)>& body);
+  /// The same by loops over vectors of columns: body(number, behind, value) is for all registers of a piece that are a
+  /// whole number of vectors behind register `number`, which for this iteration is `behind` columns (i32).
+  void hand_out_in_loops(const MatrixForm& f, const Values& sums,
+                         const std::function<void(size_t, Value, Value)>& body);
   Values from_registers(const MatrixForm& f, const Values& registers);
   Values filled(const MatrixForm& f, uint64_t bits);
   Values left_of_registers(const MatrixForm& f, const AxisPlan& k, const Values& elements);
@@ -59,6 +65,7 @@ class MatrixSums : public Part {
   struct Exchange;
   Exchange make_exchange(const MatrixForm& f);
   Value own_place(const MatrixForm& f, const Exchange& x);
+  void put_piece(const MatrixForm& f, const Exchange& x, const Values& sums, size_t at);
   /// An index function that multiplies sums by factors.
   struct Scaled {
     Value sums, factors;

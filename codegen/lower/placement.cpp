@@ -342,6 +342,24 @@ void Placement::stream_scans(ir::RegionId r) {
   }
 }
 
+// Where the store's nest would be written out once anyway, in full (RefWindows::inside_and_at_edge).
+const ir::Op* Placement::stream_product(ir::OpId dot) {
+  const Value v = k_.op(dot).results[0];
+  if (kinds_[v.index] != Kind::registers) return nullptr;
+  for (uint32_t r = 0; r < k_.regions.size(); ++r) {
+    const std::vector<ir::OpId>& ops = k_.regions[r].ops;
+    const auto at = std::find(ops.begin(), ops.end(), dot);
+    if (at == ops.end()) continue;
+    const ir::OpId store = streamed_store({r}, static_cast<size_t>(at - ops.begin()));
+    if (!store || early_.count(store.index)) return nullptr;
+    const std::set<uint32_t> made = computed_for({k_.op(store).operands[1]});
+    if (!RefWindows::written_once(s_.registers(axes_.of(v)) * static_cast<int64_t>(made.size()))) return nullptr;
+    early_.insert(store.index);
+    return &k_.op(store);
+  }
+  return nullptr;
+}
+
 // The store may be done where the sum stands: nothing between them touches memory, and all that it reads is there.
 ir::OpId Placement::streamed_store(ir::RegionId r, size_t scan) const {
   const std::vector<ir::OpId>& ops = k_.region(r).ops;

@@ -36,6 +36,8 @@ class Placement : public Part {
   void free_dead_after(ir::OpId id);
   /// The store that a running sum in strips hands its elements to, strip by strip, where the sum stands; else none.
   const ir::Op* streams_to(Value v) const { return streams_[v.index] ? &k_.op(streams_[v.index]) : nullptr; }
+  /// The store that takes a product's elements where the product stands, and nothing else; else none. It is done then.
+  const ir::Op* stream_product(ir::OpId dot);
   bool stored_early(ir::OpId store) const { return early_.count(store.index) > 0; }
   /// For loads of the next step: a lazy load gets registers, and is lazy again where they were spilled.
   void put_in_registers(Value v) { kinds_[v.index] = Kind::registers; }

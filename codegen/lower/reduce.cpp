@@ -2,6 +2,7 @@
 // shared memory. Each invocation that shares a result ends with the same bits: the shuffle ladder is symmetric and the
 // exchange adds in one fixed order. Last, scans (running sums, products, maxima and minima).
 #include <algorithm>
+#include <array>
 #include <bit>
 
 #include "codegen/lower/emission.h"
@@ -106,7 +107,7 @@ class Reduction : public Part {
     Values init;
     for (size_t i = 0; i < points; ++i) init.insert(init.end(), acc_.identity.begin(), acc_.identity.end());
     const Values total = count_ == 0 ? init : all_strips(init);
-    const int bits = nests_.invocation_bits(dropped_axes_) & (s_.group - 1);
+    const int bits = of_.in_parts ? 0 : nests_.invocation_bits(dropped_axes_) & (s_.group - 1);
     // Where there are barriers, all points pass them together.
     std::vector<Values> joined(points);
     for (size_t i = 0; i < points; ++i) joined[i] = at_point(total, i);
@@ -319,24 +320,65 @@ Reduced ReduceEmitter::reduced_of(Value in, const std::vector<bool>& dims, Value
           {in}};
 }
 
+Accumulator ReduceEmitter::accumulator(const ir::Op& reduce) {
+  const Opcode combiner = ir::combining_op(reduce.code);
+  const DType a = ir::combiner(combiner)->accumulator(k_.type(reduce.results[0]).dtype);
+  Accumulator acc;
+  acc.identity = acc.neutral = {b_.constant(a, reference::identity(combiner, a))};
+  acc.step = acc.merge = [this, combiner, a](const Values& x, const Values& y) {
+    return Values{b_.op(combiner, {x[0], y[0]}, a)};
+  };
+  return acc;
+}
+
 void ReduceEmitter::reduce(ir::OpId id) {
   const ir::Op& o = k_.op(id);
   const Value in = o.operands[0], v = o.results[0];
   const DType t = k_.type(v).dtype;
-  const Opcode combiner = ir::combining_op(o.code);
-  const DType a = ir::combiner(combiner)->accumulator(t);
-  Accumulator acc;
-  acc.identity = acc.neutral = {b_.constant(a, reference::identity(combiner, a))};
-  acc.step = acc.merge = [&, combiner, a](const Values& x, const Values& y) {
-    return Values{b_.op(combiner, {x[0], y[0]}, a)};
-  };
+  const DType a = ir::combiner(ir::combining_op(o.code))->accumulator(t);
+  const Accumulator acc = accumulator(o);
   std::vector<bool> reduced(shape(in).size(), false);
   for (int64_t d : o.ints(Attr::axes)) reduced[static_cast<size_t>(d)] = true;
+  Reduced of = reduced_of(in, reduced, v);
+  of.in_parts = std::any_of(s_.carried.begin(), s_.carried.end(),
+                            [&](const CarriedSum& sum) { return sum.reduce == id && may_stay_in_parts(sum); });
   placement_.set_result(v, placement_.arena_reads({in}), [&](const auto& put) {
     reduction(
-        reduced_of(in, reduced, v), acc, [&](const Coords& c) { return Values{b_.convert(elements_.of(in, c), a)}; },
+        of, acc, [&](const Coords& c) { return Values{b_.convert(elements_.of(in, c), a)}; },
         [&](const NestPoint& p, const Values& r) { put(p, b_.convert(r[0], t)); });
   });
+}
+
+// -- sums that a loop carries
+
+// The bits of an invocation's number in which those differ that make a result together.
+int ReduceEmitter::bits_of(const ir::Op& reduce) const {
+  std::vector<int> dropped;
+  for (int64_t d : reduce.ints(Attr::axes)) dropped.push_back(axes_.of(reduce.operands[0], static_cast<size_t>(d)));
+  return nests_.invocation_bits(dropped) & (s_.group - 1);
+}
+bool ReduceEmitter::may_stay_in_parts(const CarriedSum& sum) const {
+  const ir::Op &o = k_.op(sum.reduce), &loop = k_.op(sum.loop);
+  if (s_.general || !uniform_group() || !nests_.fits(axes_.of(o.operands[0])) || bits_of(o) == 0) return false;
+  const std::array<Value, 3> places{o.results[0], loop.results[sum.result],
+                                    k_.region(loop.regions[0]).args[1 + sum.result]};
+  return std::all_of(places.begin(), places.end(),
+                     [&](Value v) { return placement_.kind(v) == Kind::registers && num_elements(shape(v)) > 0; });
+}
+const CarriedSum* ReduceEmitter::in_parts(ir::OpId loop, size_t result) const {
+  for (const CarriedSum& sum : s_.carried)
+    if (sum.loop == loop && sum.result == result && may_stay_in_parts(sum)) return &sum;
+  return nullptr;
+}
+Value ReduceEmitter::identity(const CarriedSum& sum) { return accumulator(k_.op(sum.reduce)).identity[0]; }
+Values ReduceEmitter::joined(const CarriedSum& sum, const Values& start, const Values& parts) {
+  const Accumulator acc = accumulator(k_.op(sum.reduce));
+  std::vector<Values> points;
+  for (const Value v : parts) points.push_back({v});
+  across_invocations(points, bits_of(k_.op(sum.reduce)), acc);
+  Values all;
+  for (size_t i = 0; i < points.size(); ++i) all.push_back(acc.merge({start[i]}, points[i])[0]);
+  return all;
 }
 
 void ReduceEmitter::arg_reduce(ir::OpId id) {

@@ -19,6 +19,7 @@ struct Reduced {
   bool needs_layout = false;  // an element reads registers
   bool to_registers = false;  // the result lives in registers, so its layout decides who holds what
   Values reads = {};          // the values behind an element, whose blocks may lie at an edge
+  bool in_parts = false;      // each invocation keeps what its own elements make
 };
 
 class ReduceEmitter : public Part {
@@ -27,6 +28,10 @@ class ReduceEmitter : public Part {
   void reduce(ir::OpId id);
   void arg_reduce(ir::OpId id);
   void scan(ir::OpId id);
+  /// A sum that the loop carries in parts (plan/carried_sums.h), or null; its identity; and the sums of its parts.
+  const CarriedSum* in_parts(ir::OpId loop, size_t result) const;
+  Value identity(const CarriedSum& sum);
+  Values joined(const CarriedSum& sum, const Values& start, const Values& parts);
   /// element(c) gives one element's lane values; sink gets, per kept element that this invocation holds, the result (in
   /// every invocation that holds it).
   void reduction(const Reduced& of, const Accumulator& acc, const std::function<Values(const Coords&)>& element,
@@ -37,6 +42,9 @@ class ReduceEmitter : public Part {
   void across_invocations(std::vector<Values>& points, int bits, const Accumulator& acc);
 
  private:
+  Accumulator accumulator(const ir::Op& reduce);
+  int bits_of(const ir::Op& reduce) const;
+  bool may_stay_in_parts(const CarriedSum& sum) const;
   Reduced reduced_of(Value in, const std::vector<bool>& dims, Value result);
   void by_shuffles(std::vector<Values>& points, int bits, const Accumulator& acc);
   void by_shares(Values& points, int stride, int count, const Accumulator& acc);

@@ -72,6 +72,8 @@ class RefWindows : public Part {
   /// Emits body. For GPUs it is emitted twice if that pays: without tests of elements, for workgroups whose blocks of
   /// these Refs and parts of these axes lie wholly inside their arrays, and with tests for the others. `size`: about
   /// how many ops the tested version has.
+  static constexpr int64_t kMostTwice = 512;
+  static bool written_once(int64_t size) { return size > kMostTwice; }
   Values inside_and_at_edge(const std::vector<int>& refs, const std::vector<int>& axes, int64_t size,
                             const std::function<Values(bool edge)>& body);
   /// The Refs that computing `roots` reads where they are used.

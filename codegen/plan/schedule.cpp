@@ -4,6 +4,7 @@
 #include <bit>
 #include <numeric>
 #include <set>
+#include <tuple>
 
 #include "codegen/plan/call_remarks.h"
 #include "codegen/plan/indexed.h"
@@ -57,6 +58,7 @@ class Scheduler {
       return s_;
     }
     s_.max_registers = cpu() ? 320 : 128;
+    if (!cpu()) s_.carried = carried_sums(k_);
     collect_nests();
     find_splittable();
     if (try_packed()) {
@@ -486,7 +488,9 @@ class Scheduler {
         cpu() ? std::max(128 >> smaller_, 1) : (n.transposed == kNoAxis ? kInRegisters : 2 * kInRegisters) >> smaller_;
     const int64_t room = std::max<int64_t>(budget / std::max<int64_t>(regs, 1), 1);
     const int64_t need = cdiv(axis(a).extent, int64_t{p.invocations});
-    const bool neighbours = !cpu() && (fastest || a == n.transposed || s_.tapped[static_cast<size_t>(a)]);
+    // Of a dropped axis that is the fastest in an array, too: of all pairs of two blocks, say.
+    const bool wide = !cpu() && axis(a).reduced && !axis(a).scanned && s_.widths[static_cast<size_t>(a)] > 1;
+    const bool neighbours = !cpu() && (fastest || a == n.transposed || wide || s_.tapped[static_cast<size_t>(a)]);
     int64_t vec = neighbours ? sharing_.vector_of(a) : 1;
     // Each stretch of neighbours takes part in the sums across invocations.
     if (!cpu() && axis(a).scanned && fastest) vec = std::max<int64_t>(vec, 4);
@@ -513,6 +517,7 @@ class Scheduler {
   void lay_out() {
     for (const Nest& n : nests_)
       if (n.dot) plan_dot(n);
+    for (const CarriedSum& sum : s_.carried) plan_pairs(sum);
     for (const Nest& n : nests_)
       if (!n.dot || s_.wide_dot == DotForm::reduce) {
         std::vector<int> order = cpu() ? n.order : sharing_.order_of(n);
@@ -531,6 +536,14 @@ class Scheduler {
         regs *= p.reg;
       }
     }
+  }
+
+  void plan_pairs(const CarriedSum& sum) {
+    const auto pairs = pairs_of(k_, axes_, k_.op(sum.reduce));
+    const auto plans = pairs ? sharing_.of_pairs(*pairs) : std::nullopt;
+    if (!plans) return;
+    std::tie(plan(pairs->kept), plan(pairs->dropped)) = *plans;
+    fixed_.insert(pairs->kept);
   }
 
   void plan_dot(const Nest& n) {
@@ -576,7 +589,8 @@ class Scheduler {
     pj.reg = static_cast<int>(axis(j).splittable ? std::min<int64_t>(want_j, 8) : (want_j <= 16 ? want_j : 8));
     if (pj.reg % 2 == 0 && !axis(j).contracted) pj.vec = 2;
     // What follows in registers is unrolled over all results, and each takes its time to compile.
-    const int results = (anything_along(i, j) ? std::min(target_.dot_results, 128) : target_.dot_results) >> smaller_;
+    const int results =
+        (elementwise_over(k_, axes_, i, j) ? std::min(target_.dot_results, 128) : target_.dot_results) >> smaller_;
     pi.reg = static_cast<int>(std::min<int64_t>(axis(i).extent, std::max(1, results / pj.reg)));
     s_.wide_dot = DotForm::shuffle;
   }
@@ -695,17 +709,6 @@ class Scheduler {
     return true;
   }
 
-  // Whether any element-wise op has values over both axes.
-  bool anything_along(int i, int j) const {
-    bool found = false;
-    ir::each_op(k_, k_.body, [&](ir::OpId id) {
-      const ir::Op& op = k_.op(id);
-      if (!ir::info(op.code).elementwise) return;
-      const std::vector<int> dims = axes_.of(op.results[0]);
-      found = found || (std::count(dims.begin(), dims.end(), i) && std::count(dims.begin(), dims.end(), j));
-    });
-    return found;
-  }
   bool is_64(const ir::Op& op) const { return size_bytes(k_.type(op.results[0]).dtype) == 8; }
 
   void choose_tiles() {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "codegen/plan/axes.h"
+#include "codegen/plan/carried_sums.h"
 #include "codegen/plan/keep.h"
 #include "codegen/plan/parallel.h"
 #include "codegen/program/target.h"
@@ -64,6 +65,7 @@ struct Schedule {
   DotForm wide_dot = DotForm::reduce;  // for dots with both free dims wide
   std::optional<MatrixShape> matrix;   // what the layout of wide dots is made for
   bool matrix_lanes = false;           // that layout is the matrices' own: an invocation has what it holds of them
+  std::vector<CarriedSum> carried;     // whose parts are joined behind their loops, for GPUs
   std::vector<Kept> kept;              // per value
   std::vector<std::string> remarks;    // for explain
   std::vector<std::string> prefetch_remarks;  // the same, per block: from the lowering

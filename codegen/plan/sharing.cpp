@@ -4,6 +4,8 @@
 #include <bit>
 #include <tuple>
 
+#include "engine/ir/walk.h"
+
 namespace tessera::lowering {
 namespace {
 
@@ -28,6 +30,15 @@ std::vector<int> drop_none(const std::vector<int>& axes) {
 ir::Value larger_operand(const ir::Kernel& k, const ir::Op& dot) {
   const auto elements = [&](size_t i) { return num_elements(k.type(dot.operands[i]).shape); };
   return dot.operands[elements(0) > elements(1) ? 0 : 1];
+}
+
+bool elementwise_over(const ir::Kernel& k, const Axes& axes, int i, int j) {
+  return ir::any_op(k, k.body, [&](ir::OpId id) {
+    const ir::Op& op = k.op(id);
+    if (!ir::info(op.code).elementwise) return false;
+    const std::vector<int> dims = axes.of(op.results[0]);
+    return has(dims, i) && has(dims, j);
+  });
 }
 
 std::vector<int> Sharing::order_of(const Nest& n) const {
@@ -141,6 +152,20 @@ std::pair<int64_t, int64_t> Sharing::square(const Nest& n, int64_t group) const 
   return {across, std::min(group / across, most(n.transposed, other))};
 }
 
+std::optional<std::pair<AxisPlan, AxisPlan>> Sharing::of_pairs(const Pairs& p) const {
+  constexpr int kEach = 2;
+  const int64_t all = axis(p.kept).extent;
+  if (!open(p.kept) || !open(p.dropped) || all % kEach != 0 || all / kEach < s_.subgroup || s_.group <= s_.subgroup)
+    return std::nullopt;
+  AxisPlan kept = plan(p.kept), dropped = plan(p.dropped);
+  kept.laid_out = dropped.laid_out = true;
+  kept.reg = kEach;
+  kept.vec = static_cast<int>(std::min<int64_t>(kEach, vector_of(p.kept)));
+  kept.invocations = dropped.invocation_stride = s_.subgroup;
+  dropped.invocations = s_.group / s_.subgroup;
+  return std::pair{kept, dropped};
+}
+
 // Without shuffles, joining the parts of a product through shared memory takes longer than a few more terms.
 int64_t Sharing::worth_joining(const Nest& n, int64_t size, int64_t mine) const {
   while (n.dot && !s_.shuffles && mine > 1 && size < kTermsOfAPart * mine) mine /= 2;
@@ -166,6 +191,9 @@ Sharing::Wanted Sharing::wanted(const Nest& n, const std::vector<int>& order) co
     // What streams through: a vector to each invocation, if that leaves enough of them. A thread's are as many anyway.
     const int64_t vec = vector_of(fastest);
     if (open(fastest) && !placed_.count(fastest) && (k_.has_threads() || results(n) >= vec * busy()))
+      wanted[fastest] = cdiv(axis(fastest).extent, vec);
+    // What overlapping windows share is in one invocation's registers.
+    else if (open(fastest) && s_.tapped[static_cast<size_t>(fastest)] && 4 * results(n) >= vec * busy())
       wanted[fastest] = cdiv(axis(fastest).extent, vec);
     return wanted;
   }

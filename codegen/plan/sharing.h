@@ -3,7 +3,9 @@
 // schedule.cpp turns the numbers into layouts.
 #pragma once
 #include <map>
+#include <optional>
 #include <set>
+#include <utility>
 #include <vector>
 
 #include "codegen/plan/axes.h"
@@ -31,6 +33,8 @@ inline constexpr int64_t kTermsOfAPart = 8;
 /// The axes that there are, in their order.
 std::vector<int> drop_none(const std::vector<int>& axes);
 ir::Value larger_operand(const ir::Kernel& k, const ir::Op& dot);
+/// Whether any element-wise op has values over both axes.
+bool elementwise_over(const ir::Kernel& k, const Axes& axes, int i, int j);
 
 class Sharing {
  public:
@@ -49,6 +53,9 @@ class Sharing {
   int64_t vector_of_columns(const Nest& n, int a) const;
   /// Of axes that have no layout yet. All of the group work: invocations that kept axes do not use go to dropped ones.
   Wanted wanted(const Nest& n, const std::vector<int>& order) const;
+  /// Layouts of a reduction over pairs whose parts are joined behind a loop: two elements of the kept axis to an
+  /// invocation, which shares the others with those of other subgroups. None: the group or the axis is too small.
+  std::optional<std::pair<AxisPlan, AxisPlan>> of_pairs(const Pairs& p) const;
   /// Invocations of a group that has two axes to read and store by lines: those along the fastest one, and the others.
   std::pair<int64_t, int64_t> square(const Nest& n, int64_t group) const;
   /// The largest group that keeps a row of this nest in registers, if its rows are read again and the usual one cannot.

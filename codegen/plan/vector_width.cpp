@@ -15,8 +15,9 @@ using ir::Opcode;
 using passes::Divisors;
 using Residue = Divisors::Residue;
 
-// Windows farther apart share nothing within an invocation. More of them cost more registers than they save loads.
-constexpr int64_t kTapsApart = 8, kMostTaps = 16;
+// Windows farther apart share nothing within an invocation. Many of them share along one axis alone, or they would cost
+// more registers than they save loads.
+constexpr int64_t kTapsApart = 8, kManyTaps = 16, kMostTaps = 128;
 
 class Widths {
  public:
@@ -74,28 +75,34 @@ class Widths {
 std::vector<bool> tapped_axes(const ir::Kernel& k, const Axes& axes) {
   std::vector<bool> tapped(axes.size(), false);
   const std::vector<bool> stored = stored_memory(k);
-  std::vector<int> loads(k.blocks.size(), 0);
+  std::vector<int> loads(stored.size(), 0);
   ir::each_op(k, k.body, [&](ir::OpId id) {
     const ir::Op& o = k.op(id);
-    const auto ref = o.code == Opcode::load ? static_cast<size_t>(ref_position(k, o.operands[0])) : loads.size();
-    if (ref < loads.size()) ++loads[ref];
+    if (o.code == Opcode::load) ++loads[static_cast<size_t>(ref_position(k, o.operands[0]))];
   });
   std::map<std::tuple<size_t, size_t, int>, std::pair<int64_t, int64_t>> first;  // per Ref, dim and axis: start, size
+  std::map<size_t, std::pair<size_t, int>> last;  // of many taps: per Ref, the last dim along which windows overlap
   ir::each_op(k, k.body, [&](ir::OpId id) {
     const ir::Op& o = k.op(id);
     if (o.code != Opcode::load) return;
     const auto ref = static_cast<size_t>(ref_position(k, o.operands[0]));
-    if (ref >= k.blocks.size() || stored[ref] || loads[ref] > kMostTaps) return;
+    const bool scratch = ref >= k.blocks.size();
+    if ((!scratch && stored[ref]) || loads[ref] > kMostTaps) return;
     const ir::AccessDims form = ir::access_dims(k, o);
-    for (size_t d = 0; d < o.index.size(); ++d) {
+    // In shared memory, neighbours along the fastest dim are better read by neighbours in a subgroup: no two from one
+    // bank.
+    for (size_t d = 0; d + (scratch ? 1 : 0) < o.index.size(); ++d) {
       const ir::Index& ix = o.index[d];
       if (form.slice[d] < 0 || !ix.is_static() || ix.step != 1 || ix.size < 2) continue;
       const int axis = axes.of(o.results[0], static_cast<size_t>(form.slice[d]));
       const auto it = first.try_emplace({ref, d, axis}, ix.start, ix.size).first;
       const int64_t apart = std::abs(it->second.first - ix.start);
-      if (apart > 0 && apart < std::min(ix.size, kTapsApart)) tapped[static_cast<size_t>(axis)] = true;
+      if (apart <= 0 || apart >= std::min(ix.size, kTapsApart)) continue;
+      if (loads[ref] > kManyTaps) last[ref] = std::max(last[ref], {d, axis});
+      else tapped[static_cast<size_t>(axis)] = true;
     }
   });
+  for (const auto& [ref, where] : last) tapped[static_cast<size_t>(where.second)] = true;
   return tapped;
 }
 

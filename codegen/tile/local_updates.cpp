@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <optional>
+#include <set>
 #include <utility>
 #include <vector>
 
 #include "codegen/plan/expand_atomics.h"
 #include "codegen/plan/indexed.h"
+#include "codegen/tile/join_programs.h"
 #include "engine/ir/builder.h"
 #include "engine/ir/reference.h"
 
@@ -35,6 +37,7 @@ class LocalUpdates {
       const auto ref = static_cast<size_t>(ref_position(k_, o.operands[0]));
       return plan.concurrent[ref] && plan.commuting[ref];
     };
+    const int joined = axis_to_join(plan);
     bool changed = false;
     for (uint32_t r = 0; r < k_.regions.size(); ++r) {
       const std::vector<ir::OpId> list = std::exchange(k_.regions[r].ops, {});
@@ -48,6 +51,7 @@ class LocalUpdates {
         changed = true;
       }
     }
+    if (joined >= 0 && k_.scratch.size() == 1 && once_.size() == 1) join(static_cast<size_t>(joined));
     return changed;
   }
 
@@ -59,6 +63,25 @@ class LocalUpdates {
     if (std::any_of(shape.begin(), shape.end(), [](int64_t n) { return n <= 0; })) return false;  // or a run-time size
     const int64_t counters = num_elements(shape), updates = num_elements(k_.type(o.operands[1]).shape);
     return updates >= kFewestUpdates && updates / kUpdatesForEach >= counters;
+  }
+
+  // The last axis whose programs may be joined before anything is rewritten, where the kernel has no other scratch.
+  int axis_to_join(const ParallelPlan& plan) const {
+    if (!k_.scratch.empty()) return -1;
+    for (size_t a = k_.grid.size(); a-- > 0;)
+      if (plan.is_parallel(a) && may_join_programs(k_, a)) return static_cast<int>(a);
+    return -1;
+  }
+  // As many programs as leave compute units one or two each: each adds what it has counted to memory once.
+  void join(size_t axis) {
+    int64_t programs = 1, count = 1;
+    for (const ir::GridAxis& a : k_.grid) {
+      if (!a.size.value()) return;
+      programs *= *a.size.value();
+    }
+    const int64_t least = std::max(3 * target_.compute_units / 2, 16), mine = *k_.grid[axis].size.value();
+    while (mine % (2 * count) == 0 && programs / (2 * count) >= least) count *= 2;
+    if (count > 1) join_programs(k_, axis, count, once_[0].before, once_[0].after);
   }
 
   // Refs of one type share a scratch: each update is done with it before the next begins. None where it would not fit.
@@ -87,20 +110,30 @@ class LocalUpdates {
     const Value scratch = scratch_for(k_.type(ref));
     const DType t = k_.type(ref).dtype;
     b_.set_loc(k_.op(id).loc);
+    const auto from = static_cast<uint32_t>(k_.ops.size());
     b_.append(over_all(Opcode::store, scratch, {b_.constant(t, reference::identity(kind, t), k_.type(ref).shape)}));
+    Once once;
+    for (auto i = from; i < k_.ops.size(); ++i) once.before.insert(i);
     k_.op(id).operands[0] = scratch;
     k_.region(region).ops.push_back(id);
     const Value sums = b_.one(over_all(Opcode::load, scratch, {}));
     Op all = over_all(Opcode::atomic_rmw, ref, {sums});
     all.set(Attr::kind, static_cast<int64_t>(kind));
     b_.append(std::move(all));
+    for (auto i = from + static_cast<uint32_t>(once.before.size()); i < k_.ops.size(); ++i) once.after.insert(i);
+    once_.push_back(std::move(once));
   }
+  // What is done once for several programs that are joined.
+  struct Once {
+    std::set<uint32_t> before, after;  // ops
+  };
 
   ir::Kernel& k_;
   const Target& target_;
   std::vector<bool> used_;
   ir::Builder b_;
   std::vector<Value> made_;
+  std::vector<Once> once_;
   int64_t taken_ = 0;  // bytes of all scratch
 };
 }  // namespace

@@ -8,6 +8,7 @@
 
 #include "codegen/fit_to_driver.h"
 #include "codegen/lane/cut.h"
+#include "codegen/lane/end_lives.h"
 #include "codegen/lane/join_branches.h"
 #include "codegen/lane/known_conditions.h"
 #include "codegen/lane/loops.h"
@@ -367,8 +368,8 @@ bool run_unfold(Kernel& k, const PassSettings&, std::string&) {
 bool run_reroll(Kernel& k, const PassSettings&, std::string&) { return lowering::reroll_products(k); }
 
 bool run_local_updates(Kernel& k, const PassSettings& s, std::string&) { return lowering::update_locally(k, s.target); }
-bool run_accumulate(Kernel& k, const PassSettings&, std::string&) {
-  const bool changed = lowering::accumulate_into_dots(k);
+bool run_accumulate(Kernel& k, const PassSettings& s, std::string&) {
+  const bool changed = lowering::accumulate_into_dots(k, s.target);
   if (changed) passes::dce(k);
   return changed;
 }
@@ -468,6 +469,7 @@ const std::vector<PassFolder>& pass_folders() {
       {"join", plain<lowering::join_branches>, {}, false},
       {"known_conditions", plain<lowering::fold_known_conditions>, {}, false},
       {"vectorize", run_vectorize, {}, false},
+      {"end_lives", plain<lowering::end_lives_early>, {}, false},
       {"bounds", run_bounds, {}, false},
       {"cut", run_cut, {}, false},
       {"report_cut", run_report, {}, false},
