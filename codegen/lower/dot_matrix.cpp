@@ -5,6 +5,7 @@
 // next chunk is on its way into registers while one is multiplied, and sums stay matrices until all chunks are done, or
 // longer (matrix_sums.h): the rows of a matrix lie on the lanes of the subgroup that made it (plan_matrix_dot).
 #include <algorithm>
+#include <limits>
 #include <numeric>
 
 #include "codegen/lower/dot_staged.h"
@@ -312,8 +313,9 @@ class MatrixDot : public ChunkedDot {
     if (!std::holds_alternative<std::monostate>(r.place) || r.dead || r.bounded || r.begins.size() != m.array_shape.size() ||
         r.begins.empty() || r.begins.size() > kMostDims || form.arrays || form.per_element)
       return {};
+    // The driver encodes no dim of 0, or of more than 2^32.
     for (const Extent& e : m.array_shape)
-      if (!e.is_static()) return {};
+      if (!e.is_static() || *e.value() < 1 || *e.value() > std::numeric_limits<int32_t>::max()) return {};
     for (const ir::BlockDim& dim : m.block)
       if (dim.kind == ir::BlockDim::Kind::halo || dim.low != 0 || dim.high != 0) return {};
     for (const ir::Index& i : t.load->index)
