@@ -13,8 +13,8 @@ std::string key(const Target& target, std::string_view kernel) {
                subgroup_arithmetic, subgroup_ballot, subgroup_shuffle, int8, int16, int64, float16, float64,
                int64_atomics, storage8, storage16, vulkan_memory_model_device_scope, integer_dot, dot4_signed,
                dot4_unsigned, dot4_mixed, matrices, transposes_matrices, async_stores, warpgroup_matrices,
-               tensor_copies,
-               skips_branches, forgets_zeros, rte16, rte32, rte64, preserve16, preserve32, preserve64] = target;
+               tensor_copies, skips_branches, forgets_zeros, rte16, rte32, rte64, preserve16, preserve32, preserve64] =
+      target;
   std::string k =
       std::string("build ") + kBuildId + "\ntarget " + name + " " + chip + " " + ptx_version + " " + tpu_chip + "\n";
   for (int64_t v :
@@ -42,7 +42,8 @@ std::string key(const Target& target, std::string_view kernel) {
                  dot4_mixed,
                  transposes_matrices,
                  async_stores,
-                 warpgroup_matrices, tensor_copies,
+                 warpgroup_matrices,
+                 tensor_copies,
                  skips_branches,
                  forgets_zeros,
                  rte16,
