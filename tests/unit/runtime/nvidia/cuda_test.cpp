@@ -344,8 +344,9 @@ TEST_CASE("cuda: operands whose arrays the driver encodes as tensors" * without_
   same("matrix_square", run_on(device, k, inputs)[0], right[0], right[0]);
   CHECK(fake.call<FakeCudaCalls>("fake_cuda_calls")("cuTensorMapEncodeTiled") == 2);
   fake.fail("cuTensorMapEncodeTiled", 1);
-  CHECK(error_of<DeviceError>([&] { run_on(device, k, inputs); })
-            .starts_with("matrix_square: in_specs[1]: cuTensorMapEncodeTiled: CUDA_ERROR_INVALID_VALUE"));
+  CHECK(error_of<DeviceError>([&] {
+          run_on(device, k, inputs);
+        }).starts_with("matrix_square: in_specs[1]: cuTensorMapEncodeTiled: CUDA_ERROR_INVALID_VALUE"));
   fake.fail(nullptr);
   CHECK(!device.lost());
 }
