@@ -20,6 +20,8 @@
 //  11. A matrix (a value of rank 2) belongs to a full subgroup of a size that the kernel requires: it is made, carried
 //      and used under subgroup-uniform control. Only accumulators are carried. Its loads and stores take words of
 //      shared memory from a place that is the same for the subgroup.
+//  12. tensor_load and tensor_wait stand under workgroup-uniform control and take what is the same for the workgroup. A
+//      load is of an array of the body, as LaneInfo::tensors says, in rows of 128 bytes, to room in the arena.
 #include "codegen/lane/verify.h"
 
 #include <algorithm>

@@ -18,10 +18,10 @@ using ir::MatrixUse;
 using ir::Opcode;
 
 namespace {
-constexpr int64_t kPiece = 4;      // words of a row that warpgroups take at once
-constexpr int kSubgroups = 4;      // of a warpgroup
-constexpr int64_t kMostTiles = 4;  // of an operand, which chunks use one after another
-constexpr int64_t kTensorRow = 32;  // words of a box's rows, as they are swizzled
+constexpr int64_t kPiece = 4;         // words of a row that warpgroups take at once
+constexpr int kSubgroups = 4;         // of a warpgroup
+constexpr int64_t kMostTiles = 4;     // of an operand, which chunks use one after another
+constexpr int64_t kTensorRow = 32;    // words of a box's rows, as they are swizzled
 constexpr int64_t kTensorPart = 256;  // words: rows are swizzled alike from one to the next
 
 // Words of a row of a left operand's own tile, which has all of k.
@@ -115,7 +115,10 @@ class MatrixDot : public ChunkedDot {
   int64_t step(const Operand& o) const { return whole(o) ? 1 : warpgroups_ ? kPiece : stride(o); }
   // Of the tile that this chunk uses, the first word; nothing where there is one tile (dot_staged.cpp, in_tile).
   Value tile_start(const Operand& o, Value chunk) {
-    if (tensors_) return b_.add(b_.mul(buffer_, b_.i32(tile_words(o))), b_.i32(to_kilobyte(o)));
+    if (tensors_) {
+      const Value tile = b_.mul(buffer_, b_.i32(tile_words(o)));
+      return b_.add(tile, b_.i32(to_kilobyte(o)));
+    }
     if (tiles_each_ == 1) return {};
     const Value buffer = buffer_ ? buffer_ : b_.rem(chunk, int64_t{tiles_each_});
     return b_.mul(buffer, b_.i32(tile_words(o)));
@@ -276,8 +279,8 @@ class MatrixDot : public ChunkedDot {
 
   // -- tiles that arrive as boxes of arrays (Target::tensor_copies)
 
-  // What of an operand a box has: a load of consecutive elements of a whole array, of fixed sizes. Its last dim is along
-  // what is contiguous, in rows of 128 bytes; one other has more than one element.
+  // What of an operand a box has: a load of consecutive elements of a whole array, of fixed sizes. Its last dim is
+  // along what is contiguous, in rows of 128 bytes; one other has more than one element.
   struct Tensor {
     int ref = -1, index = -1;  // of LaneInfo::tensors
     const ir::Op* load = nullptr;
@@ -302,7 +305,8 @@ class MatrixDot : public ChunkedDot {
     constexpr int64_t kMostInBox = 256, kAlignment = 16;
     Tensor t;
     t.load = k_.def(o.value);
-    if (!t.load || t.load->code != Opcode::load || t.load->has_mask() || placement_.kind(o.value) != Kind::lazy || o.early)
+    if (!t.load || t.load->code != Opcode::load || t.load->has_mask() || placement_.kind(o.value) != Kind::lazy ||
+        o.early)
       return {};
     t.ref = ref_position(k_, t.load->operands[0]);
     if (static_cast<size_t>(t.ref) >= k_.blocks.size() || refs_.written(t.ref)) return {};
@@ -310,8 +314,9 @@ class MatrixDot : public ChunkedDot {
     const ir::BlockMapping& m = k_.blocks[static_cast<size_t>(t.ref)];
     const ir::AccessDims form = ir::access_dims(k_, *t.load);
     const int64_t size = size_bytes(m_.a), rows = 4 * kTensorRow / size;
-    if (!std::holds_alternative<std::monostate>(r.place) || r.dead || r.bounded || r.begins.size() != m.array_shape.size() ||
-        r.begins.empty() || r.begins.size() > kMostDims || form.arrays || form.per_element)
+    if (!std::holds_alternative<std::monostate>(r.place) || r.dead || r.bounded ||
+        r.begins.size() != m.array_shape.size() || r.begins.empty() || r.begins.size() > kMostDims || form.arrays ||
+        form.per_element)
       return {};
     // The driver encodes no dim of 0, or of more than 2^32.
     for (const Extent& e : m.array_shape)
@@ -355,9 +360,7 @@ class MatrixDot : public ChunkedDot {
   // Boxes of a tile, side by side along what is contiguous.
   int64_t boxes(const Operand& o) const { return cdiv(along(o), kTensorRow * per_); }
   // Words from where the arena gives a tile to where rows are swizzled as the first.
-  int64_t to_kilobyte(const Operand& o) const {
-    return (kTensorPart - o.tile.offset / 4 % kTensorPart) % kTensorPart;
-  }
+  int64_t to_kilobyte(const Operand& o) const { return (kTensorPart - o.tile.offset / 4 % kTensorPart) % kTensorPart; }
   void begin_tensors() {
     ir::LaneInfo& lane = out_.lane;
     first_barrier_ = static_cast<int64_t>(lane.barriers.size());
@@ -398,14 +401,17 @@ class MatrixDot : public ChunkedDot {
     op.set(Attr::count, under_way);
     return out_.op(b_.raw().append(std::move(op))).results;
   }
-  // As many chunks as there are tiles are on their way, but one where there are more of them: the products of a chunk are
-  // done while those of the next are under way, and then its tile is free.
+  // As many chunks as there are tiles are on their way, but one where there are more of them: the products of a chunk
+  // are done while those of the next are under way, and then its tile is free.
   Values over_tensors(Values sums) {
     const bool again = chunks_ > tiles_each_;
     const int ahead = again ? tiles_each_ - 1 : tiles_each_;
     arena_.order({}, tiles());
     begin_tensors();
-    for (int c = 0; c < ahead; ++c) begin_copies(b_.i32(c), b_.i32(c));
+    for (int c = 0; c < ahead; ++c) {
+      const Value first = b_.i32(c);
+      begin_copies(first, first);
+    }
     sums.push_back(b_.i32(0));  // the chunk's tile
     sums = nests_.counted(chunks_, sums, [&](Value chunk, const Values& in) {
       const Value buffer = in.back(), none = b_.i32(0), one = b_.i32(1), last = b_.i32(tiles_each_ - 1);
@@ -418,7 +424,8 @@ class MatrixDot : public ChunkedDot {
         ir::Op all{.code = Opcode::barrier};
         all.set(Attr::late, 1);
         b_.raw().append(std::move(all));
-        const Value at_first = b_.eq(buffer, none), less = b_.sub(buffer, one), before = b_.select(at_first, last, less);
+        const Value at_first = b_.eq(buffer, none), less = b_.sub(buffer, one),
+                    before = b_.select(at_first, last, less);
         const Value next = b_.add(chunk, b_.i32(ahead));
         b_.when(b_.lt(next, b_.i32(chunks_)), [&] { begin_copies(next, before); });
       }
@@ -534,9 +541,7 @@ class MatrixDot : public ChunkedDot {
     const int64_t more = tensors_ ? kTensorPart : 0;
     if (fetches_left()) lhs_.tile = arena_.temporary(DType::u32, tiles_each_ * tile_words(lhs_) + more);
     rhs_.tile = arena_.temporary(DType::u32, tiles_each_ * tile_words(rhs_) + more);
-    sums = tensors_ ? over_tensors(std::move(sums))
-           : many   ? over_ring(std::move(sums))
-                    : over_chunks(std::move(sums));
+    sums = tensors_ ? over_tensors(std::move(sums)) : many ? over_ring(std::move(sums)) : over_chunks(std::move(sums));
     std::vector<MemoryRange> reads = tiles();
     if (own()) reads.push_back(d_.lhs_tile.range);
     if (tiles_each_ > 1 || tensors_) arena_.note(reads, {});

@@ -66,9 +66,10 @@ ir::Kernel lower(const ir::Kernel& source, const Target& target, bool general, i
     out = emit_lanes(k, target, plan, remarks);
   }
   if (const size_t n = out.lane.tensors.size())
-    lines.push_back("dots: " + std::to_string(n) + (n == 1 ? " operand comes" : " operands come") +
-                    " from its array by copies of boxes (TMA), swizzled, into a ring of tiles; the products of a chunk go "
-                    "on while the next one's begin");
+    lines.push_back(
+        "dots: " + std::to_string(n) + (n == 1 ? " operand comes" : " operands come") +
+        " from its array by copies of boxes (TMA), swizzled, into a ring of tiles; the products of a chunk go "
+        "on while the next one's begin");
   if (remarks.spills > 0)
     lines.push_back(std::to_string(remarks.spills) +
                     " values with a layout live in the arena: a nest that reads them finds two of its axes on the same "

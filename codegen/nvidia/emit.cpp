@@ -107,7 +107,9 @@ std::string Emitter::frame(const std::string& body) const {
   std::string s = "// " + k_.name + "\n.version " + version + "\n.target " + target_.chip + "\n.address_size 64\n\n";
   if (large_arena()) s += ".extern " + arena + "];\n\n";
   s += ".visible .entry main(";
-  if (argument_bytes_) s += std::string("\n  .param .align ") + (tensors ? "64" : "8") + " .b8 arguments[" + std::to_string(argument_bytes_) + "]\n";
+  if (argument_bytes_)
+    s += std::string("\n  .param .align ") + (tensors ? "64" : "8") + " .b8 arguments[" +
+         std::to_string(argument_bytes_) + "]\n";
   s += ")\n.reqntid " + std::to_string(k_.lane.workgroup_size * k_.lane.threads) + ", 1, 1\n{\n";
   if (shared_bytes() > 0 && !large_arena()) s += "  " + arena + std::to_string(shared_bytes()) + "];\n";
   s += body + "  ret;\n}\n";

@@ -131,7 +131,7 @@ class Emitter final : private Code, public Walk {
   V tensors_;  // address of the arguments
   passes::Divisors divisors_{k_};
   std::map<Access, V> lane_places_;  // each lane's address in the arena, for a tile at its beginning
-  std::vector<int> uses_;  // of values
+  std::vector<int> uses_;            // of values
   bool multiplies_f8_ = false;
   std::map<const ir::Op*, const ir::Op*> copies_;  // late stores, and the loads that they do, too
   std::set<const ir::Op*> left_out_;               // what they stand for

@@ -323,12 +323,13 @@ V Emitter::descriptor(const ir::Op& load) {
   return wide | f_.make(Reg::u64, constant);
 }
 
-// Where the product adds to. With attr late the registers stay those of the accumulator: nothing may touch them while it
-// is under way. A loop's carries are such, and what is made by another product.
+// Where the product adds to. With attr late the registers stay those of the accumulator: nothing may touch them while
+// it is under way. A loop's carries are such, and what is made by another product.
 V Emitter::sums_of_product(const ir::Op& op, ir::Value sums) {
   const ir::Op* made = k_.def(sums);
   const auto late = [](const ir::Op* o) { return o->attr_or(Attr::late, 0) != 0; };
-  const bool under_way = made && made->code == Opcode::warpgroup_multiply_add && late(made), alone = uses_[sums.index] == 1;
+  const bool under_way = made && made->code == Opcode::warpgroup_multiply_add && late(made),
+             alone = uses_[sums.index] == 1;
   if (under_way && !(late(&op) && alone))
     throw InternalError(k_.name + ": nvidia: sums are used while products are under way", op.loc);
   if (late(&op) && alone && (!made || under_way)) return get(sums);
@@ -368,7 +369,8 @@ void Emitter::emit_warpgroup(const ir::Op& op) {
     int64_t sixteens = static_cast<int64_t>(k) * (lies_along_k(load) ? 2 * load.attr(Attr::stride) / 4 : step);
     if (is_swizzled(load)) {
       const int64_t along = static_cast<int64_t>(k) * 2;  // eight make a row of 128 bytes
-      sixteens = lies_along_k(load) ? along / 8 * load.attr(Attr::stride) / 4 + along % 8 : static_cast<int64_t>(k) * step * 8;
+      sixteens =
+          lies_along_k(load) ? along / 8 * load.attr(Attr::stride) / 4 + along % 8 : static_cast<int64_t>(k) * step * 8;
     }
     return k ? first + f_.make(Reg::u64, static_cast<uint64_t>(sixteens)) : first;
   };

@@ -1,10 +1,11 @@
 // Programs of several workgroups (LaneInfo::threads): a CTA, whose workgroups are its warpgroups. Their memory in
 // common begins the CTA's shared memory, with the mbarriers; behind it comes an arena for each of them. A workgroup
 // knows which phase of a barrier it waits for: the barrier itself only tells the parity of the phase that has ended.
+#include "codegen/program/program.h"
+
 #include <bit>
 
 #include "codegen/nvidia/emitter.h"
-#include "codegen/program/program.h"
 #include "engine/base/error.h"
 
 namespace tessera::nvidia {
@@ -113,7 +114,8 @@ void Emitter::emit_tensor_load(const ir::Op& op) {
   const ir::TensorBox& tensor = k_.lane.tensors.at(static_cast<size_t>(index));
   int64_t bytes = size_bytes(k_.type(op.operands.at(0)).dtype);
   for (const int64_t n : tensor.box) bytes *= n;
-  const V barrier = barriers_ + (get(op.operands.at(3)) << 3), words = get(op.operands.at(2)) + ref(op.operands.at(1)).base;
+  const V barrier = barriers_ + (get(op.operands.at(3)) << 3),
+          words = get(op.operands.at(2)) + ref(op.operands.at(1)).base;
   const V to = arena_ + (words << 2);
   std::vector<V> first;
   for (size_t i = 4; i < op.operands.size(); ++i) first.push_back(get(op.operands[i]));

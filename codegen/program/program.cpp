@@ -10,9 +10,7 @@
 
 namespace tessera {
 
-int64_t Program::push_bytes() const {
-  return tensors_at() + kTensorBytes * static_cast<int64_t>(tensors.size());
-}
+int64_t Program::push_bytes() const { return tensors_at() + kTensorBytes * static_cast<int64_t>(tensors.size()); }
 
 int64_t Program::tensors_at() const {
   int64_t n = 8 * static_cast<int64_t>(args.size()) + (scratch_bytes > 0 ? 8 : 0) + (report_bytes > 0 ? 8 : 0);

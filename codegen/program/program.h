@@ -68,8 +68,8 @@ struct PrintedLine {
 };
 std::vector<PrintedLine> printed_lines(const std::vector<ProgramPrint>& prints, const std::vector<uint32_t>& records);
 
-/// How op tensor_load copies boxes of an array that a call encodes for NVIDIA's driver (cuTensorMapEncodeTiled): boxes of
-/// so many elements of each dim of the array, in its order; rows of 128 bytes, swizzled; zeros outside of the array.
+/// How op tensor_load copies boxes of an array that a call encodes for NVIDIA's driver (cuTensorMapEncodeTiled): boxes
+/// of so many elements of each dim of the array, in its order; rows of 128 bytes, swizzled; zeros outside of the array.
 struct ProgramTensor {
   int32_t array = 0;  // position in Program::args
   std::vector<int64_t> box;
@@ -84,9 +84,9 @@ struct WaitSite {
 
 /// The push-constant block, in order, 8-byte aligned entries first: per arg one u64, its address or if it is by value
 /// its element's bits as memory holds them, zero-extended; the scratch arena's u64 address if scratch_bytes > 0, the
-/// report's if report_bytes > 0, then i64 extents, then i32 extents, then from a multiple of 64 on the tensors, of 128 bytes
-/// each. If that exceeds the target's push constants,
-/// indirect_table is true, the push constants are one u64: the address of a buffer with the same layout.
+/// report's if report_bytes > 0, then i64 extents, then i32 extents, then from a multiple of 64 on the tensors, of 128
+/// bytes each. If that exceeds the target's push constants, indirect_table is true, the push constants are one u64: the
+/// address of a buffer with the same layout.
 struct Program {
   std::string name;
   Loc loc;
@@ -139,8 +139,8 @@ struct Program {
   bool indirect_table = false;
   // every argument's address is a multiple: vector loads rely on it; checked at bind
   int32_t alignment = 16;
-  int64_t push_bytes() const;                   // of the whole block, also when it lives in a table
-  int64_t tensors_at() const;                   // where in the block the tensors begin
+  int64_t push_bytes() const;  // of the whole block, also when it lives in a table
+  int64_t tensors_at() const;  // where in the block the tensors begin
   static constexpr int64_t kTensorBytes = 128, kTensorAlignment = 64;
   bool relaxed = false;                         // not strict: as CompileOptions and the target's kind said
   std::string explain;                          // what `tessera explain` prints

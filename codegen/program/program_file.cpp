@@ -214,12 +214,12 @@ template <class IO>
 void program(IO& io, Program& p) {
   auto& [name, loc, args, spirv, ptx, mosaic, stable_hlo, grid, workgroup_size, required_subgroup_size, shared_bytes,
          scratch_bytes, max_workgroups, num_units, report_bytes, waits, prints, axis_names, loops, max_loop_iterations,
-         extents, extent_is_64, tensors, units_extent, steps_extent, open_ended, indirect_table, alignment, relaxed, explain,
-         metadata, cost_estimate] = p;
+         extents, extent_is_64, tensors, units_extent, steps_extent, open_ended, indirect_table, alignment, relaxed,
+         explain, metadata, cost_estimate] = p;
   all(io, name, loc, args, spirv, ptx, mosaic, stable_hlo, grid, workgroup_size, required_subgroup_size, shared_bytes,
       scratch_bytes, max_workgroups, num_units, report_bytes, waits, prints, axis_names, loops, max_loop_iterations,
-      extents, extent_is_64, tensors, units_extent, steps_extent, open_ended, indirect_table, alignment, relaxed, explain,
-      metadata, cost_estimate);
+      extents, extent_is_64, tensors, units_extent, steps_extent, open_ended, indirect_table, alignment, relaxed,
+      explain, metadata, cost_estimate);
 }
 
 template <class T, class F>

@@ -251,8 +251,6 @@ struct BlockMapping {
   Loc loc;
 };
 
-/// What a lane-level kernel needs beyond its body. Body args: one global Ref (rank 1, length -1) per input and output
-/// of the tile kernel.
 /// Boxes of an array that op tensor_load copies: how many elements of each of its dims, in the array's order. The last
 /// are 128 bytes.
 struct TensorBox {
@@ -261,6 +259,8 @@ struct TensorBox {
   bool operator==(const TensorBox&) const = default;
 };
 
+/// What a lane-level kernel needs beyond its body. Body args: one global Ref (rank 1, length -1) per input and output
+/// of the tile kernel.
 struct LaneInfo {
   int32_t workgroup_size = 1;      // invocations
   int32_t subgroup_size = 0;       // required, with full subgroups; 0: any

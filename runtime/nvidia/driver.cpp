@@ -18,8 +18,8 @@ std::shared_ptr<const Driver> Driver::open(const std::string& library) {
     throw DeviceError("NVIDIA's driver: " + file + " has no function " #name, {}, "install a newer driver");
   TESSERA_CUDA_FUNCTIONS(TESSERA_CUDA_LOAD)
 #undef TESSERA_CUDA_LOAD
-  driver->cuTensorMapEncodeTiled = reinterpret_cast<decltype(driver->cuTensorMapEncodeTiled)>(
-      platform::symbol(opened, "cuTensorMapEncodeTiled"));
+  driver->cuTensorMapEncodeTiled =
+      reinterpret_cast<decltype(driver->cuTensorMapEncodeTiled)>(platform::symbol(opened, "cuTensorMapEncodeTiled"));
   const Status status = driver->cuInit(0);
   if (status == kNoDevice) return nullptr;
   driver->check(status, "cuInit", "NVIDIA's driver");

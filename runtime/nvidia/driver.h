@@ -30,8 +30,8 @@ enum class DeviceAttribute : int {
 };
 enum class FunctionAttribute : int { max_dynamic_shared_bytes = 8 };
 enum class JitOption : int { error_log = 5, error_log_bytes = 6 };
-// What cuTensorMapEncodeTiled is told: an element's type; not interleaved, rows of 128 bytes swizzled, brought to the L2
-// cache by 128 bytes, zeros outside.
+// What cuTensorMapEncodeTiled is told: an element's type; not interleaved, rows of 128 bytes swizzled, brought to the
+// L2 cache by 128 bytes, zeros outside.
 enum class TensorType : int { u8 = 0, f16 = 6, bf16 = 9 };
 constexpr int kTensorPlain = 0, kTensorSwizzle128 = 3, kTensorPromotion128 = 2, kTensorZeros = 0;
 constexpr size_t kMostTensorDims = 5;
@@ -89,10 +89,9 @@ class Driver {
 #define TESSERA_CUDA_POINTER(name, arguments) Status(*name) arguments = nullptr;
   TESSERA_CUDA_FUNCTIONS(TESSERA_CUDA_POINTER)
   /// Null where the driver is older than CUDA 12.
-  TESSERA_CUDA_POINTER(cuTensorMapEncodeTiled,
-                       (void* map, TensorType, unsigned rank, Address, const uint64_t* sizes, const uint64_t* strides,
-                        const uint32_t* box, const uint32_t* steps, int interleaving, int swizzle, int promotion,
-                        int outside))
+  TESSERA_CUDA_POINTER(cuTensorMapEncodeTiled, (void* map, TensorType, unsigned rank, Address, const uint64_t* sizes,
+                                                const uint64_t* strides, const uint32_t* box, const uint32_t* steps,
+                                                int interleaving, int swizzle, int promotion, int outside))
 #undef TESSERA_CUDA_POINTER
 
  private:

@@ -1,5 +1,5 @@
-// The tensors of a Program (ProgramTensor), as the driver encodes them for one call: a place in its argument block each.
-// Internal to runtime/. Read next: driver.h.
+// The tensors of a Program (ProgramTensor), as the driver encodes them for one call: a place in its argument block
+// each. Internal to runtime/. Read next: driver.h.
 #pragma once
 #include <cstddef>
 #include <span>

@@ -335,6 +335,22 @@ TEST_CASE("cuda: each function of the driver may fail" * without_device) {
   same("kept_large", run_on(device, k, inputs)[0], right[0], right[0]);
 }
 
+TEST_CASE("cuda: operands whose arrays the driver encodes as tensors" * without_device) {
+  const Fake fake;
+  const CudaDevice device(0, fake.options);
+  const ir::Kernel k = kernel_of("matrix_square");
+  const std::vector<Array> inputs = inputs_of(k, {});
+  const std::vector<Array> right = interpret(k, inputs);
+  same("matrix_square", run_on(device, k, inputs)[0], right[0], right[0]);
+  CHECK(fake.call<FakeCudaCalls>("fake_cuda_calls")("cuTensorMapEncodeTiled") == 2);
+  fake.fail("cuTensorMapEncodeTiled", 1);
+  CHECK(error_of<DeviceError>([&] {
+          run_on(device, k, inputs);
+        }).starts_with("matrix_square: in_specs[1]: cuTensorMapEncodeTiled: CUDA_ERROR_INVALID_VALUE"));
+  fake.fail(nullptr);
+  CHECK(!device.lost());
+}
+
 TEST_CASE("cuda: memory that is not there" * without_device) {
   FakeCudaDevice little;
   little.memory_bytes = 1000;
