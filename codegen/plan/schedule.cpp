@@ -665,13 +665,15 @@ class Scheduler {
     return true;
   }
 
-  // Sums of some product are reduced or multiplied further, and no running sum follows their rows.
+  // Sums of some product are reduced or multiplied further, or much is computed of them; no running sum follows their
+  // rows. Others go to a store, which the layout of whole rows does by 16 bytes.
   bool results_go_on() const {
     bool further = false;
     for (const Nest& n : nests_) {
       const auto ij = n.dot ? wide_axes(n) : std::nullopt;
       if (ij && axis(ij->first).scanned) return false;
-      further = further || (ij && (axis(ij->second).reduced || axis(ij->second).contracted));
+      further = further || (ij && (axis(ij->second).reduced || axis(ij->second).contracted ||
+                                   anything_along(ij->first, ij->second, true)));
     }
     return further;
   }
@@ -695,16 +697,14 @@ class Scheduler {
     return true;
   }
 
-  // Whether any element-wise op has values over both axes.
-  bool anything_along(int i, int j) const {
-    bool found = false;
-    ir::each_op(k_, k_.body, [&](ir::OpId id) {
+  // Whether any element-wise op (a dear one) has values over both axes.
+  bool anything_along(int i, int j, bool dear = false) const {
+    return ir::any_op(k_, k_.body, [&](ir::OpId id) {
       const ir::Op& op = k_.op(id);
-      if (!ir::info(op.code).elementwise) return;
+      if (!ir::info(op.code).elementwise || (dear && !ir::info(op.code).transcendental)) return false;
       const std::vector<int> dims = axes_.of(op.results[0]);
-      found = found || (std::count(dims.begin(), dims.end(), i) && std::count(dims.begin(), dims.end(), j));
+      return std::count(dims.begin(), dims.end(), i) > 0 && std::count(dims.begin(), dims.end(), j) > 0;
     });
-    return found;
   }
   bool is_64(const ir::Op& op) const { return size_bytes(k_.type(op.results[0]).dtype) == 8; }
 
