@@ -209,7 +209,8 @@ class Compilation {
 
   void emit(const ir::Kernel& lanes) {
     if (!target_.chip.empty()) {
-      program_.ptx = nvidia::emit(lanes, target_, program_.relaxed, options_.debug_info);
+      program_.ptx =
+          nvidia::emit(lanes, target_, program_.relaxed, options_.debug_info, lowering::live_registers(lanes));
       return;
     }
     program_.indirect_table = program_.push_bytes() > target_.push_constant_bytes;

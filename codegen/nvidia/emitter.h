@@ -21,8 +21,8 @@ struct Code {
 
 class Emitter final : private Code, public Walk {
  public:
-  Emitter(const ir::Kernel& k, const Target& t, bool relaxed, bool lines)
-      : Code(t, relaxed), Walk(k, t, f_, "nvidia"), lines_(lines) {}
+  Emitter(const ir::Kernel& k, const Target& t, bool relaxed, bool lines, int64_t registers)
+      : Code(t, relaxed), Walk(k, t, f_, "nvidia"), lines_(lines), registers_live_(registers) {}
   std::string run();
 
  private:
@@ -32,6 +32,7 @@ class Emitter final : private Code, public Walk {
   V launch_value(const ir::Op& op) override;
   V special(const char* name);
   std::string frame(const std::string& body) const;
+  int64_t workgroups_at_once() const;
   bool half_arithmetic() const override { return false; }
   bool emit_half(const ir::Op&) override { return false; }
   V loops_cut() override;
@@ -120,6 +121,7 @@ class Emitter final : private Code, public Walk {
   std::string matrix_place(const ir::Op& op, const Access& access, int64_t more_bytes);
 
   const bool lines_;
+  const int64_t registers_live_;
   std::vector<V> extents_;
   V report_, program_index_, num_workgroups_, local_index_, subgroup_id_, lane_id_, arena_;
   // of programs of several workgroups: the invocation's number in its program, the workgroup's, its named barrier, and
@@ -136,6 +138,7 @@ class Emitter final : private Code, public Walk {
   std::map<const ir::Op*, const ir::Op*> copies_;  // late stores, and the loads that they do, too
   std::set<const ir::Op*> left_out_;               // what they stand for
   bool copies_to_program_ = false;                 // some of them, to what the workgroups have in common
+  bool goes_on_in_lanes_ = false;                  // what products by warpgroups sum
   bool by_warpgroups_ = false;                     // some products read shared memory past the threads' own view of it
   // Of two words, the bytes 2 * third and 2 * third + 1 in turn; by the block that holds them, too.
   std::map<std::tuple<uint32_t, uint32_t, uint32_t, uint32_t>, V> transposed_;

@@ -125,6 +125,15 @@ std::vector<int> Axes::of(Value v) const {
   return r;
 }
 
+bool Axes::transcendental_over(int i, int j) const {
+  return ir::any_op(k_, k_.body, [&](ir::OpId id) {
+    const ir::Op& op = k_.op(id);
+    if (!ir::info(op.code).transcendental) return false;
+    const std::vector<int> dims = of(op.results[0]);
+    return std::count(dims.begin(), dims.end(), i) > 0 && std::count(dims.begin(), dims.end(), j) > 0;
+  });
+}
+
 void Axes::walk(ir::RegionId r) {
   for (ir::OpId id : k_.region(r).ops) visit(k_.op(id));
 }

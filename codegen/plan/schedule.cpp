@@ -22,7 +22,6 @@ using ir::Opcode;
 using ir::Value;
 
 constexpr int kLargestGroup = 1024;
-
 bool is_reduction(Opcode c) { return ir::is_reduce(c) || ir::is_argreduce(c); }
 
 class Scheduler {
@@ -48,26 +47,22 @@ class Scheduler {
       (parallel_.is_parallel(a) ? s_.parallel : s_.sequential).push_back(static_cast<int>(a));
     s_.scope = scopes(k_, s_.sequential);
     find_accesses();
-    const int subgroup = static_cast<int>(std::bit_floor(static_cast<unsigned>(target_.subgroup_size)));
-    s_.subgroup = subgroup;
+    s_.subgroup = static_cast<int>(std::bit_floor(static_cast<unsigned>(target_.subgroup_size)));
     if (s_.general) {
       s_.workgroup = s_.group =
-          std::min(k_.has_threads() ? kThreadSize : std::max(subgroup, 64),
+          std::min(k_.has_threads() ? kThreadSize : std::max(s_.subgroup, 64),
                    static_cast<int>(std::bit_floor(static_cast<unsigned>(target_.max_workgroup_size))));
-      residencies();
-      return s_;
+    } else {
+      s_.max_registers = cpu() ? 320 : 128;
+      if (!cpu()) s_.carried = carried_sums(k_);
+      collect_nests();
+      find_splittable();
+      if (!try_packed()) {
+        choose_group();
+        lay_out();
+        choose_tiles();
+      }
     }
-    s_.max_registers = cpu() ? 320 : 128;
-    if (!cpu()) s_.carried = carried_sums(k_);
-    collect_nests();
-    find_splittable();
-    if (try_packed()) {
-      residencies();
-      return s_;
-    }
-    choose_group();
-    lay_out();
-    choose_tiles();
     residencies();
     return s_;
   }
@@ -679,14 +674,16 @@ class Scheduler {
     return true;
   }
 
-  // Sums of some product are reduced or multiplied further, and no running sum follows their rows.
+  // Sums of some product are reduced or multiplied further, or much is computed of them; no running sum follows their
+  // rows. Others go to a store, which the layout of whole rows does by 16 bytes.
   bool results_go_on() const {
     bool further = false;
-    for (const Nest& n : nests_) {
-      const auto ij = n.dot ? wide_axes(n) : std::nullopt;
-      if (ij && axis(ij->first).scanned) return false;
-      further = further || (ij && (axis(ij->second).reduced || axis(ij->second).contracted));
-    }
+    for (const Nest& n : nests_)
+      if (const auto ij = n.dot ? wide_axes(n) : std::nullopt) {
+        const Axis& columns = axis(ij->second);
+        if (axis(ij->first).scanned) return false;
+        further |= columns.reduced || columns.contracted || axes_.transcendental_over(ij->first, ij->second);
+      }
     return further;
   }
 

@@ -3,6 +3,8 @@
 // fuzzer's suite compares with the interpreter.
 #include <doctest/doctest.h>
 
+#include <fstream>
+#include <sstream>
 #include <string>
 
 #include "codegen/compile.h"
@@ -362,6 +364,32 @@ body (%x, %y, %o) {
                                 product.substr(left, comma - left) + product.substr(next);
     CHECK(wrong(text, p, replaced(p.ptx, product, swapped)) != "");
   }
+}
+
+TEST_CASE("nvidia: a step of attention loads ahead, and its workgroups share a multiprocessor by three") {
+  const auto read = [](const std::string& path) {
+    std::ifstream in(path);
+    REQUIRE_MESSAGE(in, path, ": run from the repository's root");
+    std::ostringstream text;
+    text << in.rdbuf();
+    return text.str();
+  };
+  // Values are under way while scores are made, and the next keys while the scores' product with the values is.
+  const Program small = compiled(read("tests/tir/attention_halves.tir"), "sm_90a");
+  size_t products = 0;
+  for (size_t at = small.ptx.find("wgmma.fence"); at != std::string::npos; at = small.ptx.find("wgmma.fence", at + 1)) {
+    const size_t barrier = small.ptx.rfind("bar.sync", at);
+    REQUIRE(barrier != std::string::npos);
+    CHECK(has(small.ptx.substr(barrier, at - barrier), "ld.global.nc."));
+    ++products;
+  }
+  CHECK(products == 2);
+  const std::string kernels = "tests/bench/gpu/kernels/";
+  CHECK(has(compiled(read(kernels + "flash_f16_d64_4096.tir"), "sm_90a").ptx, "\n.minnctapersm 3\n"));
+  CHECK_FALSE(has(compiled(read(kernels + "flash_f16_d128_4096.tir"), "sm_90a").ptx, "minnctapersm"));
+  // An epilogue with transcendental functions has its sums in lanes, a plain product's go to rows.
+  CHECK_FALSE(has(compiled(read(kernels + "matmul_gelu_f16_4096x1024x4096.tir"), "sm_90a").ptx, "st.shared.v2.f32"));
+  CHECK(has(compiled(read(kernels + "matmul_f16_4096x4096x4096.tir"), "sm_90a").ptx, "st.shared.v2.f32"));
 }
 
 // -- places that ldmatrix does not take
