@@ -189,7 +189,7 @@ class Compilation {
 
   // Where it takes registers off a kernel that has many, more than a few.
   static bool end_lives(ir::Kernel& lanes) {
-    constexpr int64_t kMany = 64;
+    constexpr int64_t kMany = 80;
     const int64_t before = lowering::live_registers(lanes);
     if (before <= kMany) return false;
     ir::Kernel moved = lanes;
