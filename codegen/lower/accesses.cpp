@@ -300,6 +300,11 @@ void RefWindows::order_store(const ir::Op& o) {
   else arena_.order(reads, {r.range});
 }
 
+void RefWindows::note_store(const ir::Op& o) {
+  const RefState& r = states_[static_cast<size_t>(ref_position(k_, o.operands[0]))];
+  arena_.note(placement_.arena_reads(values_read(o)), r.owned ? std::vector<MemoryRange>{} : std::vector{r.range});
+}
+
 void RefWindows::store(const ir::Op& o) {
   const int ref = ref_position(k_, o.operands[0]);
   RefState& r = states_[static_cast<size_t>(ref)];

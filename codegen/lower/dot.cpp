@@ -265,6 +265,7 @@ void DotEmitter::to_store(ir::OpId id, DotShape& d, const std::vector<MemoryRang
     refs_.store_element(store, p.c, e, p.valid);
   });
   arena_.touched(reads, placement_.of(v));
+  refs_.note_store(store);
 }
 
 void DotEmitter::by_reduction(const DotShape& d, bool to_registers, const Sink& sink) {

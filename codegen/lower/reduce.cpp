@@ -508,6 +508,8 @@ class Scan : public Part {
         return one_strip(store, strip, first, sums);
       });
     });
+    arena_.note(placement_.arena_reads({in_}), {});
+    refs_.note_store(store);
   }
   Values one_strip(const ir::Op& store, const std::vector<Value>& strip, Value first, const Values& sums) {
     const std::vector<int> dims = axes_.of(v_);

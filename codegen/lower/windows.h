@@ -69,6 +69,8 @@ class RefWindows : public Part {
   void store(const ir::Op& op);
   void store_element(const ir::Op& op, const Coords& c, Value v, Value predicate);
   void order_store(const ir::Op& op);  ///< after what it reads, and after all that touches the same memory
+  /// Behind a store that was done piece by piece: barriers in between have passed what order_store() has noted.
+  void note_store(const ir::Op& o);
   /// Emits body. For GPUs it is emitted twice if that pays: without tests of elements, for workgroups whose blocks of
   /// these Refs and parts of these axes lie wholly inside their arrays, and with tests for the others. `size`: about
   /// how many ops the tested version has.
