@@ -1,5 +1,6 @@
 // Floats: arithmetic rounded once, comparisons of two for the smaller, approximate functions that are as inexact as
 // PTX documents.
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -79,7 +80,11 @@ double approximate(Thread& t, const Instr& i, Type type, double a, double b) {
       if (std::fabs(b) > 0x1p126 && std::isfinite(b))
         return std::isinf(a) ? std::numeric_limits<double>::quiet_NaN() : std::copysign(0.0, a) * std::copysign(1.0, b);
       return m.off(a / b, 0x1p-22, 0, seed);
-    case kDivFull: return m.off(a / b, 0x1p-22, 0, seed);
+    case kDivFull: {  // 2 ulp
+      const double q = a / b;
+      const int exponent = q != 0 && std::isfinite(q) ? std::max(std::ilogb(q), -126) : 0;
+      return m.off(q, 0, std::min(std::ldexp(1.0, exponent - 22), std::fabs(q)), seed);
+    }
     case kRcpApprox: return m.off(1 / a, type == Type::f64 ? 0x1p-20 : 0x1p-23, 0, seed);
     case kSqrtApprox: return m.off(std::sqrt(a), 0x1p-23, 0, seed);
     case kRsqrt: return m.off(1 / std::sqrt(a), type == Type::f64 ? 0x1p-20 : 0x1p-22, 0, seed);
