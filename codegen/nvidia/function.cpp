@@ -228,8 +228,7 @@ V Function::apply(Prim p, Reg r, const std::vector<V>& a) {
       if (r == Reg::u32 && known(a[1]) == 0xffffffff) return negated(a[0]);
       if (r == Reg::u32 && known(a[0]) == 0xffffffff) return negated(a[1]);
       return same({"mul.rn.", "mul.lo.u", ""});
-    // Vulkan promises 2.5 ulp, this has 2.
-    case Prim::div: return op((relaxed && r == Reg::f32 ? "div.full." : "div.rn.") + type, r, a);
+    case Prim::div: return op("div.rn." + type, r, a);
     case Prim::neg: return r == Reg::u32 ? negated(a[0]) : same({"neg.", "neg.s", ""});
     case Prim::and_: return same({"", "and.b", "and.pred"});
     case Prim::or_: return same({"", "or.b", "or.pred"});
