@@ -16,7 +16,7 @@ Arguments on_device(const Device& device, const PallasCall& call, const Argument
   CompileOptions options;
   options.general = general;
   const Arguments outputs = load(device, call.trace_for(arguments), options).run(arguments);
-  CHECK(device.validation_messages().empty());
+  for (const std::string& message : device.validation_messages()) FAIL_CHECK(message);
   return outputs;
 }
 

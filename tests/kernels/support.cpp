@@ -143,7 +143,7 @@ void check(const PallasCall& call, const std::vector<Array>& arguments, const st
       CompileOptions options;
       options.general = general;
       compare("device, " + form, load(*device(), k, options).run(arguments), types, expected, how);
-      CHECK(device()->validation_messages().empty());
+      for (const std::string& message : device()->validation_messages()) FAIL_CHECK(message);
     }
   }
 }

@@ -1,5 +1,7 @@
 #include "support.h"
 
+#include <algorithm>
+#include <cmath>
 #include <optional>
 
 #include "engine/front.h"
@@ -116,6 +118,11 @@ std::vector<float> scaled_ramp(int64_t n, int times) {
     v.push_back(x);
   }
   return v;
+}
+
+double srgb_tolerance(double number) {
+  const double slope = number <= 0.0031308 ? 1 / 12.92 : 2.4 / 1.055 * std::pow(number, 1.4 / 2.4);
+  return 0.5 / 255 * std::max(1.0, slope);
 }
 
 }  // namespace tessera::test

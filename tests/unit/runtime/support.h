@@ -52,6 +52,10 @@ std::vector<float> floats(const DeviceArray& a);
 /// What scale() makes of ramp(n), `times` times over.
 std::vector<float> scaled_ramp(int64_t n, int times = 1);
 
+/// How far a driver may be from a number that it decodes from sRGB's 8 bits: half a step of the number (as lavapipe's
+/// polynomial is), or half a step of the code (as D3D asks, and NVIDIA's is), whichever is more there.
+double srgb_tolerance(double number);
+
 /// The text that `f` throws as E; empty if it throws nothing.
 template <class E, class F> std::string error_of(F f) {
   try {

@@ -436,8 +436,8 @@ void check_read(const Picture& p, const Array& got, int channels) {
     const auto c = static_cast<int>(e % channels);
     double want = value(f, t, c), tolerance = 0;
     if (stored_numbers(f, d)) want = std::round(want * most_of(f, c));
-    else if (f.numbers == Format::srgb && c < 3) tolerance = 0.5 / 255;  // a table or a polynomial of the driver's
-    else if (f.numbers <= Format::srgb) tolerance = 2e-7;                // a driver may be an ulp off
+    else if (f.numbers == Format::srgb && c < 3) tolerance = srgb_tolerance(want);
+    else if (f.numbers <= Format::srgb) tolerance = 2e-7;  // a driver may be an ulp off
     if (!is_int(d)) {
       if (tolerance > 0) tolerance += d == f16 ? 1e-3 : d == bf16 ? 8e-3 : 0;
       else want = rounded(want, d);
