@@ -140,7 +140,7 @@ class Compilation {
 
   Lowered to_lanes(int smaller) const {
     Lowered made;
-    made.lanes = lower(k_, target_, options_.general, smaller, &made.explain);
+    made.lanes = lower(k_, target_, options_.general, smaller, &made.explain, program_.relaxed);
     dump("lower", made.lanes, true);
     optimize(made.lanes, "lane");
     ir::compact(made.lanes);

@@ -295,6 +295,10 @@ class Verifier {
     if (const auto n = ir::constant_int(k_, barrier);
         k_.lane.barriers.empty() || (n && (*n < 0 || *n >= static_cast<int64_t>(k_.lane.barriers.size()))))
       problem(o, "names a barrier, of which there are " + std::to_string(k_.lane.barriers.size()));
+    constexpr int64_t kBarrier = 8;
+    if (const auto n = static_cast<int64_t>(k_.lane.barriers.size()); kBarrier * n > k_.lane.program_bytes)
+      problem(
+          o, "has " + std::to_string(n) + " barriers beside it in " + std::to_string(k_.lane.program_bytes) + " bytes");
     for (const Value v : o.operands)
       if (!k_.type(v).is_ref && uniformity_.values[v.index] != U::workgroup)
         problem(o, "%" + std::to_string(v.index) + " is not the same for the workgroup");

@@ -337,7 +337,8 @@ class MatrixDot : public ChunkedDot {
   }
   // Of an operand's rows, as wgmma takes them: along k, or elements of 16 bits across it.
   void plan_tensors() {
-    if (!target_.tensor_copies || !warpgroups_ || k_.has_threads() || d_.k.size() != 1 || k_ends()) return;
+    if (!target_.tensor_copies || !s_.double_buffer || !warpgroups_ || k_.has_threads() || d_.k.size() != 1 || k_ends())
+      return;
     for (Operand* o : {&lhs_, &rhs_}) o->by_k = dots_.matrix_share(d_, form_, o == &rhs_ ? 1 : 0).by_k;
     for (const Operand* o : {&lhs_, &rhs_}) {
       if (o == &lhs_ && !fetches_left()) continue;
@@ -365,7 +366,9 @@ class MatrixDot : public ChunkedDot {
     ir::LaneInfo& lane = out_.lane;
     first_barrier_ = static_cast<int64_t>(lane.barriers.size());
     lane.barriers.insert(lane.barriers.end(), static_cast<size_t>(tiles_each_), fetches_left() ? 2 : 1);
-    lane.program_bytes = std::max<int64_t>(lane.program_bytes, 4 * kTensorPart);
+    constexpr int64_t kBarrier = 8, kPart = 4 * kTensorPart;
+    lane.program_bytes =
+        std::max(lane.program_bytes, cdiv(kBarrier * static_cast<int64_t>(lane.barriers.size()), kPart) * kPart);
     for (std::optional<Tensor>* t : {&left_tensor_, &right_tensor_}) {
       if (!*t) continue;
       const ir::TensorBox box{memory_of(k_, (*t)->ref), (*t)->box};

@@ -32,13 +32,14 @@ ir::Kernel emit_lanes(const ir::Kernel& k, const Target& target, lowering::Plan&
 
 }  // namespace
 
-ir::Kernel lower(const ir::Kernel& source, const Target& target, bool general, int smaller, std::string* explain) {
+ir::Kernel lower(const ir::Kernel& source, const Target& target, bool general, int smaller, std::string* explain,
+                 bool relaxed) {
   ir::Kernel k = source;
   lowering::expand_updates(k);
   ir::compact(k);
   const std::optional<lowering::ParallelPlan> with_atomics = lowering::expand_atomics(k, target);
   if (with_atomics) ir::compact(k);
-  lowering::Plan plan(k, target, general, smaller, with_atomics);
+  lowering::Plan plan(k, target, general, smaller, relaxed, with_atomics);
   std::vector<std::string>& lines = plan.schedule.remarks;
   Remarks remarks;
   ir::Kernel out = emit_lanes(k, target, plan, remarks);

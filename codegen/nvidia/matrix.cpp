@@ -332,7 +332,12 @@ V Emitter::sums_of_product(const ir::Op& op, ir::Value sums) {
              alone = uses_[sums.index] == 1;
   if (under_way && !(late(&op) && alone))
     throw InternalError(k_.name + ": nvidia: sums are used while products are under way", op.loc);
-  if (late(&op) && alone && (!made || under_way)) return get(sums);
+  // In a loop inside, the product runs several times for one value of a carry, and each has to add to that.
+  const auto in_its_region = [&] {
+    const std::vector<ir::OpId>& ops = k_.region(k_.value(sums).region).ops;
+    return std::any_of(ops.begin(), ops.end(), [&](ir::OpId id) { return &k_.op(id) == &op; });
+  };
+  if (late(&op) && alone && (under_way || (!made && in_its_region()))) return get(sums);
   const std::vector<V>& parts = f_.parts(get(sums));
   const V out = f_.fresh(get(sums).reg);
   for (size_t j = 0; j < parts.size(); ++j) f_.move(f_.parts(out)[j], parts[j]);

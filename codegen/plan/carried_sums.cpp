@@ -16,7 +16,7 @@ bool runs(const ir::Kernel& k, const ir::Op& loop) {
 }
 }  // namespace
 
-std::vector<CarriedSum> carried_sums(const ir::Kernel& k) {
+std::vector<CarriedSum> carried_sums(const ir::Kernel& k, bool relaxed) {
   std::vector<CarriedSum> found;
   std::vector<int> uses(k.values.size(), 0);
   std::vector<ir::OpId> loops;
@@ -38,6 +38,8 @@ std::vector<CarriedSum> carried_sums(const ir::Kernel& k) {
       if (!reduce || !ir::is_reduce(reduce->code) || uses[other.index] != 1) continue;
       const DType t = k.type(other).dtype;
       if (ir::combining_op(reduce->code) != sum->code || ir::combiner(sum->code)->accumulator(t) != t) continue;
+      // What is exact in the kernel's order may leave the range in another.
+      if (is_float(t) && (sum->code == Opcode::mul || (sum->code == Opcode::add && !relaxed))) continue;
       for (const ir::OpId inner : k.region(body).ops)
         if (&k.op(inner) == reduce) found.push_back({id, inner, i});
     }

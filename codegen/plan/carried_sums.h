@@ -15,8 +15,9 @@ struct CarriedSum {
   ir::OpId loop, reduce;  // a `for` that runs at least once; a reduction in its body
   size_t result = 0;      // of the loop
 };
-/// All of the kernel's, of maxima, minima, products and bits too.
-std::vector<CarriedSum> carried_sums(const ir::Kernel& k);
+/// All of the kernel's, of maxima, minima, bits and products of integers too; of floats' sums only if `relaxed`: they
+/// are added in another order.
+std::vector<CarriedSum> carried_sums(const ir::Kernel& k, bool relaxed);
 
 /// Of a reduction over all pairs of an element along `kept` with one along `dropped`: nothing that it reads has both
 /// axes, so an invocation with several elements of the one reads each of the other once for all of them.

@@ -23,7 +23,7 @@ Keeping keeping(const ir::Kernel& k, const Target& target, const Plan& plan, ir:
 
 }  // namespace
 
-Plan::Plan(const ir::Kernel& k, const Target& target, bool general, int smaller,
+Plan::Plan(const ir::Kernel& k, const Target& target, bool general, int smaller, bool relaxed,
            const std::optional<ParallelPlan>& with_atomics)
     : scalars(k), parallel(plan_parallel(k, scalars, target)), resident(resident_candidates(k)) {
   if (with_atomics) {
@@ -40,9 +40,11 @@ Plan::Plan(const ir::Kernel& k, const Target& target, bool general, int smaller,
   // prefetches may only have failed with the buffer that it moves on to, so on GPUs it gets another try.
   const std::vector<bool> direct = loaded_directly(k);
   std::vector<Kept> kept(k.values.size());
+  std::vector<CarriedSum> carried;
+  if (target.kind == Target::Kind::gpu && !general) carried = carried_sums(k, relaxed);
   for (bool chosen = general;;) {
     axes = std::make_unique<Axes>(k, resident, target.kind == Target::Kind::gpu && !general);
-    const ScheduleInput input{k, target, *axes, resident, parallel, scalars, general, smaller};
+    const ScheduleInput input{k, target, *axes, resident, parallel, scalars, general, smaller, carried};
     schedule = make_schedule(input, kept);
     if (!chosen) {
       chosen = true;

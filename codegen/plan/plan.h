@@ -21,8 +21,9 @@ struct Plan {
   std::unique_ptr<Axes> axes;
   Schedule schedule;
 
-  /// k outlives it. `with_atomics`: what expand_atomics returned. `smaller`: see lower().
-  Plan(const ir::Kernel& k, const Target& target, bool general, int smaller,
+  /// k outlives it. `with_atomics`: what expand_atomics returned. `smaller`, `relaxed`: see
+  /// lower().
+  Plan(const ir::Kernel& k, const Target& target, bool general, int smaller, bool relaxed,
        const std::optional<ParallelPlan>& with_atomics);
   Plan(const Plan&) = delete;  // axes refers to resident
 };

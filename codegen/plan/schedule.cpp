@@ -37,6 +37,7 @@ class Scheduler {
         used_(used_values(k_)) {
     s_.kept = kept;
     s_.general = in.general;
+    s_.carried = in.carried;
     s_.rolled = cpu() && in.smaller > 0;
   }
 
@@ -54,7 +55,6 @@ class Scheduler {
                    static_cast<int>(std::bit_floor(static_cast<unsigned>(target_.max_workgroup_size))));
     } else {
       s_.max_registers = cpu() ? 320 : 128;
-      if (!cpu()) s_.carried = carried_sums(k_);
       collect_nests();
       find_splittable();
       if (!try_packed()) {

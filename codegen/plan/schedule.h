@@ -84,7 +84,8 @@ struct ScheduleInput {
   const ParallelPlan& parallel;
   ScalarAnalysis& scalars;
   bool general;
-  int smaller;  // see lower()
+  int smaller;                             // see lower()
+  const std::vector<CarriedSum>& carried;  // for GPUs
 };
 /// Decides everything above but what is kept.
 Schedule make_schedule(const ScheduleInput& in, const std::vector<Kept>& kept);

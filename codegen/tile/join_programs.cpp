@@ -74,6 +74,10 @@ bool may_join_programs(const ir::Kernel& k, size_t axis) {
   return std::all_of(ops.begin(), ops.end(), [&](ir::OpId id) { return joinable(k, k.op(id), axis); });
 }
 
+bool moves_along(const ir::Kernel& k, size_t block, size_t axis) {
+  return *dim_along(k, static_cast<int>(block), axis) >= 0;
+}
+
 void join_programs(ir::Kernel& k, size_t axis, int64_t count, const std::set<uint32_t>& before,
                    const std::set<uint32_t>& after) {
   const int64_t programs = *k.grid[axis].size.value();

@@ -65,11 +65,17 @@ class LocalUpdates {
     return updates >= kFewestUpdates && updates / kUpdatesForEach >= counters;
   }
 
-  // The last axis whose programs may be joined before anything is rewritten, where the kernel has no other scratch.
+  // The last axis whose programs may be joined before anything is rewritten, where the kernel has no other scratch:
+  // all of them count in the same memory.
   int axis_to_join(const ParallelPlan& plan) const {
     if (!k_.scratch.empty()) return -1;
+    const auto counts_in_one = [&](size_t axis) {
+      return std::none_of(k_.ops.begin(), k_.ops.end(), [&](const Op& o) {
+        return wanted(o) && moves_along(k_, static_cast<size_t>(ref_position(k_, o.operands[0])), axis);
+      });
+    };
     for (size_t a = k_.grid.size(); a-- > 0;)
-      if (plan.is_parallel(a) && may_join_programs(k_, a)) return static_cast<int>(a);
+      if (plan.is_parallel(a) && may_join_programs(k_, a) && counts_in_one(a)) return static_cast<int>(a);
     return -1;
   }
   // As many programs as leave compute units one or two each: each adds what it has counted to memory once.

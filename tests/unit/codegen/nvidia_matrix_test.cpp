@@ -266,6 +266,32 @@ TEST_CASE("nvidia: operands that arrive as boxes of arrays") {
   CHECK_FALSE(has(compiled(product("f16", "f32", 128, 384, 128), "sm_90").ptx, load));
 }
 
+TEST_CASE("nvidia: as many barriers as products want lie before the arena") {
+  std::string text = R"(tir 1
+kernel @many
+grid (2)
+in f16[128, 256] block (64, 256) map (%i) {
+  %z = constant 0 : i32[]
+  yield %i, %z
+}
+in f16[33, 256, 64] whole
+out f32[128, 64] block (64, 64) map (%i) {
+  %z = constant 0 : i32[]
+  yield %i, %z
+}
+body (%x, %y, %o) {
+  %a = load %x[0:64, 0:256]
+)";
+  for (int i = 0; i < 33; ++i) {
+    const std::string n = std::to_string(i), sum = i ? "%s" + std::to_string(i - 1) : "%e0";
+    text += "  %b" + n + " = load %y[" + n + ", 0:256, 0:64]\n  %p" + n + " = dot %a, %b" + n +
+            " lhs_contract [1] rhs_contract [0] lhs_batch [] rhs_batch [] : f32[64, 64]\n  %e" + n + " = abs %p" + n +
+            "\n  %s" + n + " = add " + sum + ", %e" + n + "\n";
+  }
+  const Program p = compiled(text + "  store %o[0:64, 0:64], %s32\n}\n", "sm_90a");  // the lane verifier counts
+  CHECK(count(p.ptx, "mbarrier.init") > 128);
+}
+
 TEST_CASE("nvidia: a changed instruction of a product by boxes of arrays is noticed") {
   const std::string text = product("f16", "f32", 64, 512, 32);  // eight chunks, which go round the ring
   const Program p = compiled(text, "sm_90a");

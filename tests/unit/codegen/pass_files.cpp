@@ -230,7 +230,7 @@ std::string print_widths(const Kernel& k, const PassSettings&) {
 
 std::string print_schedule(const Kernel& k, const PassSettings& s) {
   std::string explain;
-  lower(k, s.target, s.general, 0, &explain);
+  lower(k, s.target, s.general, 0, &explain, s.target.kind == Target::Kind::gpu);
   return explain;
 }
 
@@ -398,7 +398,7 @@ bool run_report(Kernel& k, const PassSettings&, std::string&) {
   return true;
 }
 bool run_lower(Kernel& k, const PassSettings& s, std::string&) {
-  k = lower(k, s.target, s.general);
+  k = lower(k, s.target, s.general, 0, nullptr, s.target.kind == Target::Kind::gpu);
   if (!s.raw) passes::optimize(k);
   ir::compact(k);
   return true;
