@@ -217,9 +217,10 @@ void Walk::emit_pack(const ir::Op& op) {
     whole = whole && r.word.id == loaded.id && r.part == i;
   }
   if (whole) return set(op.results.at(0), loaded);
-  if (op.operands.size() == 2)
-    if (const V pair = rounded_pair(get(op.operands[0]), get(op.operands[1]), t); pair.id)
-      return set(op.results.at(0), pair);
+  if (op.operands.size() == 2) {
+    const V low = get(op.operands[0]), high = get(op.operands[1]);
+    if (const V pair = rounded_pair(low, high, t); pair.id) return set(op.results.at(0), pair);
+  }
   V word;
   for (uint32_t i = 0; i < op.operands.size(); ++i) {
     const Register& r = registers_[op.operands[i].index];
