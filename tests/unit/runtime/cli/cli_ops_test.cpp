@@ -43,9 +43,10 @@ TEST_CASE("tessera ops NAME" * test::without_device) {
          "their dtype; tile and lane level\n");
   expect(out("rev"),
          "rev: attr axes: the elements in the opposite order along each of them\n  move: tile level, pure\n");
-  expect(out("barrier"),
-         "barrier: execution and memory barrier of the workgroup over shared memory and buffers; with attr late, nothing "
-         "was stored to shared memory since the last one but by tensor_load\n  group: lane level, keeps its place\n");
+  expect(
+      out("barrier"),
+      "barrier: execution and memory barrier of the workgroup over shared memory and buffers; with attr late, nothing "
+      "was stored to shared memory since the last one but by tensor_load\n  group: lane level, keeps its place\n");
   expect(out("exo", 2), "error: there is no op \"exo\"\n  note: perhaps exp\n");
   expect(out("frobnicate", 2), "error: there is no op \"frobnicate\"\n  note: tessera ops lists them\n");
 }
