@@ -32,7 +32,8 @@ class Axes {
   int of(ir::Value v, size_t dim) const;  ///< kNoAxis for dims of size 1
   int of_ref(int ref, size_t dim) const;  ///< of a resident Ref
   std::vector<int> of(ir::Value v) const;
-  bool transcendental_over(int i, int j) const;  ///< of values over both axes
+  /// Whether any element-wise op (transcendental ones alone) has values over both axes.
+  bool elementwise_over(int i, int j, bool transcendental = false) const;
   size_t size() const { return axes.size(); }
   std::vector<Axis> axes;
 

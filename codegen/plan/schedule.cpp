@@ -585,7 +585,7 @@ class Scheduler {
     if (pj.reg % 2 == 0 && !axis(j).contracted) pj.vec = 2;
     // What follows in registers is unrolled over all results, and each takes its time to compile.
     const int results =
-        (elementwise_over(k_, axes_, i, j) ? std::min(target_.dot_results, 128) : target_.dot_results) >> smaller_;
+        (axes_.elementwise_over(i, j) ? std::min(target_.dot_results, 128) : target_.dot_results) >> smaller_;
     pi.reg = static_cast<int>(std::min<int64_t>(axis(i).extent, std::max(1, results / pj.reg)));
     s_.wide_dot = DotForm::shuffle;
   }
@@ -682,7 +682,7 @@ class Scheduler {
       if (const auto ij = n.dot ? wide_axes(n) : std::nullopt) {
         const Axis& columns = axis(ij->second);
         if (axis(ij->first).scanned) return false;
-        further |= columns.reduced || columns.contracted || axes_.transcendental_over(ij->first, ij->second);
+        further |= columns.reduced || columns.contracted || axes_.elementwise_over(ij->first, ij->second, true);
       }
     return further;
   }

@@ -32,15 +32,6 @@ ir::Value larger_operand(const ir::Kernel& k, const ir::Op& dot) {
   return dot.operands[elements(0) > elements(1) ? 0 : 1];
 }
 
-bool elementwise_over(const ir::Kernel& k, const Axes& axes, int i, int j) {
-  return ir::any_op(k, k.body, [&](ir::OpId id) {
-    const ir::Op& op = k.op(id);
-    if (!ir::info(op.code).elementwise) return false;
-    const std::vector<int> dims = axes.of(op.results[0]);
-    return has(dims, i) && has(dims, j);
-  });
-}
-
 std::vector<int> Sharing::order_of(const Nest& n) const {
   if (!n.dot) return n.order;
   const std::vector<int> read = drop_none(axes_.of(larger_operand(k_, *n.dot)));

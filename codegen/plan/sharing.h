@@ -33,8 +33,6 @@ inline constexpr int64_t kTermsOfAPart = 8;
 /// The axes that there are, in their order.
 std::vector<int> drop_none(const std::vector<int>& axes);
 ir::Value larger_operand(const ir::Kernel& k, const ir::Op& dot);
-/// Whether any element-wise op has values over both axes.
-bool elementwise_over(const ir::Kernel& k, const Axes& axes, int i, int j);
 
 class Sharing {
  public:
