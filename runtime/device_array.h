@@ -2,12 +2,12 @@
 // except download(). Memory is kept until the calls that use it have finished, whenever its handles go or free() is
 // called. Read next: launch.h.
 #pragma once
-#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
 
 #include "engine/base/array.h"
+#include "engine/base/function_ref.h"
 #include "engine/base/scalar.h"
 #include "runtime/device.h"
 
@@ -75,7 +75,7 @@ class DeviceArray {
   bool is_at(const std::shared_ptr<vulkan::Buffer>& memory) const;
   /// For runtime/ itself: over memory that `make(bytes, what)` gives; without asking it if the array has no elements.
   static DeviceArray over(const Device& device, Shape shape, DType dtype,
-                          const std::function<std::shared_ptr<vulkan::Buffer>(uint64_t, const std::string&)>& make);
+                          FunctionRef<std::shared_ptr<vulkan::Buffer>(uint64_t, const std::string&)> make);
   /// For runtime/ itself: made by donate().
   bool donated() const { return donated_; }
   /// For runtime/ itself: an array of its own that shares this one's memory until give_to().

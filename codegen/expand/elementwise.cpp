@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <functional>
 #include <string_view>
 
 #include "codegen/expand/expand.h"
@@ -107,7 +106,7 @@ V extreme(bool larger, DType t, V a, V b) {
   return select(nan_a, a, select(eq(a, b), same, unequal));
 }
 
-V float_round(V a, const std::function<V(V)>& native) {
+V float_round(V a, FunctionRef<V(V)> native) {
   const V r = native(a);
   // Without the execution mode the driver may drop the sign of a zero result.
   const bool preserve = a.reg == Reg::f64 ? a.fn->target.preserve64 : a.fn->target.preserve32;
@@ -157,6 +156,7 @@ constexpr std::array<bool, ir::kNumOpcodes> kExpands = [] {
                             ptx_sint, ptx_uint, ptx_boolean, ...)                                                    \
   for (const std::string_view column : {#flt, #sint, #uint, #boolean, #ptx_flt, #ptx_sint, #ptx_uint, #ptx_boolean}) \
     t[static_cast<size_t>(Opcode::name)] |= column == "EXPAND";
+#include "engine/base/function_ref.h"
 #include "engine/ir/ops.def"
   return t;
 }();

@@ -5,13 +5,13 @@
 #pragma once
 #include <array>
 #include <cstdint>
-#include <functional>
 #include <map>
 #include <utility>
 #include <vector>
 
 #include "codegen/program/target.h"
 #include "engine/base/dtype.h"
+#include "engine/base/function_ref.h"
 #include "engine/ir/opcode.h"
 
 namespace tessera::expand {
@@ -120,12 +120,12 @@ class Sink {
   virtual V word_of_shorts(V low, V high);
 
   /// Both sides give values of the same registers, in order; their results are merged.
-  virtual std::vector<V> if_else(V c, const std::function<std::vector<V>()>& then_body,
-                                 const std::function<std::vector<V>()>& else_body) = 0;
-  virtual void when(V c, const std::function<void()>& body) = 0;
+  virtual std::vector<V> if_else(V c, FunctionRef<std::vector<V>()> then_body,
+                                 FunctionRef<std::vector<V>()> else_body) = 0;
+  virtual void when(V c, FunctionRef<void()> body) = 0;
   /// while (cond(state)) state = body(state). Only for ops whose loops lane/loops.h counts: elementwise rows have none.
-  virtual std::vector<V> while_loop(const std::vector<V>& init, const std::function<V(const std::vector<V>&)>& cond,
-                                    const std::function<std::vector<V>(const std::vector<V>&)>& body) = 0;
+  virtual std::vector<V> while_loop(const std::vector<V>& init, FunctionRef<V(const std::vector<V>&)> cond,
+                                    FunctionRef<std::vector<V>(const std::vector<V>&)> body) = 0;
 };
 
 // Arithmetic: both sides of one register type. Integers wrap; >> fills zeros; shift amounts must be in range.

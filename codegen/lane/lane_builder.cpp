@@ -223,7 +223,7 @@ const Value* LaneBuilder::recall(const std::vector<uint32_t>& key) const {
 }
 
 LaneBuilder::Values LaneBuilder::for_loop(Value lower, Value upper, Value step, const Values& init,
-                                          const std::function<Values(Value, const Values&)>& body) {
+                                          FunctionRef<Values(Value, const Values&)> body) {
   return b_.for_loop(lower, upper, step, init, [&](Value iv, const Values& carries) {
     open();
     between(iv, lower, upper);
@@ -234,14 +234,13 @@ LaneBuilder::Values LaneBuilder::for_loop(Value lower, Value upper, Value step, 
   });
 }
 LaneBuilder::Values LaneBuilder::for_loop(int64_t lower, int64_t upper, const Values& init,
-                                          const std::function<Values(Value, const Values&)>& body) {
+                                          FunctionRef<Values(Value, const Values&)> body) {
   const Value one = i32(1), end = i32(upper);
   return for_loop(i32(lower), end, one, init, body);
 }
-LaneBuilder::Values LaneBuilder::if_else(Value pred, const std::function<Values()>& x,
-                                         const std::function<Values()>& y) {
-  auto scoped = [&](bool holds, const std::function<Values()>& f) {
-    return [this, pred, holds, &f] {
+LaneBuilder::Values LaneBuilder::if_else(Value pred, FunctionRef<Values()> x, FunctionRef<Values()> y) {
+  auto scoped = [&](bool holds, FunctionRef<Values()> f) {
+    return [this, pred, holds, f] {
       open();
       conditions_.push_back({pred, holds});
       Values r = f();
@@ -263,7 +262,7 @@ bool LaneBuilder::not_negative(const std::vector<lane::Prover::Term>& sum, Value
   conditions_.pop_back();
   return proved;
 }
-void LaneBuilder::when(Value pred, const std::function<void()>& body) {
+void LaneBuilder::when(Value pred, FunctionRef<void()> body) {
   if (!pred || known(pred) == 1) return body();
   if (known(pred) == 0) return;
   if_else(

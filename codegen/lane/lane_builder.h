@@ -6,6 +6,7 @@
 #include <unordered_map>
 
 #include "codegen/lane/prover.h"
+#include "engine/base/function_ref.h"
 #include "engine/ir/builder.h"
 
 namespace tessera::lowering {
@@ -77,12 +78,11 @@ class LaneBuilder {
 
   using Values = std::vector<Value>;
   Values for_loop(Value lower, Value upper, Value step, const Values& init,
-                  const std::function<Values(Value, const Values&)>& body);
+                  FunctionRef<Values(Value, const Values&)> body);
   /// over i32s, one by one
-  Values for_loop(int64_t lower, int64_t upper, const Values& init,
-                  const std::function<Values(Value, const Values&)>& body);
-  Values if_else(Value pred, const std::function<Values()>& a, const std::function<Values()>& b);
-  void when(Value pred, const std::function<void()>& body);  ///< an empty pred: always
+  Values for_loop(int64_t lower, int64_t upper, const Values& init, FunctionRef<Values(Value, const Values&)> body);
+  Values if_else(Value pred, FunctionRef<Values()> a, FunctionRef<Values()> b);
+  void when(Value pred, FunctionRef<void()> body);  ///< an empty pred: always
 
   /// low <= v < end in all that is emitted from here on.
   void between(Value v, Value low, Value end);

@@ -5,6 +5,7 @@
 
 #include "codegen/lower/emission.h"
 #include "codegen/plan/indexed.h"
+#include "engine/base/function_ref.h"
 #include "engine/passes/divisors.h"
 
 namespace tessera::lowering {
@@ -265,7 +266,7 @@ void RefWindows::store_element(const ir::Op& o, const Coords& c, Value v, Value 
 
 // An invocation takes a position along the slices, which differ in memory, and walks the elements of the arrays. Of a
 // packed program it has them all.
-void RefWindows::in_order(const ir::Op& o, const std::function<void(const Coords&, Value)>& body) {
+void RefWindows::in_order(const ir::Op& o, FunctionRef<void(const Coords&, Value)> body) {
   const Value v = o.operands[1];
   const ir::AccessDims form = ir::access_dims(k_, o);
   if (num_elements(form.shape) == 0) return;
@@ -386,7 +387,7 @@ void RefWindows::load(ir::OpId id) {
     if (placement_.kind(v) == Kind::lazy) return;
     bool layout = false;
     for (Value x : roots) layout = layout || placement_.reads_registers(x);
-    const auto by_place = [&](Value halo, int64_t size, const std::function<Values(bool)>& body) {
+    const auto by_place = [&](Value halo, int64_t size, FunctionRef<Values(bool)> body) {
       return halo ? inside_and_at_edge({ref}, axes_.of(v), size, body) : body(false);
     };
     if (placement_.kind(v) == Kind::registers) {

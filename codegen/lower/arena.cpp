@@ -129,7 +129,7 @@ void Arena::loop_ends() {
   }
 }
 
-Value Arena::broadcast_from_first(DType t, const std::function<Value()>& compute) {
+Value Arena::broadcast_from_first(DType t, FunctionRef<Value()> compute) {
   if (!uniform_group()) return compute();
   Slot slot = temporary(t, 1);
   order({}, {slot.range});

@@ -3,6 +3,7 @@
 // one is needed.
 #pragma once
 #include "codegen/lower/part.h"
+#include "engine/base/function_ref.h"
 
 namespace tessera::lowering {
 
@@ -39,7 +40,7 @@ class Arena : public Part {
   void touched(const std::vector<MemoryRange>& reads, const Place& p);
   PendingAccesses& pending() { return pending_; }
   /// What the first invocation computes, in all of them.
-  Value broadcast_from_first(DType t, const std::function<Value()>& compute);
+  Value broadcast_from_first(DType t, FunctionRef<Value()> compute);
 
  private:
   Slot make(DType t, const Shape& shape, const std::vector<int>& axes, int64_t own);

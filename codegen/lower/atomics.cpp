@@ -12,8 +12,7 @@ using ir::Opcode;
 // What the element at c was, and its new value in its place; instead() if the element is not there, or masked out.
 // Arrays that programs running at once update are updated by the device's atomics, all else by whoever comes to the
 // element.
-Value AtomicEmitter::update_element(const ir::Op& o, const Coords& c, Value predicate,
-                                    const std::function<Value()>& instead) {
+Value AtomicEmitter::update_element(const ir::Op& o, const Coords& c, Value predicate, FunctionRef<Value()> instead) {
   const auto ref = static_cast<size_t>(ref_position(k_, o.operands[0]));
   const RefState& r = refs_.state(static_cast<int>(ref));
   const bool used = placement_.used(o.results[0]);
@@ -118,7 +117,7 @@ void AtomicEmitter::update(ir::OpId id) {
     placement_.of(result) = slot;
   }
   arena_.order(reads, writes);
-  const auto each = [&](const std::function<void(const Coords&, Value)>& body) {
+  const auto each = [&](FunctionRef<void(const Coords&, Value)> body) {
     if (ordered) refs_.in_order(o, body);
     else nests_.each(shape(v), axes_.of(v), layout, true, [&](const NestPoint& p) { body(p.c, p.valid); });
   };

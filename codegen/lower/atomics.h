@@ -2,6 +2,7 @@
 // updates at index arrays whose elements may coincide.
 #pragma once
 #include "codegen/lower/part.h"
+#include "engine/base/function_ref.h"
 
 namespace tessera::lowering {
 
@@ -11,7 +12,7 @@ class AtomicEmitter : public Part {
   void update(ir::OpId id);
 
  private:
-  Value update_element(const ir::Op& op, const Coords& c, Value predicate, const std::function<Value()>& instead);
+  Value update_element(const ir::Op& op, const Coords& c, Value predicate, FunctionRef<Value()> instead);
   Value nearest_element(const ir::Op& op, const Coords& c, Value predicate);
   /// Programs that run at once update the Ref: by the device's atomics alone.
   bool concurrent(size_t ref) const { return ref < k_.blocks.size() && parallel_.concurrent[ref]; }

@@ -85,7 +85,7 @@ Value Elements::of(Value v, const Coords& c) {
   return r;
 }
 
-Values Elements::in_another_step(const std::function<Values()>& f) {
+Values Elements::in_another_step(FunctionRef<Values()> f) {
   const uint32_t outer = std::exchange(step_, ++steps_);
   Values result = f();
   step_ = outer;

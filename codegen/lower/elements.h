@@ -1,6 +1,7 @@
 // Elements: index functions, which compute one element of a lazy tile value; and scalars.
 #pragma once
 #include "codegen/lower/part.h"
+#include "engine/base/function_ref.h"
 #include "engine/ir/moves.h"
 
 namespace tessera::lowering {
@@ -15,7 +16,7 @@ class Elements : public Part {
   Value scalar(Value v);
   void compute_scalar(ir::OpId id);
   /// Elements are computed for another step of the grid while f runs: what this one remembers does not hold there.
-  Values in_another_step(const std::function<Values()>& f);
+  Values in_another_step(FunctionRef<Values()> f);
 
  private:
   Value scalar_result(const ir::Op& o);

@@ -288,7 +288,7 @@ template <class F> void MatrixSums::each_piece(const MatrixForm& f, const Exchan
 }
 
 // What a lane holds of the matrices one after another, as this invocation's registers: from(register) is where.
-void MatrixSums::each_lane_register(const MatrixForm& f, const std::function<void(size_t, size_t, size_t)>& body) {
+void MatrixSums::each_lane_register(const MatrixForm& f, FunctionRef<void(size_t, size_t, size_t)> body) {
   const auto cols = static_cast<size_t>(plan(f.cols).reg),
              across = static_cast<size_t>(plan(f.cols).cover() / f.shape.n),
              held = static_cast<size_t>(f.shape.n / 4);  // of a row of a matrix
@@ -303,7 +303,7 @@ Values MatrixSums::to_registers(const MatrixForm& f, const Values& sums) {
   return out;
 }
 
-void MatrixSums::hand_out(const MatrixForm& f, const Values& sums, const std::function<void(size_t, Value)>& body) {
+void MatrixSums::hand_out(const MatrixForm& f, const Values& sums, FunctionRef<void(size_t, Value)> body) {
   if (f.lanes) {
     std::vector<Values> held;
     for (Value m : sums)
@@ -322,7 +322,7 @@ void MatrixSums::hand_out(const MatrixForm& f, const Values& sums, const std::fu
   arena_.free(x.slot);
 }
 void MatrixSums::hand_out_in_loops(const MatrixForm& f, const Values& sums,
-                                   const std::function<void(size_t, Value, Value)>& body) {
+                                   FunctionRef<void(size_t, Value, Value)> body) {
   const AxisPlan& cols = plan(f.cols);
   Exchange x = make_exchange(f);
   const Value own = own_place(f, x);

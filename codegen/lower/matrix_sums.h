@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "codegen/lower/part.h"
+#include "engine/base/function_ref.h"
 
 namespace tessera::lowering {
 
@@ -33,11 +34,10 @@ class MatrixSums : public Part {
 
   Values to_registers(const MatrixForm& f, const Values& sums);
   /// The same, each register as soon as it is there: body(number, value).
-  void hand_out(const MatrixForm& f, const Values& sums, const std::function<void(size_t, Value)>& body);
+  void hand_out(const MatrixForm& f, const Values& sums, FunctionRef<void(size_t, Value)> body);
   /// The same by loops over vectors of columns: body(number, behind, value) is for all registers of a piece that are a
   /// whole number of vectors behind register `number`, which for this iteration is `behind` columns (i32).
-  void hand_out_in_loops(const MatrixForm& f, const Values& sums,
-                         const std::function<void(size_t, Value, Value)>& body);
+  void hand_out_in_loops(const MatrixForm& f, const Values& sums, FunctionRef<void(size_t, Value, Value)> body);
   Values from_registers(const MatrixForm& f, const Values& registers);
   Values filled(const MatrixForm& f, uint64_t bits);
   Values left_of_registers(const MatrixForm& f, const AxisPlan& k, const Values& elements);
@@ -61,7 +61,7 @@ class MatrixSums : public Part {
  private:
   Value of_lane(const Values& held, ir::MatrixUse use, DType t, int64_t cols);
   /// body(register, matrix, element of it)
-  void each_lane_register(const MatrixForm& f, const std::function<void(size_t, size_t, size_t)>& body);
+  void each_lane_register(const MatrixForm& f, FunctionRef<void(size_t, size_t, size_t)> body);
   struct Exchange;
   Exchange make_exchange(const MatrixForm& f);
   Value own_place(const MatrixForm& f, const Exchange& x);

@@ -104,7 +104,7 @@ Value LoopNests::whole_tiles(const std::vector<int>& dims) {
   return whole;
 }
 
-Values LoopNests::with_whole_tiles(const std::vector<int>& dims, const std::function<Values()>& body) {
+Values LoopNests::with_whole_tiles(const std::vector<int>& dims, FunctionRef<Values()> body) {
   const std::set<int> outer = whole_;
   for (int a : dims)
     if (a != kNoAxis && plan(a).split &&
@@ -115,14 +115,14 @@ Values LoopNests::with_whole_tiles(const std::vector<int>& dims, const std::func
   return result;
 }
 
-void LoopNests::counted(int64_t n, const std::function<void(Value)>& body) {
+void LoopNests::counted(int64_t n, FunctionRef<void(Value)> body) {
   counted(n, {}, [&](Value i, const Values&) {
     body(i);
     return Values{};
   });
 }
 
-Values LoopNests::counted(int64_t n, const Values& init, const std::function<Values(Value, const Values&)>& body) {
+Values LoopNests::counted(int64_t n, const Values& init, FunctionRef<Values(Value, const Values&)> body) {
   if (n <= 0) return init;
   if (n == 1) return body(b_.i32(0), init);
   const PendingAccesses before = arena_.pending();
@@ -136,14 +136,14 @@ Values LoopNests::counted(int64_t n, const Values& init, const std::function<Val
   return after;
 }
 
-void LoopNests::each_strip(const std::vector<int>& axes, std::vector<Value>& strip, const std::function<void()>& body) {
+void LoopNests::each_strip(const std::vector<int>& axes, std::vector<Value>& strip, FunctionRef<void()> body) {
   std::vector<size_t> all(axes.size());
   std::iota(all.begin(), all.end(), size_t{0});
   each_strip(axes, all, strip, body);
 }
 
 void LoopNests::each_strip(const std::vector<int>& axes, const std::vector<size_t>& dims, std::vector<Value>& strip,
-                           const std::function<void()>& body) {
+                           FunctionRef<void()> body) {
   const std::function<void(size_t)> loops = [&](size_t i) {
     if (i == dims.size()) return body();
     const size_t d = dims[i];
@@ -161,7 +161,7 @@ void LoopNests::each_strip(const std::vector<int>& axes, const std::vector<size_
 }
 
 void LoopNests::each(const Shape& s, const std::vector<int>& dims, bool needs_layout, bool effects,
-                     const std::function<void(const NestPoint&)>& body, bool rolled) {
+                     FunctionRef<void(const NestPoint&)> body, bool rolled) {
   if (num_elements(s) == 0) return;
   if (!s_.general && fits(dims)) {
     // Without registers to read, a nest that leaves invocations idle does better dealt out flat.
@@ -179,7 +179,7 @@ void LoopNests::each(const Shape& s, const std::vector<int>& dims, bool needs_la
 }
 
 void LoopNests::by_layout(const Shape& s, const std::vector<int>& dims, bool effects,
-                          const std::function<void(const NestPoint&)>& body, bool rolled) {
+                          FunctionRef<void(const NestPoint&)> body, bool rolled) {
   // Rolled: loops go over the registers, for CPUs vector by vector, else element by element. So coordinates name no
   // registers. Each element still belongs to the same invocation as in the nest that is not rolled: a program may store
   // it by the one nest and the next program by the other, without a barrier between them.
@@ -235,7 +235,7 @@ void LoopNests::by_layout(const Shape& s, const std::vector<int>& dims, bool eff
   loops(0);
 }
 
-void LoopNests::flat(const Shape& s, const std::vector<int>& dims, const std::function<void(const NestPoint&)>& body) {
+void LoopNests::flat(const Shape& s, const std::vector<int>& dims, FunctionRef<void(const NestPoint&)> body) {
   Shape part = s;
   for (size_t d = 0; d < dims.size(); ++d)
     if (dims[d] != kNoAxis && plan(dims[d]).split) part[d] = std::min(plan(dims[d]).tile, s[d]);

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "codegen/lower/part.h"
+#include "engine/base/function_ref.h"
 
 namespace tessera::lowering {
 
@@ -18,22 +19,22 @@ class LoopNests : public Part {
   /// Calls body once per element of the shape that this invocation owns. needs_layout: registers will be read; else
   /// `rolled` makes loops over an invocation's elements.
   void each(const Shape& shape, const std::vector<int>& axes, bool needs_layout, bool effects,
-            const std::function<void(const NestPoint&)>& body, bool rolled = false);
+            FunctionRef<void(const NestPoint&)> body, bool rolled = false);
   void by_layout(const Shape& shape, const std::vector<int>& axes, bool effects,
-                 const std::function<void(const NestPoint&)>& body, bool rolled = false);
-  void flat(const Shape& shape, const std::vector<int>& axes, const std::function<void(const NestPoint&)>& body);
+                 FunctionRef<void(const NestPoint&)> body, bool rolled = false);
+  void flat(const Shape& shape, const std::vector<int>& axes, FunctionRef<void(const NestPoint&)> body);
   /// Loops over the strips of the dims' axes, whose numbers are left in `strip` (none where there is one).
-  void each_strip(const std::vector<int>& axes, std::vector<Value>& strip, const std::function<void()>& body);
+  void each_strip(const std::vector<int>& axes, std::vector<Value>& strip, FunctionRef<void()> body);
   void each_strip(const std::vector<int>& axes, const std::vector<size_t>& dims, std::vector<Value>& strip,
-                  const std::function<void()>& body);
+                  FunctionRef<void()> body);
   /// A sequential loop from 0 to n, unrolled when short; no barriers inside unless it is uniform.
-  void counted(int64_t n, const std::function<void(Value)>& body);
-  Values counted(int64_t n, const Values& init, const std::function<Values(Value, const Values&)>& body);
+  void counted(int64_t n, FunctionRef<void(Value)> body);
+  Values counted(int64_t n, const Values& init, FunctionRef<Values(Value, const Values&)> body);
   /// Whether the parts of these axes that this unit of work has end inside the axes. No value if every unit's do, or
   /// none's.
   Value whole_tiles(const std::vector<int>& axes);
   /// Emits body, in which parts of the axes need no test.
-  Values with_whole_tiles(const std::vector<int>& axes, const std::function<Values()>& body);
+  Values with_whole_tiles(const std::vector<int>& axes, FunctionRef<Values()> body);
   /// First element of this unit's part of an axis, i32.
   Value tile_base(int axis);
   void set_tile_base(int axis, Value v);

@@ -159,7 +159,7 @@ void Placement::materialize(Value v) {
   const Slot slot = make_slot(v);
   arena_.order(arena_reads(o.operands), {slot.range});
   const auto fill = [&](const Shape& s, const std::vector<int>& dims, const std::vector<Value>& reads,
-                        const std::function<std::pair<Coords, Value>(const Coords&)>& element_at) {
+                        FunctionRef<std::pair<Coords, Value>(const Coords&)> element_at) {
     const bool layout =
         std::any_of(reads.begin(), reads.end(), [&](Value x) { return !k_.type(x).is_ref && reads_registers(x); });
     nests_.each(s, dims, layout, true, [&](const NestPoint& p) {
@@ -215,7 +215,7 @@ void Placement::evaluate_into(Value v, Place& to, const MatrixForm* as) {
 }
 
 void Placement::set_result(Value v, const std::vector<MemoryRange>& reads,
-                           const std::function<void(const std::function<void(const NestPoint&, Value)>&)>& emit) {
+                           FunctionRef<void(FunctionRef<void(const NestPoint&, Value)>)> emit) {
   Place place = make(v);
   Value* const scalar = std::get_if<Value>(&place);
   Registers* const held = std::get_if<Registers>(&place);
@@ -231,7 +231,7 @@ void Placement::set_result(Value v, const std::vector<MemoryRange>& reads,
   of(v) = place;
 }
 
-void Placement::set_sums(Value v, const std::vector<MemoryRange>& reads, const std::function<void(Values&)>& emit) {
+void Placement::set_sums(Value v, const std::vector<MemoryRange>& reads, FunctionRef<void(Values&)> emit) {
   Registers held;
   arena_.order(reads, {});
   emit(held.sums);

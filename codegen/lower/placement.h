@@ -5,6 +5,7 @@
 #include <unordered_map>
 
 #include "codegen/lower/part.h"
+#include "engine/base/function_ref.h"
 #include "engine/ir/walk.h"
 
 namespace tessera::lowering {
@@ -30,9 +31,9 @@ class Placement : public Part {
   void evaluate_into(Value v, Place& to, const MatrixForm* as = nullptr);
   /// Makes v's place, orders it after `reads`, and hands emit the function that takes each of its elements.
   void set_result(Value v, const std::vector<MemoryRange>& reads,
-                  const std::function<void(const std::function<void(const NestPoint&, Value)>&)>& emit);
+                  FunctionRef<void(FunctionRef<void(const NestPoint&, Value)>)> emit);
   /// The same for a sum that stays matrices: hands emit what takes them.
-  void set_sums(Value v, const std::vector<MemoryRange>& reads, const std::function<void(Values&)>& emit);
+  void set_sums(Value v, const std::vector<MemoryRange>& reads, FunctionRef<void(Values&)> emit);
   void free_dead_after(ir::OpId id);
   /// The store that a running sum in strips hands its elements to, strip by strip, where the sum stands; else none.
   const ir::Op* streams_to(Value v) const { return streams_[v.index] ? &k_.op(streams_[v.index]) : nullptr; }

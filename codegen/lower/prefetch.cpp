@@ -160,7 +160,7 @@ Value Prefetch::next_step() {
 
 Value Prefetch::in_first_step() { return b_.eq(pid_[static_cast<size_t>(axis_)], b_.i32(0)); }
 
-Values Prefetch::at_step(const Load& a, Value step, const std::function<Values()>& f) {
+Values Prefetch::at_step(const Load& a, Value step, FunctionRef<Values()> f) {
   const auto axis = static_cast<size_t>(axis_);
   const Value here = std::exchange(pid_[axis], step);
   std::vector<std::pair<Value, Place>> scalars;

@@ -1,6 +1,7 @@
 // Prefetch: loads the input blocks of the next step of the innermost sequential axis while the current step computes.
 #pragma once
 #include "codegen/lower/part.h"
+#include "engine/base/function_ref.h"
 
 namespace tessera::lowering {
 
@@ -27,7 +28,7 @@ class Prefetch : public Part {
   Value next_step();
   Value in_first_step();
   /// What f loads in another step of the axis.
-  Values at_step(const Load& a, Value step, const std::function<Values()>& f);
+  Values at_step(const Load& a, Value step, FunctionRef<Values()> f);
 
   /// The registers that the axis' loop carries: none before its first step, then what the step left.
   void append_initial(Values& carried);

@@ -184,9 +184,8 @@ class Reduction : public Part {
 };
 }  // namespace
 
-void ReduceEmitter::reduction(const Reduced& of, const Accumulator& acc,
-                              const std::function<Values(const Coords&)>& element,
-                              const std::function<void(const NestPoint&, const Values&)>& sink) {
+void ReduceEmitter::reduction(const Reduced& of, const Accumulator& acc, FunctionRef<Values(const Coords&)> element,
+                              FunctionRef<void(const NestPoint&, const Values&)> sink) {
   Reduction(e_, of, acc, element, sink).run();
 }
 

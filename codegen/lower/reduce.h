@@ -1,6 +1,7 @@
 // ReduceEmitter: reductions, argmin and argmax, scans.
 #pragma once
 #include "codegen/lower/part.h"
+#include "engine/base/function_ref.h"
 
 namespace tessera::lowering {
 
@@ -34,8 +35,8 @@ class ReduceEmitter : public Part {
   Values joined(const CarriedSum& sum, const Values& start, const Values& parts);
   /// element(c) gives one element's lane values; sink gets, per kept element that this invocation holds, the result (in
   /// every invocation that holds it).
-  void reduction(const Reduced& of, const Accumulator& acc, const std::function<Values(const Coords&)>& element,
-                 const std::function<void(const NestPoint&, const Values&)>& sink);
+  void reduction(const Reduced& of, const Accumulator& acc, FunctionRef<Values(const Coords&)> element,
+                 FunctionRef<void(const NestPoint&, const Values&)> sink);
 
   /// Each of `points` joined over all invocations that differ in these bits of their number, in each of them: many
   /// points pass the same two barriers.

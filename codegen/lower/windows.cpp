@@ -367,7 +367,7 @@ void RefWindows::inside_halo(RefState& r) {
 }
 
 Values RefWindows::inside_and_at_edge(const std::vector<int>& refs, const std::vector<int>& dims, int64_t size,
-                                      const std::function<Values(bool edge)>& body) {
+                                      FunctionRef<Values(bool edge)> body) {
   const bool halo = std::any_of(refs.begin(), refs.end(), [&](int i) { return bool{state(i).halo_offset}; });
   if ((target_.kind != Target::Kind::gpu && !halo) || s_.general || !uniform_group() || written_once(size))
     return body(false);

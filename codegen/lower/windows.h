@@ -4,6 +4,7 @@
 #include <map>
 
 #include "codegen/lower/part.h"
+#include "engine/base/function_ref.h"
 
 namespace tessera::lowering {
 
@@ -77,14 +78,14 @@ class RefWindows : public Part {
   static constexpr int64_t kMostTwice = 512;
   static bool written_once(int64_t size) { return size > kMostTwice; }
   Values inside_and_at_edge(const std::vector<int>& refs, const std::vector<int>& axes, int64_t size,
-                            const std::function<Values(bool edge)>& body);
+                            FunctionRef<Values(bool edge)> body);
   /// The Refs that computing `roots` reads where they are used.
   std::vector<int> refs_read(const std::vector<Value>& roots) const;
   /// by an access: what it stores, its mask, other and index arrays
   std::vector<Value> values_read(const ir::Op& op) const;
   /// Calls body for every element of an access of which some may have one place in memory: those one after another in
   /// the value's order, by one invocation.
-  void in_order(const ir::Op& op, const std::function<void(const Coords&, Value predicate)>& body);
+  void in_order(const ir::Op& op, FunctionRef<void(const Coords&, Value predicate)> body);
 
  private:
   Value begin_along(const ir::Op& op, size_t d, int64_t n, int64_t span);

@@ -102,7 +102,7 @@ void Function::move(V to, V from) {
   line(std::string("mov.") + of(kBits, to.reg) + " " + operand(to) + ", " + operand(from));
 }
 
-V Function::in_halves(V v, const std::function<V(V)>& f) {
+V Function::in_halves(V v, FunctionRef<V(V)> f) {
   const V low = fresh(Reg::u32), high = fresh(Reg::u32), out = fresh(v.reg);
   line("mov.b64 {" + operand(low) + ", " + operand(high) + "}, " + in_register(v));
   const V l = f(low), h = f(high);
@@ -119,8 +119,8 @@ void Function::place(const std::string& name) {
   ++block;
 }
 
-std::vector<V> Function::if_else(V c, const std::function<std::vector<V>()>& then_body,
-                                 const std::function<std::vector<V>()>& else_body) {
+std::vector<V> Function::if_else(V c, FunctionRef<std::vector<V>()> then_body,
+                                 FunctionRef<std::vector<V>()> else_body) {
   const std::string other = label(), end = label();
   line("@!" + in_register(c) + " bra " + other);
   ++block;
@@ -144,7 +144,7 @@ std::vector<V> Function::if_else(V c, const std::function<std::vector<V>()>& the
   return out;
 }
 
-void Function::when(V c, const std::function<void()>& body) {
+void Function::when(V c, FunctionRef<void()> body) {
   const std::string end = label();
   line("@!" + in_register(c) + " bra " + end);
   ++block;
@@ -152,8 +152,8 @@ void Function::when(V c, const std::function<void()>& body) {
   place(end);
 }
 
-std::vector<V> Function::while_loop(const std::vector<V>& init, const std::function<V(const std::vector<V>&)>& cond,
-                                    const std::function<std::vector<V>(const std::vector<V>&)>& body) {
+std::vector<V> Function::while_loop(const std::vector<V>& init, FunctionRef<V(const std::vector<V>&)> cond,
+                                    FunctionRef<std::vector<V>(const std::vector<V>&)> body) {
   std::vector<V> state;
   for (V v : init) {
     state.push_back(fresh(v.reg));

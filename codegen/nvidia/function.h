@@ -9,6 +9,7 @@
 
 #include "codegen/expand/sink.h"
 #include "codegen/nvidia/instructions.h"
+#include "engine/base/function_ref.h"
 
 namespace tessera::nvidia {
 
@@ -30,11 +31,11 @@ class Function final : public Sink {
   V narrow_bits(V v, DType t) override;
   V rounded_pair(V low, V high, DType t);  ///< a word of both, if both are rounded to t, of 16 bits; else no value
   V widened(V raw, DType t) override;
-  std::vector<V> if_else(V c, const std::function<std::vector<V>()>& then_body,
-                         const std::function<std::vector<V>()>& else_body) override;
-  void when(V c, const std::function<void()>& body) override;
-  std::vector<V> while_loop(const std::vector<V>& init, const std::function<V(const std::vector<V>&)>& cond,
-                            const std::function<std::vector<V>(const std::vector<V>&)>& body) override;
+  std::vector<V> if_else(V c, FunctionRef<std::vector<V>()> then_body,
+                         FunctionRef<std::vector<V>()> else_body) override;
+  void when(V c, FunctionRef<void()> body) override;
+  std::vector<V> while_loop(const std::vector<V>& init, FunctionRef<V(const std::vector<V>&)> cond,
+                            FunctionRef<std::vector<V>(const std::vector<V>&)> body) override;
 
   V fresh(Reg r);  ///< a register that nothing has written
   /// A type of `n` registers at once, which control flow merges as one value: what a lane has of a matrix.
@@ -46,8 +47,8 @@ class Function final : public Sink {
   void line(const std::string& text);                                    ///< an instruction, without its semicolon
   V op(const std::string& code, Reg r, const std::vector<V>& operands);  ///< code result, operands
   void move(V to, V from);
-  V in_halves(V v, const std::function<V(V)>& f);  ///< f of both words of a 64-bit value
-  std::string label();                             ///< a new one
+  V in_halves(V v, FunctionRef<V(V)> f);  ///< f of both words of a 64-bit value
+  std::string label();                    ///< a new one
   void place(const std::string& label);
   std::string half_register();  ///< a fresh one of 16 bits
 

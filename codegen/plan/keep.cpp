@@ -189,7 +189,7 @@ class Choice {
   }
 
   // Users before what they read.
-  void backwards(ir::RegionId r, const std::function<void(Value)>& decide) {
+  void backwards(ir::RegionId r, FunctionRef<void(Value)> decide) {
     const std::vector<OpId>& ops = k_.region(r).ops;
     for (auto id = ops.rbegin(); id != ops.rend(); ++id) {
       const Op& o = k_.op(*id);
@@ -339,8 +339,7 @@ std::vector<bool> lazy_values(const ir::Kernel& k) {
   return lazy;
 }
 
-std::vector<const Op*> slices_of_one(const ir::Kernel& k, const Op& concatenate,
-                                     const std::function<bool(Value)>& lazy) {
+std::vector<const Op*> slices_of_one(const ir::Kernel& k, const Op& concatenate, FunctionRef<bool(Value)> lazy) {
   if (concatenate.code != Opcode::concatenate) return {};
   const auto axis = static_cast<size_t>(concatenate.attr(Attr::axis));
   std::vector<const Op*> slices;

@@ -6,6 +6,7 @@
 #pragma once
 #include <functional>
 
+#include "engine/base/function_ref.h"
 #include "engine/ir/kernel.h"
 
 namespace tessera::lowering {
@@ -31,6 +32,6 @@ std::vector<Kept> choose_kept(const ir::Kernel& k, const std::function<Keeping(i
 /// The parts of a concatenate if all of them are lazy slices of one value that differ along its axis alone, as of a
 /// roll: that value is then computed once, at the position of the part that the element is in. Else none.
 std::vector<const ir::Op*> slices_of_one(const ir::Kernel& k, const ir::Op& concatenate,
-                                         const std::function<bool(ir::Value)>& lazy);
+                                         FunctionRef<bool(ir::Value)> lazy);
 
 }  // namespace tessera::lowering

@@ -8,7 +8,7 @@
 
 namespace tessera {
 
-void in_parallel(size_t n, int threads, const std::function<void(size_t)>& work,
+void in_parallel(size_t n, int threads, FunctionRef<void(size_t)> work,
                  const std::function<void(size_t, size_t)>& done) {
   std::mutex mutex;
   size_t next = 0, finished = 0;

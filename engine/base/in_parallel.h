@@ -3,12 +3,14 @@
 #include <cstddef>
 #include <functional>
 
+#include "engine/base/function_ref.h"
+
 namespace tessera {
 
 /// work(i) for each i < n, on `threads` threads (0: one per core), this one among them. After each, done(number of
 /// those finished, i), one call at a time. Throws what the first one that fails (in time) throws, once those that had
 /// begun are finished.
-void in_parallel(size_t n, int threads, const std::function<void(size_t)>& work,
+void in_parallel(size_t n, int threads, FunctionRef<void(size_t)> work,
                  const std::function<void(size_t, size_t)>& done = {});
 
 }  // namespace tessera

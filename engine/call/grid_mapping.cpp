@@ -77,7 +77,7 @@ std::vector<BlockMapping> GridMapping::block_mappings_output() const {
   return {block_mappings.begin() + num_inputs, block_mappings.end()};
 }
 
-GridMapping GridMapping::replace(const std::function<void(GridMapping&)>& change) const {
+GridMapping GridMapping::replace(FunctionRef<void(GridMapping&)> change) const {
   GridMapping m = *this;
   change(m);
   m.check_invariants();

@@ -4,12 +4,12 @@
 //   an index map gets *program_ids (i32 scalars, vmapped axes included), *index
 // Made from specs (by pallas_call) or from any tile-level kernel. to_kernel() turns it into a Kernel without a body.
 #pragma once
-#include <functional>
 #include <iosfwd>
 #include <map>
 #include <string>
 #include <vector>
 
+#include "engine/base/function_ref.h"
 #include "engine/front/spec.h"
 
 namespace tessera {
@@ -54,7 +54,7 @@ struct GridMapping {
   Slice slice_scratch_ops() const { return {slice_block_ops().stop, slice_block_ops().stop + num_scratch_operands()}; }
 
   /// A changed copy, invariants checked: gm.replace([](GridMapping& m) { m.debug = true; }).
-  GridMapping replace(const std::function<void(GridMapping&)>& change) const;
+  GridMapping replace(FunctionRef<void(GridMapping&)> change) const;
   /// What must hold, as a list atop grid_mapping.cpp; InternalError with everything that does not.
   void check_invariants() const;
   /// A tile-level kernel with this grid, blocks and scratch, index maps included; its body is a region with the Refs as

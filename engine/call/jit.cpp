@@ -174,7 +174,7 @@ const Graph& Jit::trace(const std::vector<ShapeDtype>& arguments) const {
 }
 
 std::shared_ptr<void> Jit::compiled(const Graph& traced, const std::string& key,
-                                    const std::function<std::shared_ptr<void>()>& make) const {
+                                    FunctionRef<std::shared_ptr<void>()> make) const {
   {
     const std::lock_guard lock(state_->mutex);
     if (const auto it = state_->compiled.find({&traced, key}); it != state_->compiled.end()) return it->second;

@@ -15,6 +15,7 @@
 #include <tuple>
 #include <vector>
 
+#include "engine/base/function_ref.h"
 #include "engine/call/pallas_call.h"
 #include "engine/front/control.h"
 #include "engine/graph/graph.h"
@@ -49,7 +50,7 @@ class Jit {
   /// Where the runtime keeps what it has made of that trace; freed with the function's last copy. `key` names the
   /// device and how.
   std::shared_ptr<void> compiled(const Graph& traced, const std::string& key,
-                                 const std::function<std::shared_ptr<void>()>& make) const;
+                                 FunctionRef<std::shared_ptr<void>()> make) const;
 
  private:
   struct State;

@@ -57,7 +57,7 @@ ir::Value scalar_truth(Emit& e, const Operand& o, const char* what) {
 }  // namespace
 
 Values for_loop(const Operand& lower, const Operand& upper, const Operands& init,
-                const std::function<Operands(const Value&, const Values&)>& body, Loc loc) {
+                FunctionRef<Operands(const Value&, const Values&)> body, Loc loc) {
   Emit e("fori_loop", loc);
   ir::Builder& b = e.builder();
   Trace& t = e.trace();
@@ -80,8 +80,8 @@ Values for_loop(const Operand& lower, const Operand& upper, const Operands& init
   return results(t, b.append(std::move(op)));
 }
 
-Values while_loop(const Operands& init, const std::function<Operand(const Values&)>& test,
-                  const std::function<Operands(const Values&)>& body, Loc loc) {
+Values while_loop(const Operands& init, FunctionRef<Operand(const Values&)> test,
+                  FunctionRef<Operands(const Values&)> body, Loc loc) {
   Emit e("while_loop", loc);
   ir::Builder& b = e.builder();
   Trace& t = e.trace();
@@ -103,7 +103,7 @@ Values while_loop(const Operands& init, const std::function<Operand(const Values
   return results(t, b.append(std::move(op)));
 }
 
-Values switch_(std::string_view name, const Operand& selector, const std::vector<std::function<Operands()>>& branches,
+Values switch_(std::string_view name, const Operand& selector, const std::vector<FunctionRef<Operands()>>& branches,
                Loc loc) {
   Emit e(name, loc);
   ir::Builder& b = e.builder();

@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "engine/base/function_ref.h"
 #include "engine/front/ref.h"
 #include "engine/front/value.h"
 
@@ -92,11 +93,11 @@ auto unflatten([[maybe_unused]] const Values& v) {
 }
 
 Values for_loop(const Operand& lower, const Operand& upper, const Operands& init,
-                const std::function<Operands(const Value&, const Values&)>& body, Loc loc);
-Values while_loop(const Operands& init, const std::function<Operand(const Values&)>& test,
-                  const std::function<Operands(const Values&)>& body, Loc loc);
+                FunctionRef<Operands(const Value&, const Values&)> body, Loc loc);
+Values while_loop(const Operands& init, FunctionRef<Operand(const Values&)> test,
+                  FunctionRef<Operands(const Values&)> body, Loc loc);
 /// An if (of a truth value, two branches) or a switch (of an index).
-Values switch_(std::string_view op, const Operand& selector, const std::vector<std::function<Operands()>>& branches,
+Values switch_(std::string_view op, const Operand& selector, const std::vector<FunctionRef<Operands()>>& branches,
                Loc loc);
 
 }  // namespace control

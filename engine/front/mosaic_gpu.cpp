@@ -313,7 +313,7 @@ void set_max_registers(int64_t n, std::string_view action, Loc loc) {
 }
 
 control::Values scoped::run(const std::vector<ScratchType>& types, size_t refs, const RunScopedParams& params,
-                            const std::function<control::Operands(const std::vector<Ref>&)>& body, Loc loc) {
+                            FunctionRef<control::Operands(const std::vector<Ref>&)> body, Loc loc) {
   Emit e("run_scoped", loc);
   const ir::Kernel& k = e.trace().kernel();
   if (!k.has_threads())

@@ -12,6 +12,7 @@
 #include <variant>
 #include <vector>
 
+#include "engine/base/function_ref.h"
 #include "engine/front/control.h"
 #include "engine/front/scope.h"
 #include "engine/front/spec.h"
@@ -160,7 +161,7 @@ struct RunScopedParams {
 };
 namespace scoped {
 control::Values run(const std::vector<ScratchType>& types, size_t refs, const RunScopedParams& params,
-                    const std::function<control::Operands(const std::vector<Ref>&)>& body, Loc loc);
+                    FunctionRef<control::Operands(const std::vector<Ref>&)> body, Loc loc);
 }
 /// As tessera::run_scoped, of ScratchTypes.
 template <class F>

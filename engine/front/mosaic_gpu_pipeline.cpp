@@ -357,7 +357,7 @@ class Maker {
     if (last_outputs_ || step_outputs_) wait_smem_to_gmem(0, false, loc_);
   }
 
-  void cond_threads(const Value& first, const std::function<void()>& a, const std::function<void()>& b) {
+  void cond_threads(const Value& first, FunctionRef<void()> a, FunctionRef<void()> b) {
     control::switch_("cond", Operand(first, loc_),
                      {[&] {
                         a();
@@ -467,7 +467,7 @@ void pipelines::build_warp_specialized(const Body& body, const WarpSpecializedPa
 
 control::Values loops::nd_loop(const std::vector<Operand>& grid, const NDLoopParams& params,
                                const control::Operands& init,
-                               const std::function<control::Operands(const NDLoopInfo&, const control::Values&)>& body,
+                               FunctionRef<control::Operands(const NDLoopInfo&, const control::Values&)> body,
                                Loc loc) {
   Emit e("nd_loop", loc);
   const Value mine = axis_index(params.collective_axes, loc), all = axis_size(params.collective_axes, loc);

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/base/function_ref.h"
 #include "engine/front/mosaic_gpu.h"
 
 namespace tessera::mosaic_gpu {
@@ -26,8 +27,7 @@ struct NDLoopParams {
 };
 namespace loops {
 control::Values nd_loop(const std::vector<Operand>& grid, const NDLoopParams& params, const control::Operands& init,
-                        const std::function<control::Operands(const NDLoopInfo&, const control::Values&)>& body,
-                        Loc loc);
+                        FunctionRef<control::Operands(const NDLoopInfo&, const control::Values&)> body, Loc loc);
 }
 /// body(info), without carries.
 template <class F>

@@ -2,11 +2,11 @@
 // x[all], numbers) and promote and broadcast as value.h says; ints and bools given to a function of floats become f32.
 // Shapes are static. Read next: ir/ops.def for the exact meaning of each op, control.h for loops.
 #pragma once
-#include <functional>
 #include <initializer_list>
 #include <optional>
 #include <vector>
 
+#include "engine/base/function_ref.h"
 #include "engine/front/value.h"
 
 namespace tessera {
@@ -174,7 +174,7 @@ Value cummin(Operand x, ScanParams params = {});
 Value cumlogsumexp(Operand x, ScanParams params = {});  ///< log of the running sum of e^x, which does not overflow
 /// f(...f(f(x0, x1), x2)..., xn) for every n, for an associative f of two Values of one shape: log2 of the axis's size
 /// rounds of f.
-Value associative_scan(const std::function<Value(Value, Value)>& f, Operand x, ScanParams params = {});
+Value associative_scan(FunctionRef<Value(Value, Value)> f, Operand x, ScanParams params = {});
 
 // -- the grid
 /// This program's position on a grid axis and the grid's size along it, i32. Axes that vmap added are not counted.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "engine/base/function_ref.h"
 #include "engine/base/plural.h"
 #include "engine/front/ops.h"
 #include "engine/front/trace.h"
@@ -365,7 +366,7 @@ class Emitter {
                 wrapped = where(at(at(up) == Operand(p.slots(), loc_)), Operand(0, loc_), at(up));
     return where(at(moves), at(wrapped), at(slot));
   }
-  void when_(const Value& predicate, const std::function<void()>& f) {
+  void when_(const Value& predicate, FunctionRef<void()> f) {
     when(at(predicate), [&] { f(); }, loc_);
   }
   static bool prefetches(const Port& p) { return !p.output && p.count > 1; }

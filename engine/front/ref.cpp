@@ -26,7 +26,20 @@ IndexItem& IndexItem::operator=(const IndexItem&) = default;
 IndexItem& IndexItem::operator=(IndexItem&&) noexcept = default;
 IndexItem::~IndexItem() = default;
 IndexItem::IndexItem(RefItem&& read, Loc l) : item_(Operand(std::move(read), l)) {}
-RefIndex::RefIndex(RefItem&& read, Loc l) : items_{IndexItem(std::move(read), l)}, loc_(l) {}
+RefIndex::RefIndex(All, Loc l) : loc_(l) {}
+RefIndex::RefIndex(Ellipsis, Loc l) : loc_(l) {}
+RefIndex::RefIndex(std::initializer_list<IndexItem> items, Loc l) : items_(items), loc_(l) {}
+RefIndex::RefIndex(std::vector<IndexItem> items, Loc l) : items_(std::move(items)), loc_(l) {}
+RefIndex::RefIndex(Loc l, IndexItem&& one) : items_{std::move(one)}, loc_(l) {}
+RefIndex::RefIndex(Ds d, Loc l) : RefIndex(l, std::move(d)) {}
+RefIndex::RefIndex(Range r, Loc l) : RefIndex(l, r) {}
+RefIndex::RefIndex(const Value& v, Loc l) : RefIndex(l, IndexItem(v, l)) {}
+RefIndex::RefIndex(RefItem&& read, Loc l) : RefIndex(l, IndexItem(std::move(read), l)) {}
+RefIndex::RefIndex(const RefIndex&) = default;
+RefIndex::RefIndex(RefIndex&&) noexcept = default;
+RefIndex& RefIndex::operator=(const RefIndex&) = default;
+RefIndex& RefIndex::operator=(RefIndex&&) noexcept = default;
+RefIndex::~RefIndex() = default;
 
 /// One access being recorded: the index of every dim, its dynamic starts and arrays, and the shape it selects.
 class RefAccess {
@@ -742,6 +755,10 @@ PlaceParts place_parts(std::string_view op, const Place& place, Loc loc, bool ma
   return RefAccess(op, place.ref(), place.index(), loc, masked, writes).parts();
 }
 
+RefItem::RefItem(const Ref& ref, RefIndex&& index) : ref_(ref), index_(std::move(index)) {}
+RefItem::~RefItem() = default;
+RefItem Ref::operator[](RefIndex index) const { return RefItem(*this, std::move(index)); }
+RefItem::operator Value() && { return std::move(*this).read(index_.loc()); }
 Value RefItem::read(Loc loc) && { return RefAccess("load", ref_, index_, loc, false, false).load({}); }
 void RefItem::operator=(Operand v) && { RefAccess("store", ref_, index_, v.loc(), false, true).store(v, {}); }
 void RefItem::operator=(RefItem&& other) && {

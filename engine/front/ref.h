@@ -80,21 +80,27 @@ class IndexItem {
 /// The index of a Ref: one item, or one per leading dim.
 class RefIndex {
  public:
-  // NOLINT: implicit on purpose
-  RefIndex(All, Loc l = Loc::here()) : loc_(l) {}
-  RefIndex(Ellipsis, Loc l = Loc::here()) : loc_(l) {}                                                // NOLINT
-  RefIndex(std::initializer_list<IndexItem> items, Loc l = Loc::here()) : items_(items), loc_(l) {}   // NOLINT
-  RefIndex(std::vector<IndexItem> items, Loc l = Loc::here()) : items_(std::move(items)), loc_(l) {}  // NOLINT
-  RefIndex(Ds d, Loc l = Loc::here()) : items_{std::move(d)}, loc_(l) {}                              // NOLINT
-  RefIndex(Range r, Loc l = Loc::here()) : items_{r}, loc_(l) {}                                      // NOLINT
-  RefIndex(const Value& v, Loc l = Loc::here()) : items_{IndexItem(v, l)}, loc_(l) {}                 // NOLINT
-  RefIndex(RefItem&& read, Loc l = Loc::here());                                                      // NOLINT
+  // Not inline, and neither are copies: a program compiles Tessera's headers faster.
+  RefIndex(All, Loc l = Loc::here());                                     // NOLINT: implicit on purpose, all of them
+  RefIndex(Ellipsis, Loc l = Loc::here());                                // NOLINT
+  RefIndex(std::initializer_list<IndexItem> items, Loc l = Loc::here());  // NOLINT
+  RefIndex(std::vector<IndexItem> items, Loc l = Loc::here());            // NOLINT
+  RefIndex(Ds d, Loc l = Loc::here());                                    // NOLINT
+  RefIndex(Range r, Loc l = Loc::here());                                 // NOLINT
+  RefIndex(const Value& v, Loc l = Loc::here());                          // NOLINT
+  RefIndex(RefItem&& read, Loc l = Loc::here());                          // NOLINT
   template <IndexNumber T>
-  RefIndex(T i, Loc l = Loc::here()) : items_{IndexItem(i, l)}, loc_(l) {}  // NOLINT
+  RefIndex(T i, Loc l = Loc::here()) : RefIndex(l, IndexItem(i, l)) {}  // NOLINT
+  RefIndex(const RefIndex&);
+  RefIndex(RefIndex&&) noexcept;
+  RefIndex& operator=(const RefIndex&);
+  RefIndex& operator=(RefIndex&&) noexcept;
+  ~RefIndex();
   const std::vector<IndexItem>& items() const { return items_; }
   Loc loc() const { return loc_; }
 
  private:
+  RefIndex(Loc l, IndexItem&& one);
   std::vector<IndexItem> items_;
   Loc loc_;
 };
@@ -156,8 +162,9 @@ class RefItem {
  public:
   RefItem(const RefItem&) = delete;
   RefItem& operator=(const RefItem&) = delete;
-  void operator=(RefItem&& other) &&;                                  ///< o[all] = x[all] reads and stores
-  operator Value() && { return std::move(*this).read(index_.loc()); }  // NOLINT: implicit on purpose
+  ~RefItem();
+  void operator=(RefItem&& other) &&;  ///< o[all] = x[all] reads and stores
+  operator Value() &&;                 // NOLINT: implicit on purpose
   Value read(Loc loc) &&;
 
   void operator=(Operand v) &&;
@@ -173,12 +180,10 @@ class RefItem {
  private:
   friend class Ref;
   friend class Place;
-  RefItem(const Ref& ref, RefIndex index) : ref_(ref), index_(std::move(index)) {}
+  RefItem(const Ref& ref, RefIndex&& index);
   Ref ref_;
   RefIndex index_;
 };
-
-inline RefItem Ref::operator[](RefIndex index) const { return RefItem(*this, std::move(index)); }
 
 /// bool masks broadcast to the place's shape. Elements that the mask leaves out are `other`, or unspecified.
 struct LoadParams {

@@ -14,7 +14,7 @@ ScratchShape SemaphoreType::BARRIER(Shape, Loc loc) {
 
 namespace scope {
 control::Values run(const std::vector<ScratchShape>& types, size_t wanted,
-                    const std::function<control::Operands(const std::vector<Ref>&)>& body, Loc loc) {
+                    FunctionRef<control::Operands(const std::vector<Ref>&)> body, Loc loc) {
   Emit e("run_scoped", loc);
   if (e.trace().kernel().has_threads())
     e.fail("this form is not for kernels of mosaic_gpu", "mosaic_gpu::run_scoped is");
@@ -40,7 +40,7 @@ control::Values run(const std::vector<ScratchShape>& types, size_t wanted,
 }
 
 control::Values run_types(const std::vector<ir::Type>& types, size_t wanted,
-                          const std::function<control::Operands(const std::vector<Ref>&)>& body, Loc loc) {
+                          FunctionRef<control::Operands(const std::vector<Ref>&)> body, Loc loc) {
   Emit e("run_scoped", loc);
   Trace& t = e.trace();
   ir::Builder& b = e.builder();

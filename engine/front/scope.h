@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "engine/base/function_ref.h"
 #include "engine/front/control.h"
 #include "engine/front/ref.h"
 #include "engine/front/spec.h"
@@ -33,10 +34,10 @@ class Place {
 
 namespace scope {
 control::Values run(const std::vector<ScratchShape>& types, size_t refs,
-                    const std::function<control::Operands(const std::vector<Ref>&)>& body, Loc loc);
+                    FunctionRef<control::Operands(const std::vector<Ref>&)> body, Loc loc);
 /// The same of types that are known to fit.
 control::Values run_types(const std::vector<ir::Type>& types, size_t refs,
-                          const std::function<control::Operands(const std::vector<Ref>&)>& body, Loc loc);
+                          FunctionRef<control::Operands(const std::vector<Ref>&)> body, Loc loc);
 template <class F, size_t... i>
 control::Operands call(F& f, const std::vector<Ref>& refs, Loc loc, std::index_sequence<i...>) {
   using Result = decltype(f(refs[i]...));

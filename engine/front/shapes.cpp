@@ -1,6 +1,7 @@
 // Functions of shape that are compositions: reshapes, slices and concatenations.
 #include <algorithm>
 
+#include "engine/base/function_ref.h"
 #include "engine/front/ops.h"
 #include "engine/front/trace.h"
 
@@ -159,7 +160,7 @@ Value pad(Operand x, Operand value, std::vector<Padding> dims) {
   return v;
 }
 
-Value associative_scan(const std::function<Value(Value, Value)>& f, Operand x, ScanParams p) {
+Value associative_scan(FunctionRef<Value(Value, Value)> f, Operand x, ScanParams p) {
   Emit e("associative_scan", x);
   Value v = value_of(e, x);
   const auto d = static_cast<size_t>(e.axis(p.axis, v.shape().size()));

@@ -29,7 +29,27 @@ std::optional<DType> promote_types(DType a, DType b) {
   }
 }
 
+Value::Value(const Value&) = default;
+Value::Value(Value&&) noexcept = default;
+Value& Value::operator=(const Value&) = default;
+Value& Value::operator=(Value&&) noexcept = default;
+Value::~Value() = default;
+
+Operand::Operand() = default;
+Operand::Operand(const Operand&) = default;
+Operand::Operand(Operand&&) noexcept = default;
+Operand& Operand::operator=(const Operand&) = default;
+Operand& Operand::operator=(Operand&&) noexcept = default;
+Operand::~Operand() = default;
+Operand::Operand(const Value& v, Loc l) : value_(v), loc_(l) {}
+Operand::Operand(Number number, Loc l) : number_(number), loc_(l) {}
 Operand::Operand(RefItem&& read, Loc l) : value_(std::move(read).read(l)), loc_(l) {}
+
+Operand Operand::at(Loc l) const {
+  Operand o = *this;
+  o.loc_ = l;
+  return o;
+}
 
 Value binary(ir::Opcode code, const Operand& a, const Operand& b, std::string_view name,
              std::optional<ir::Opcode> for_bool) {

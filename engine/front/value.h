@@ -38,6 +38,13 @@ class Value {
   template <std::same_as<Extent> T>
   Value(const T& size, Loc l = Loc::here()) : Value(of_size(size, l)) {}  // NOLINT: implicit on purpose
 
+  // As always, but not inline: programs copy and drop Values in every line, and compile a third faster so.
+  Value(const Value& v);
+  Value(Value&& v) noexcept;
+  Value& operator=(const Value& v);
+  Value& operator=(Value&& v) noexcept;
+  ~Value();
+
   /// `if (v < 3)` would ask for an element's value while tracing, which there is none of: use where(), when() or
   /// cond().
   explicit operator bool() const = delete;
@@ -72,9 +79,9 @@ class Operand {
  public:
   using Number = std::variant<bool, int64_t, uint64_t, double>;
 
-  Operand() = default;                                                  ///< absent, for optional operands (masks)
-  Operand(const Value& v, Loc l = Loc::here()) : value_(v), loc_(l) {}  // NOLINT: implicit on purpose, as the next two
-  Operand(RefItem&& read, Loc l = Loc::here());                         // NOLINT
+  Operand();                                     ///< absent, for optional operands (masks)
+  Operand(const Value& v, Loc l = Loc::here());  // NOLINT: implicit on purpose, as the next two
+  Operand(RefItem&& read, Loc l = Loc::here());  // NOLINT
   template <std::same_as<Extent> T>
   Operand(const T& size, Loc l = Loc::here()) : Operand(Value(size, l), l) {}  // NOLINT: a run-time size
   // NOLINT: of a call inside jit that has one result
@@ -82,20 +89,22 @@ class Operand {
   template <class T>
   // NOLINT
     requires std::is_arithmetic_v<T>
-  Operand(T number, Loc l = Loc::here()) : number_(widened(number)), loc_(l) {}
+  Operand(T number, Loc l = Loc::here()) : Operand(Number(widened(number)), l) {}
+  Operand(const Operand& o);
+  Operand(Operand&& o) noexcept;
+  Operand& operator=(const Operand& o);
+  Operand& operator=(Operand&& o) noexcept;
+  ~Operand();
 
   bool absent() const { return !value_ && !number_; }
   const std::optional<Value>& value() const { return value_; }
   const std::optional<Number>& number() const { return number_; }
   Loc loc() const { return loc_; }
   /// The same operand as of another line.
-  Operand at(Loc l) const {
-    Operand o = *this;
-    o.loc_ = l;
-    return o;
-  }
+  Operand at(Loc l) const;
 
  private:
+  Operand(Number number, Loc l);
   std::optional<Value> value_;
   std::optional<Number> number_;
   Loc loc_;

@@ -46,7 +46,7 @@ bool BarrierRule::before(const std::vector<PlaceUse>& uses) {
 }
 
 std::vector<PlaceUse> uses_of(const GraphPlan& plan, const Command& c,
-                              const std::function<std::pair<bool, bool>(size_t)>& argument) {
+                              FunctionRef<std::pair<bool, bool>(size_t)> argument) {
   std::vector<PlaceUse> uses;
   const auto add = [&](const Place& p, bool reads, bool writes, bool indirect = false) {
     if (p.bytes > 0 && (reads || writes || indirect)) uses.push_back({p, reads, writes, indirect});

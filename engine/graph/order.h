@@ -1,10 +1,10 @@
 // The order of a plan's commands: levels of independent commands, so that one barrier serves a whole level. Commands
 // that print or check keep their order. Internal to plan.h, which decides whether the order is worth the memory.
 #pragma once
-#include <functional>
 #include <utility>
 #include <vector>
 
+#include "engine/base/function_ref.h"
 #include "engine/graph/plan.h"
 
 namespace tessera {
@@ -18,7 +18,7 @@ struct PlaceUse {
 /// The one answer to what a command uses, for the order of commands and for barriers. `argument` says what a call does
 /// with its argument i (reads, writes); a compiled program says that more exactly than its kernel.
 std::vector<PlaceUse> uses_of(const GraphPlan& plan, const GraphPlan::Command& command,
-                              const std::function<std::pair<bool, bool>(size_t)>& argument);
+                              FunctionRef<std::pair<bool, bool>(size_t)> argument);
 /// By the kernel that the command calls: it reads every argument, and writes what some op stores to.
 std::vector<PlaceUse> uses_of(const Graph& graph, const GraphPlan& plan, const GraphPlan::Command& command);
 bool overlap(const GraphPlan::Place& a, const GraphPlan::Place& b);

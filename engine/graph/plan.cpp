@@ -6,6 +6,7 @@
 #include <numeric>
 #include <set>
 
+#include "engine/base/function_ref.h"
 #include "engine/base/plural.h"
 #include "engine/graph/dce.h"
 #include "engine/graph/order.h"
@@ -210,7 +211,7 @@ class Planner {
     g.groups.bytes = plan_.storages[g.groups.storage].bytes = 4 * slots;
   }
   /// A body whose commands run where the gate's state is it.
-  std::vector<Place> guarded(size_t gate, int32_t body, const std::function<std::vector<Place>()>& walk_it) {
+  std::vector<Place> guarded(size_t gate, int32_t body, FunctionRef<std::vector<Place>()> walk_it) {
     const auto around = std::exchange(guard_, GraphPlan::Guard{.gate = gate, .body = body});
     std::vector<Place> outs = walk_it();
     guard_ = around;

@@ -69,7 +69,7 @@ Value Builder::broadcast(Value v, Shape shape, std::vector<int64_t> dims) {
 void Builder::yield(std::vector<Value> values) { append({.code = Opcode::yield, .operands = std::move(values)}); }
 
 std::vector<Value> Builder::for_loop(Value lower, Value upper, Value step, const std::vector<Value>& init,
-                                     const std::function<std::vector<Value>(Value, const std::vector<Value>&)>& body) {
+                                     FunctionRef<std::vector<Value>(Value, const std::vector<Value>&)> body) {
   std::vector<Type> types{Type::array(DType::i32)};
   for (Value v : init) types.push_back(k_.type(v));
   const RegionId r = new_region(types), outer = at_;
@@ -82,8 +82,8 @@ std::vector<Value> Builder::for_loop(Value lower, Value upper, Value step, const
   return k_.op(append(std::move(op))).results;
 }
 
-std::vector<Value> Builder::if_else(Value pred, const std::function<std::vector<Value>()>& then_body,
-                                    const std::function<std::vector<Value>()>& else_body) {
+std::vector<Value> Builder::if_else(Value pred, FunctionRef<std::vector<Value>()> then_body,
+                                    FunctionRef<std::vector<Value>()> else_body) {
   const RegionId outer = at_, a = new_region({}), b = new_region({});
   at_ = a;
   yield(then_body());
@@ -93,7 +93,7 @@ std::vector<Value> Builder::if_else(Value pred, const std::function<std::vector<
   return k_.op(append({.code = Opcode::if_, .operands = {pred}, .regions = {a, b}})).results;
 }
 
-void Builder::when(Value pred, const std::function<void()>& body) {
+void Builder::when(Value pred, FunctionRef<void()> body) {
   if_else(
       pred,
       [&] {

@@ -2,9 +2,9 @@
 // op. Used by the C++ front end, the parser, passes and the lowering alike. A shape or dtype error throws TraceError
 // naming the op, both types and the line.
 #pragma once
-#include <functional>
 #include <initializer_list>
 
+#include "engine/base/function_ref.h"
 #include "engine/ir/kernel.h"
 
 namespace tessera::ir {
@@ -44,10 +44,10 @@ class Builder {
 
   /// for with carried values: body(iv, carries) returns the next carries, called with the builder inside the region.
   std::vector<Value> for_loop(Value lower, Value upper, Value step, const std::vector<Value>& init,
-                              const std::function<std::vector<Value>(Value, const std::vector<Value>&)>& body);
-  std::vector<Value> if_else(Value pred, const std::function<std::vector<Value>()>& then_body,
-                             const std::function<std::vector<Value>()>& else_body);
-  void when(Value pred, const std::function<void()>& body);
+                              FunctionRef<std::vector<Value>(Value, const std::vector<Value>&)> body);
+  std::vector<Value> if_else(Value pred, FunctionRef<std::vector<Value>()> then_body,
+                             FunctionRef<std::vector<Value>()> else_body);
+  void when(Value pred, FunctionRef<void()> body);
 
  private:
   Kernel& k_;

@@ -58,11 +58,11 @@ Values cond(Equation& e) {
     if (!truth && e.value(0).dtype() == DType::boolean) truth = e.value(0);
     if (truth) {
       std::swap(bodies[0], bodies[1]);
-      return control::switch_("cond", Operand(*truth, e.loc), bodies, e.loc);
+      return control::switch_("cond", Operand(*truth, e.loc), {bodies.begin(), bodies.end()}, e.loc);
     }
   }
   const Operand index = e.value(0).dtype() == DType::boolean ? Operand(cast(e.x(0), DType::i32), e.loc) : e.x(0);
-  return control::switch_("switch", index, bodies, e.loc);
+  return control::switch_("switch", index, {bodies.begin(), bodies.end()}, e.loc);
 }
 
 Values while_of(Equation& e) {

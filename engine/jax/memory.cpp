@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <map>
 
+#include "engine/base/function_ref.h"
 #include "engine/front/trace.h"
 #include "engine/jax/primitives.h"
 
@@ -390,7 +391,7 @@ bool makes_ref(const Node& equation) {
   const std::string name = equation.at("p").string();
   return name == "new_ref" || name == "empty_ref";
 }
-Values new_ref(const Equation& e, const std::function<Values(const Ref&)>& rest) {
+Values new_ref(const Equation& e, FunctionRef<Values(const Ref&)> rest) {
   return scope::run(
       {scratch_shape(e.node.at("out").at(size_t{0}))}, 1,
       [&](const std::vector<Ref>& refs) {

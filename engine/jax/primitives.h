@@ -3,13 +3,13 @@
 // indexed.cpp those for elements at computed positions, memory.cpp those of Refs, effects.cpp prints and random
 // numbers, control.cpp those with jaxprs inside, threads.cpp those of plgpu.kernel.
 #pragma once
-#include <functional>
 #include <map>
 #include <string>
 #include <string_view>
 #include <variant>
 #include <vector>
 
+#include "engine/base/function_ref.h"
 #include "engine/front.h"
 #include "engine/front/mosaic_gpu.h"
 #include "engine/jax/node.h"
@@ -89,7 +89,7 @@ Entries entries(const std::vector<Value>& values);
 /// Whether an equation makes a Ref, which lives until the end of the jaxpr that it stands in; and what `rest` computes
 /// with that.
 bool makes_ref(const Node& equation);
-Values new_ref(const Equation& e, const std::function<Values(const Ref&)>& rest);
+Values new_ref(const Equation& e, FunctionRef<Values(const Ref&)> rest);
 /// Scratch, or an argument of run_scoped, from its TYPE.
 ScratchShape scratch_shape(const Node& n);
 /// The same in a kernel of threads; `more`: what the TYPE leaves open (README.md, "types").

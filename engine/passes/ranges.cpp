@@ -53,7 +53,7 @@ void Ranges::set(Value v, Bounds r) {
   known_[v.index] = r;
 }
 
-Bounds bounds_of_result(const ir::Kernel& k, const Op& op, const ir::Type& t, const std::function<Bounds(Value)>& of) {
+Bounds bounds_of_result(const ir::Kernel& k, const Op& op, const ir::Type& t, FunctionRef<Bounds(Value)> of) {
   const Bounds all = t.is_ref ? std::nullopt : values_of(t.dtype);
   if (t.is_ref || is_float(t.dtype)) return std::nullopt;
   const auto within = [&](int64_t lo, int64_t hi) { return held(t.dtype, lo, hi); };

@@ -1,9 +1,9 @@
 // Bounds on the elements of integer and bool values, from constants, grid and workgroup sizes, loop bounds and
 // arithmetic (interval.h). Passes, affine forms (codegen/plan/affine.h) and the SPIR-V emitter all use this analysis.
 #pragma once
-#include <functional>
 #include <vector>
 
+#include "engine/base/function_ref.h"
 #include "engine/passes/interval.h"
 
 namespace tessera::passes {
@@ -14,8 +14,7 @@ inline bool tells_steps(const ir::LaneInfo& lane, int64_t extent) {
 }
 
 /// Bounds of op's single result, of type t; `of` gives those of its operands.
-Bounds bounds_of_result(const ir::Kernel& k, const ir::Op& op, const ir::Type& t,
-                        const std::function<Bounds(ir::Value)>& of);
+Bounds bounds_of_result(const ir::Kernel& k, const ir::Op& op, const ir::Type& t, FunctionRef<Bounds(ir::Value)> of);
 
 /// Bounds of each value, computed once, when a walk reaches its definition.
 class Ranges {

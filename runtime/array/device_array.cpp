@@ -5,6 +5,7 @@
 #include <limits>
 #include <mutex>
 
+#include "engine/base/function_ref.h"
 #include "runtime/array/transfer.h"
 #include "runtime/submit/context.h"
 
@@ -116,7 +117,7 @@ std::optional<DeviceArray> DeviceArray::import_host(const Device& device, void* 
 }
 
 DeviceArray DeviceArray::over(const Device& device, Shape shape, DType dtype,
-                              const std::function<std::shared_ptr<Buffer>(uint64_t, const std::string&)>& make) {
+                              FunctionRef<std::shared_ptr<Buffer>(uint64_t, const std::string&)> make) {
   const uint64_t bytes = checked_bytes(shape, dtype);
   std::shared_ptr<Buffer> memory;
   if (bytes) memory = make(bytes, describe(shape, dtype));

@@ -23,7 +23,7 @@ using vulkan::Outcome;
 
 namespace {
 
-CallSignature signature(const Program& p) {
+CallSignature call_signature(const Program& p) {
   CallSignature s{p.name, p.loc, {}, 0, {}, {}};
   s.args.reserve(p.args.size());
   for (const ProgramArg& a : p.args) {
@@ -78,12 +78,12 @@ DeviceArray checked_output(const Device& device, const Program& p, const CallSig
 }  // namespace
 
 DimValues bind_dims(const Program& p, const std::vector<std::pair<DType, Shape>>& inputs, const DimValues& given) {
-  return bind_dims(signature(p), inputs, given);
+  return bind_dims(call_signature(p), inputs, given);
 }
 
 std::vector<std::pair<DType, Shape>> output_types(const Program& p, const std::vector<std::pair<DType, Shape>>& inputs,
                                                   const DimValues& given) {
-  const CallSignature call = signature(p);
+  const CallSignature call = call_signature(p);
   const DimValues dims = bind_dims(call, inputs, given);
   std::vector<std::pair<DType, Shape>> types;
   for (size_t i = inputs.size(); i < p.args.size(); ++i) types.emplace_back(p.args[i].dtype, bind_shape(call, i, dims));
@@ -114,7 +114,7 @@ class Launch {
   /// `into`: the outputs' arrays, or null where they are to be made.
   std::vector<DeviceArray> run(const std::vector<DeviceArray>* into, const DimValues& given) {
     take_inputs();
-    const CallSignature call = signature(p_);
+    const CallSignature call = call_signature(p_);
     dims_ = bind_dims(call, types_, given);
     take_outputs(call, into);
     for (size_t i = 0; i < inputs_.size(); ++i) check_donation(p_, inputs_, buffers_, i);

@@ -100,8 +100,8 @@ void Function::begin(Id label) {
   block = label;
 }
 
-std::vector<V> Function::if_else(V c, const std::function<std::vector<V>()>& then_body,
-                                 const std::function<std::vector<V>()>& else_body) {
+std::vector<V> Function::if_else(V c, FunctionRef<std::vector<V>()> then_body,
+                                 FunctionRef<std::vector<V>()> else_body) {
   const Id then_label = module.fresh(), else_label = module.fresh(), merge = module.fresh();
   module.op(spv::OpSelectionMerge, {merge, spv::SelectionControlMaskNone});
   branch_if(c, then_label, else_label);
@@ -123,7 +123,7 @@ std::vector<V> Function::if_else(V c, const std::function<std::vector<V>()>& the
   return out;
 }
 
-void Function::when(V c, const std::function<void()>& body) {
+void Function::when(V c, FunctionRef<void()> body) {
   const Id inside = module.fresh(), merge = module.fresh();
   module.op(spv::OpSelectionMerge, {merge, spv::SelectionControlMaskNone});
   branch_if(c, inside, merge);
@@ -135,8 +135,8 @@ void Function::when(V c, const std::function<void()>& body) {
   if (on_block) on_block();
 }
 
-std::vector<V> Function::while_loop(const std::vector<V>& init, const std::function<V(const std::vector<V>&)>& cond,
-                                    const std::function<std::vector<V>(const std::vector<V>&)>& body) {
+std::vector<V> Function::while_loop(const std::vector<V>& init, FunctionRef<V(const std::vector<V>&)> cond,
+                                    FunctionRef<std::vector<V>(const std::vector<V>&)> body) {
   const Id entry = block, header = module.fresh(), test = module.fresh(), inside = module.fresh(),
            next = module.fresh(), merge = module.fresh();
   branch(header);

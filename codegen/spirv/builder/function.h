@@ -11,6 +11,7 @@
 
 #include "codegen/expand/sink.h"
 #include "codegen/spirv/builder/module.h"
+#include "engine/base/function_ref.h"
 
 namespace tessera::spirv {
 
@@ -66,11 +67,11 @@ class Function final : public Sink {
   void branch_if(V c, Id then_label, Id else_label) {
     module.op(spv::OpBranchConditional, {c.id, then_label, else_label});
   }
-  std::vector<V> if_else(V c, const std::function<std::vector<V>()>& then_body,
-                         const std::function<std::vector<V>()>& else_body) override;
-  void when(V c, const std::function<void()>& body) override;
-  std::vector<V> while_loop(const std::vector<V>& init, const std::function<V(const std::vector<V>&)>& cond,
-                            const std::function<std::vector<V>(const std::vector<V>&)>& body) override;
+  std::vector<V> if_else(V c, FunctionRef<std::vector<V>()> then_body,
+                         FunctionRef<std::vector<V>()> else_body) override;
+  void when(V c, FunctionRef<void()> body) override;
+  std::vector<V> while_loop(const std::vector<V>& init, FunctionRef<V(const std::vector<V>&)> cond,
+                            FunctionRef<std::vector<V>(const std::vector<V>&)> body) override;
 
  private:
   Id type_words() { return module.type_vector(type(Reg::u32), 2); }
