@@ -1,4 +1,4 @@
-"""Runs what is likely to notice on each fault that plant.py has planted: try.py TREE BUILD [--jobs N] [--seconds S] [--only N,N,...] [--again] [--random N] [--mosaic PYTHON]
+"""Runs what is likely to notice on each fault that plant.py has planted: try.py TREE BUILD [--jobs N] [--seconds S] [--only N,N,...] [--again] [--random N] [--longest S] [--mosaic PYTHON]
 
 An item is one case of test_codegen or of those of test_engine that are about passes, one kernel of tests/tir, some seeds of the fuzzer, or some kernels as modules for TPUs, which a Python with jaxlib judges: one process. All run once without a fault, which says how long they
 take and which faults' places they pass (kept in TREE/items.json until a program or kernel changes). A fault is tried on the items that pass its place, those first that have
@@ -99,7 +99,7 @@ class Item:
         return (self.killed + 1) / (self.tried + 2) / (self.seconds + 0.02)
 
 
-def measure(tree, build, jobs, seeds, mosaic):
+def measure(tree, build, jobs, seeds, mosaic, longest):
     """The items with their times and the faults that they pass, measured where that is not known."""
     known_file = tree / "items.json"
     known = json.load(open(known_file)) if known_file.exists() else {}
@@ -111,7 +111,9 @@ def measure(tree, build, jobs, seeds, mosaic):
         if known.get(name, [0])[0] != stamp:
             reached = tree / f"reached.{threading.get_ident()}"
             reached.unlink(missing_ok=True)
-            why, seconds = run(command, 0, 600, reached)
+            why, seconds = run(command, 0, longest, reached)
+            if why and why.startswith("longer than"):
+                return None
             if why:
                 return f"mutants: {name} fails without any fault: {why}"
             with lock:
@@ -120,7 +122,7 @@ def measure(tree, build, jobs, seeds, mosaic):
         return Item(name, command, *known[name][1:])
 
     with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
-        result = list(pool.map(one, items(build, seeds, mosaic)))
+        result = [item for item in pool.map(one, items(build, seeds, mosaic)) if item]
     for left_over in tree.glob("reached.*"):
         left_over.unlink()
     for item in result:
@@ -140,6 +142,7 @@ def main():
     p.add_argument("--for", dest="turn", type=float, default=float("inf"), help="begin nothing after so many seconds: a turn on a busy machine")
     p.add_argument("--again", action="store_true", help="the survivors")
     p.add_argument("--random", type=int, default=120, help="so many random kernels, by the fuzzer's first seeds")
+    p.add_argument("--longest", type=float, default=600, help="leave out what takes more seconds than this")
     p.add_argument("--mosaic", default="", help="a Python with jaxlib")
     p.add_argument("--report", action="store_true", help="the table of what is known, without running anything")
     a = p.parse_args()
@@ -165,7 +168,7 @@ def main():
     os.chdir(a.tree)  # whose kernels are those that were there when it was built
     if todo and not a.report:
         begin = time.time()
-        all_items = measure(a.tree, a.build, a.jobs, a.random, a.mosaic)
+        all_items = measure(a.tree, a.build, a.jobs, a.random, a.mosaic, a.longest)
         for item in all_items:
             item.tried = item.killed = sum(why.startswith(item.name + ": ") for _, _, why in results.values())
         print(f"{len(all_items)} items of {sum(i.seconds for i in all_items):.0f} s pass {len(set().union(*(i.reached for i in all_items)))} of {len(mutants)} faults ({time.time() - begin:.0f} s)", flush=True)
