@@ -187,6 +187,16 @@ body (%x, %y, %o) {
   %c = dot %a, %b lhs_contract [1] rhs_contract [0] lhs_batch [] rhs_batch [] : f32[R, C]
   store %o[0:R, 0:C], %c
 })"},
+    {"deep product by 8 warps", R"(compiler_params triton (num_warps: 8)
+in f16[R, 1024] whole
+in f16[1024, C] whole
+out f32[R, C] whole
+body (%x, %y, %o) {
+  %a = load %x[0:R, 0:1024]
+  %b = load %y[0:1024, 0:C]
+  %c = dot %a, %b lhs_contract [1] rhs_contract [0] lhs_batch [] rhs_batch [] : f32[R, C]
+  store %o[0:R, 0:C], %c
+})"},
     {"product of doubles", R"(in f64[R, 64] whole
 in f64[64, C] whole
 out f64[R, C] whole
