@@ -56,7 +56,7 @@ std::optional<Pairs> pairs_of(const ir::Kernel& k, const Axes& axes, const ir::O
   };
   const Value in = reduce.operands[0];
   const std::vector<int> kept = some(reduce.results[0]), all = some(in);
-  if (kept.size() != 1 || all.size() != 2 || (all[0] != kept[0] && all[1] != kept[0])) return std::nullopt;
+  if (kept.size() != 1 || all.size() != 2) return std::nullopt;
   const Pairs p{kept[0], all[0] == kept[0] ? all[1] : all[0]};
   if (p.kept == p.dropped) return std::nullopt;
   std::set<uint32_t> seen;

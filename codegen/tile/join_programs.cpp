@@ -53,16 +53,12 @@ size_t ref_dim(const BlockMapping& m, int d) {
 bool joinable(const ir::Kernel& k, const Op& o, size_t axis) {
   if (!o.regions.empty() || o.code == Opcode::program_id || o.code == Opcode::num_programs || ir::is_print(o.code))
     return false;
-  for (size_t i = 0; i < o.operands.size(); ++i) {
-    if (!k.type(o.operands[i]).is_ref) continue;
-    if (!ir::accesses_ref(o.code) || i > 0) return false;
-    const uint32_t ref = k.ref_position(o.operands[0]);
-    if (ref >= k.blocks.size()) continue;
-    const int d = *dim_along(k, static_cast<int>(ref), axis);
-    const Index* ix = d < 0 ? nullptr : &o.index[ref_dim(k.blocks[ref], d)];
-    if (ix && (ix->kind == Index::Kind::array || !ix->is_static())) return false;
-  }
-  return true;
+  const uint32_t ref = ir::accesses_ref(o.code) ? k.ref_position(o.operands[0]) : UINT32_MAX;
+  if (ref >= k.blocks.size()) return true;
+  const int d = *dim_along(k, static_cast<int>(ref), axis);
+  if (d < 0) return true;
+  const Index& ix = o.index[ref_dim(k.blocks[ref], d)];
+  return ix.kind != Index::Kind::array && ix.is_static();
 }
 }  // namespace
 

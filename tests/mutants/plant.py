@@ -244,10 +244,11 @@ def main():
     p.add_argument("--seed", type=int, default=1)
     p.add_argument("--survivors", action="store_true", help="those of survivors.tsv too")
     p.add_argument("--include", action="append", default=[], help="a folder of generated headers")
+    p.add_argument("--headers", default="", help="Clang's own (clang -print-resource-dir), for a libclang that has none")
     a = p.parse_args()
     root = a.root.resolve()
     flags = ["-std=c++20", "-DTESSERA_SPIRV_TOOLS", *(f"-I{i}" for i in a.include)]
-    sites = find(root, ["-x", "c++", f"-I{root}", *flags])
+    sites = find(root, ["-x", "c++", f"-I{root}", *(["-resource-dir", a.headers] if a.headers else []), *flags])
     known = known_survivors(root, sites) if a.survivors else []
     spare = choose(sites, a.count * 2, a.seed, known)
     order = random.Random(a.seed + 1)

@@ -607,15 +607,26 @@ TEST_CASE("spirv: what a target lacks is an error that names it") {
         "test: load: dtype f64 needs shaderFloat64, which minimum does not have\n  at kernel.cpp:12");
   CHECK(error(DType::f32, 129) == "test: workgroup size: needs 129 invocations, minimum has 128");
   CHECK(error(DType::f32, 8, 16388) == "test: shared memory: needs 16388 bytes, minimum has 16384");
-  {
+  // The driver's reductions are of what has an instruction, in 32 bits.
+  const auto reduction = [&](DType d, Opcode kind, bool arithmetic) {
     LaneKernel t;
-    const Value x = t.arg(DType::f32), i = t.value(Opcode::local_index);
+    const Value x = t.arg(d), i = t.value(Opcode::local_index);
     t.b.set_loc({"kernel.cpp", 13});
-    t.store(x, i, t.reduce(Opcode::max, t.load(x, i)));
+    t.store(x, i, t.reduce(kind, t.load(x, i)));
     t.finish();
-    CHECK(error_of([&] { spirv::emit(t.k, small, false); }) ==
-          "test: subgroup_reduce: max of f32 needs subgroup shuffles, which minimum does not have\n  at kernel.cpp:13");
-  }
+    Target target = small;
+    target.subgroup_arithmetic = arithmetic;
+    return error_of([&] { spirv::emit(t.k, target, false); });
+  };
+  CHECK(reduction(DType::f32, Opcode::max, false) ==
+        "test: subgroup_reduce: max of f32 needs subgroup shuffles, which minimum does not have\n  at kernel.cpp:13");
+  CHECK(reduction(DType::f32, Opcode::max, true) ==
+        "test: subgroup_reduce: max of f32 needs subgroup shuffles, which minimum does not have\n  at kernel.cpp:13");
+  CHECK(reduction(DType::i64, Opcode::add, true) ==
+        "test: subgroup_reduce: add of i64 needs subgroup shuffles, which minimum does not have\n  at kernel.cpp:13");
+  CHECK(reduction(DType::i32, Opcode::add, false) ==
+        "test: subgroup_reduce: add of i32 needs subgroup shuffles, which minimum does not have\n  at kernel.cpp:13");
+  CHECK(reduction(DType::i32, Opcode::add, true) == "no error");
   LaneKernel t;
   for (int j = 0; j < 17; ++j) t.arg(DType::f32);
   t.finish();
@@ -636,6 +647,25 @@ TEST_CASE("spirv: the user's lines and the kernel's name are in the module") {
                              "OpExecutionMode %test LocalSize 8 1 1"})
     CHECK_MESSAGE(text.find(wanted) != std::string::npos, wanted << " in\n" << text);
 #endif
+}
+
+// What a driver keeps of zeros, infinities and NaN in one width says nothing of another.
+TEST_CASE("spirv: constants that are 0 are added by the promise of their own width") {
+  const auto words = [](DType t, bool narrow, bool wide) {
+    LaneKernel l;
+    const Value x = l.arg(t), i = l.value(Opcode::local_index), zero = l.b.constant_float(t, 0);
+    const Value sum = l.b.elementwise(Opcode::add, {l.load(x, i), zero});
+    l.store(x, i, sum);
+    l.finish();
+    Target target = gpu_target();
+    target.preserve32 = narrow;
+    target.preserve64 = wide;
+    return emit_valid(l.k, target);
+  };
+  for (const bool mine : {true, false}) {
+    CHECK(words(DType::f32, mine, true) == words(DType::f32, mine, false));
+    CHECK(words(DType::f64, mine, true).size() < words(DType::f64, mine, false).size());
+  }
 }
 
 }  // namespace spirv_test
