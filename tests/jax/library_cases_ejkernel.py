@@ -5,7 +5,7 @@ import importlib
 
 import numpy as np
 
-from library_cases import BOTH, GRAD, Later, case, const, ints, load, made, normal, segments, uniform
+from library_cases import BOTH, GRAD, Later, case, const, gradient, ints, load, made, normal, segments, uniform
 
 EJ = "ejkernel.kernels._pallas.tpu."
 EJ_GPU = "ejkernel.kernels._pallas.gpu."
@@ -14,6 +14,18 @@ PARAMS = "ejkernel.ops.utils.datacarrier:"
 
 def params(which, n, m):
     return made(PARAMS + which, q_blocksize=n, kv_blocksize=m, num_stages=2, num_warps=4)
+
+
+def fused_backward(g):
+    """What blocksparse_attention(fused_backward=True) would call if it did not refuse its own block sizes."""
+    def make():
+        kernel = importlib.import_module(EJ + "blocksparse_attention._kernel")
+        masks = importlib.import_module(EJ + "blocksparse_attention._masks")
+        sizes = kernel.BlockSizes(block_q=128, block_kv=128, block_kv_compute=128, block_q_dkv=128, block_kv_dkv=128, block_kv_dkv_compute=128,
+                                  use_fused_bwd_kernel=True)
+        f = kernel.make_splash_mha_single_device(masks.MultiHeadMask([masks.CausalMask((256, 256))] * 2), block_sizes=sizes)
+        return gradient(f) if g else f
+    return Later(make)
 
 
 def attention(t, d):
@@ -32,7 +44,8 @@ def attention(t, d):
         case(f"ejkernel/blocksparse_attention/chunks {t}{w}", sparse, qh, kh, vh, chunk_size=64, **blocks)
         case(f"ejkernel/blocksparse_attention/segments {t}{w}", sparse, qh, kh, vh, segments(1, 256, 100), segments(1, 256, 100), causal=False, **blocks)
         case(f"ejkernel/blocksparse_attention/sinks {t}{w}", sparse, qh, kh, vh, softmax_aux=normal(5, 2), **blocks)
-        case(f"ejkernel/blocksparse_attention/fused backward {t}{w}", sparse, qh, kh, vh, fused_backward=True, **blocks)
+        case(f"ejkernel/blocksparse_attention/fused backward {t}{w}", fused_backward(g), normal(0, 2, 256, 32, dtype=d, scale=0.2),
+             normal(1, 1, 256, 32, dtype=d), normal(2, 1, 256, 32, dtype=d))
         mla = g + EJ + "flash_mla:flash_mla"
         latent, wk, wv = normal(1, 1, 128, 64, dtype=d), normal(2, 64, 2, 32, dtype=d, scale=0.2), normal(3, 64, 2, 32, dtype=d, scale=0.2)
         qm, qr = normal(0, 1, 128, 4, 32, dtype=d), normal(0, 1, 128, 4, 48, dtype=d)
@@ -92,8 +105,6 @@ def products(t, d):
 
 def quantized(mode, bits, g):
     """x times weights that are quantised on the way."""
-    from library_cases import gradient
-
     def f(x, weights):
         quantize, qmm = load("ejkernel.quantization._quants.quantizations:quantize"), load(EJ + "quantized_matmul:quantized_matmul")
         w, scales, *zeros = quantize(weights, mode=mode, bits=bits, axis="row")
