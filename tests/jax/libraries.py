@@ -134,7 +134,7 @@ def child(names, devices):
             try:
                 with contextlib.nullcontext() if where in ways else tessera.on(where):
                     jax.clear_caches()
-                    got, dtypes, cpu, ms = run(case.reference if where == "reference" else case.make, case.jit)
+                    got, dtypes, cpu, ms = run(case.reference, case.reference_jit) if where == "reference" else run(case.make, case.jit)
                 if not traced[0] and where != "reference":
                     raise RuntimeError("the function calls no kernel")
             except Exception as error:
