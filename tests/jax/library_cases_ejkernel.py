@@ -149,10 +149,12 @@ def ragged_v3(t, d, dim):
     shape = (16, 8, 2 * heads // packing, packing, 128) if dim == 128 else (16, 8, max(1, heads // packing), packing, 128)
     where = const([20, 13, 30]), const(np.random.default_rng(2).permutation(16)[:12]), const([0, 1, 13, 24]), const([1, 1, 3])
     f = EJ + "ragged_page_attention_v3:ragged_page_attention_v3"
+    judge = {128: "_pallas_impl_fwd:ref_ragged_paged_attention", 64: "_pallas_impl_fwd_h64:ref_ragged_paged_attention_hd64"}  # that of _xla forgets keys
     blocks = dict(num_kv_pages_per_block=2, num_queries_per_block=8)
     for what, more in {"plain": blocks, "window": dict(sliding_window=7, **blocks), "soft cap": dict(logits_soft_cap=5.0, **blocks),
                        "sinks": dict(softmax_aux=normal(5, 4), **blocks), "default blocks": {}}.items():
-        case(f"ejkernel/ragged_page_attention_v3/{what} h{dim} {t}", f, *new, normal(4, *shape, dtype=d), *where, softmax_scale=0.1, **more)
+        case(f"ejkernel/ragged_page_attention_v3/{what} h{dim} {t}", f, *new, normal(4, *shape, dtype=d), *where, softmax_scale=0.1,
+             reference=f"{EJ}ragged_page_attention_v3.{judge[dim]}", **more)
 
 
 def latent_pages(t, d):

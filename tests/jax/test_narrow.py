@@ -56,6 +56,21 @@ def test_narrow_dtypes_are_kept(device, name):
     same(f(x, m), call(kernel, ((5, 3), t), ((3, 5), f32), ((3, 5), t), scratch_shapes=[pltpu.VMEM((3, 5), t)], interpret=True)(x, m))
 
 
+@pytest.mark.parametrize("left, right, out", [
+    ("bfloat16", "float8_e4m3fn", "float32"), ("float8_e5m2", "bfloat16", "float32"), ("float16", "float8_e4m3fn", "float16"),
+    ("int4", "bfloat16", "float32"), ("float8_e5m2", "uint4", "float32"), ("int4", "int8", "int32"),
+    ("int32", "bfloat16", "float32"), ("bfloat16", "int16", "float32"), ("int8", "float8_e5m2", "bfloat16"), ("int32", "float16", "float32"),
+    ("uint32", "int32", "int32"), ("int32", "uint32", "uint32"), ("uint8", "int8", "int8"), ("int4", "uint32", "uint32")])
+def test_products_of_two_dtypes(device, left, right, out):
+    def kernel(a_ref, b_ref, o_ref):
+        o_ref[...] = lax.dot(a_ref[...], b_ref[...], preferred_element_type=getattr(jnp, out))
+    rng = np.random.default_rng(0)
+    # Integers that the other dtype does not hold, and few enough bits in all for sums without rounding.
+    wide = {t: 2048 if t in ("int32", "int16") and "float" in left + right else 120 if t == "int8" else 1 << 31 if "32" in t else 8 for t in (left, right)}
+    a, b = (jnp.asarray(rng.integers(0 if t[0] == "u" else -wide[t], wide[t], s)).astype(t) for t, s in ((left, (3, 5)), (right, (5, 4))))
+    same(call(kernel, ((3, 4), getattr(jnp, out)))(a, b), call(kernel, ((3, 4), getattr(jnp, out)), interpret=True)(a, b))
+
+
 @pytest.mark.parametrize("name", [*FLOATS, "int2", "uint2"])
 def test_conversions_to_narrow_dtypes(device, name):
     t = getattr(jnp, name)
