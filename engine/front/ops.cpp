@@ -116,7 +116,7 @@ std::optional<DType> meeting_dtype(DType l, DType r, DType asked) {
     return is_int(asked) && (!t || bits(asked) < bits(*t)) ? std::optional(asked) : std::nullopt;
   }
   const DType f = is_float(l) ? l : r, i = is_float(l) ? r : l;
-  const int significand = f == DType::f8e5m2   ? 3
+  const int significand = f == DType::f8e5m2     ? 3
                           : f == DType::f8e4m3fn ? 4
                           : f == DType::bf16     ? 8
                           : f == DType::f16      ? 11

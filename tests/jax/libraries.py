@@ -227,7 +227,7 @@ def wanted(result, devices, timeout, again):
     if result is None or any(d not in result for d in devices):
         return True
     mine = [result[d] for d in devices]
-    return any(r["is_"] == "late" and r["limit"] < timeout or again and r["is_"] in ("WRONG", "refused") for r in mine)
+    return any(r["is_"] == "late" and r["limit"] < timeout or again and r["is_"] in ("WRONG", "refused", "unjudged") for r in mine)
 
 
 def show(name, result):

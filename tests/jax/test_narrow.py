@@ -203,3 +203,18 @@ def test_copies_of_a_size_that_comes_at_run_time(device):
              out_specs=[pl.BlockSpec((3, 12), lambda i: (0, 0))], scratch_shapes=[pltpu.VMEM((3, 4), f32), pltpu.SemaphoreType.DMA])
     for n in (10, 9, 4, 1):
         same(f(jnp.asarray([n], i32), x), [jnp.zeros((3, 12)).at[:, :n].set(x[:, :n])])
+
+
+def test_copies_of_one_row_of_merged_dims(device):
+    def kernel(n_ref, x_ref, o_ref, tile_ref, sem_ref):
+        rows, out = x_ref.reshape(12, 1, 5), o_ref.reshape(12, 5)
+        for source, target in ((rows.at[pl.ds(n_ref[0], 1)], tile_ref), (tile_ref.at[0], out.at[pl.ds(n_ref[1], 1)])):
+            copy = pltpu.make_async_copy(source, target, sem_ref)
+            copy.start()
+            copy.wait()
+    x = jnp.arange(60.0).reshape(3, 4, 1, 5) + 1
+    f = call(kernel, ((3, 4, 5), f32), in_specs=[pl.BlockSpec(memory_space=pltpu.SMEM), pl.BlockSpec(memory_space=pl.ANY)],
+             out_specs=[pl.BlockSpec(memory_space=pl.ANY)], scratch_shapes=[pltpu.VMEM((1, 1, 5), f32), pltpu.SemaphoreType.DMA])
+    for n, m in ((0, 0), (7, 2), (11, 11)):
+        got = f(jnp.asarray([n, m], i32), x)[0]
+        np.testing.assert_array_equal(got.reshape(12, 5)[m], x.reshape(12, 5)[n])
