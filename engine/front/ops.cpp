@@ -125,12 +125,16 @@ std::optional<DType> meeting_dtype(DType l, DType r, DType asked) {
   if (bits(i) - is_signed_int(i) <= significand) return f;
   return is_float(asked) && bits(asked) > bits(f) ? std::optional(asked) : std::nullopt;
 }
+DType meeting_dtype(const Emit& e, const Operand& a, const Operand& b, const DotParams& p) {
+  const std::optional<DType> asked = p.preferred_element_type;
+  const auto t = asked ? meeting_dtype(e.dtype(a), e.dtype(b), *asked) : std::nullopt;
+  return t ? *t : e.common_dtype({&a, &b});
+}
 }  // namespace
 
 Value dot(Operand a, Operand b, DotParams p) {
   Emit e("dot", a);
-  const DType l = e.dtype(a), r = e.dtype(b);
-  if (is_float8(l) && is_float8(r) && l != r) {  // f16 holds both
+  if (const DType l = e.dtype(a), r = e.dtype(b); is_float8(l) && is_float8(r) && l != r) {  // f16 holds both
     const auto to = p.preferred_element_type;
     if (!to || !is_float(*to) || is_float8(*to))
       e.fail("of " + std::string(name(l)) + " and " + std::string(name(r)) + " there is no product in " +
@@ -139,8 +143,7 @@ Value dot(Operand a, Operand b, DotParams p) {
     const Value right = cast(b, DType::f16);
     return dot(cast(a, DType::f16), right, p);
   }
-  const auto meeting = p.preferred_element_type ? meeting_dtype(l, r, *p.preferred_element_type) : std::nullopt;
-  DType t = meeting ? *meeting : e.common_dtype({&a, &b});
+  DType t = meeting_dtype(e, a, b, p);
   if (t == DType::boolean) {  // or of ands; a number of them where one is asked for
     const auto to = std::exchange(p.preferred_element_type, std::nullopt);
     const Value right = cast(b, DType::i32), count = dot(cast(a, DType::i32), right, p);
