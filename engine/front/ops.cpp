@@ -101,6 +101,37 @@ Value concatenate(std::vector<Operand> parts, int64_t axis) {
   return e.wrap(e.builder().one(std::move(op)));
 }
 
+namespace {
+/// Where operands of two dtypes meet in a product with a result of dtype `asked`, if not where they promote to: a float
+/// holds an integer of no more bits than its significand and every narrower float; else the result's dtype, which is
+/// what XLA does, and which integers may wrap to before they are multiplied as well as behind.
+std::optional<DType> meeting_dtype(DType l, DType r, DType asked) {
+  if (l == r || l == DType::boolean || r == DType::boolean) return std::nullopt;
+  if (is_float(l) && is_float(r)) {
+    if (is_float8(l) == is_float8(r)) return std::nullopt;
+    return is_float8(l) ? r : l;
+  }
+  if (is_int(l) && is_int(r)) {
+    const auto t = promote_types(l, r);
+    return is_int(asked) && (!t || bits(asked) < bits(*t)) ? std::optional(asked) : std::nullopt;
+  }
+  const DType f = is_float(l) ? l : r, i = is_float(l) ? r : l;
+  const int significand = f == DType::f8e5m2     ? 3
+                          : f == DType::f8e4m3fn ? 4
+                          : f == DType::bf16     ? 8
+                          : f == DType::f16      ? 11
+                          : f == DType::f32      ? 24
+                                                 : 53;
+  if (bits(i) - is_signed_int(i) <= significand) return f;
+  return is_float(asked) && bits(asked) > bits(f) ? std::optional(asked) : std::nullopt;
+}
+DType meeting_dtype(const Emit& e, const Operand& a, const Operand& b, const DotParams& p) {
+  const std::optional<DType> asked = p.preferred_element_type;
+  const auto t = asked ? meeting_dtype(e.dtype(a), e.dtype(b), *asked) : std::nullopt;
+  return t ? *t : e.common_dtype({&a, &b});
+}
+}  // namespace
+
 Value dot(Operand a, Operand b, DotParams p) {
   Emit e("dot", a);
   if (const DType l = e.dtype(a), r = e.dtype(b); is_float8(l) && is_float8(r) && l != r) {  // f16 holds both
@@ -112,7 +143,7 @@ Value dot(Operand a, Operand b, DotParams p) {
     const Value right = cast(b, DType::f16);
     return dot(cast(a, DType::f16), right, p);
   }
-  DType t = e.common_dtype({&a, &b});
+  DType t = meeting_dtype(e, a, b, p);
   if (t == DType::boolean) {  // or of ands; a number of them where one is asked for
     const auto to = std::exchange(p.preferred_element_type, std::nullopt);
     const Value right = cast(b, DType::i32), count = dot(cast(a, DType::i32), right, p);

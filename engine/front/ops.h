@@ -118,9 +118,9 @@ struct DotParams {
   std::vector<int64_t> lhs_contract = {}, rhs_contract = {};  ///< neither these nor the batch dims: a matrix product
   std::vector<int64_t> lhs_batch = {}, rhs_batch = {};
   /// Of the result; else the operands' promoted dtype. Integers may not be narrower; of integers as floats the operands
-  /// are converted first, of floats as integers or narrower floats the sum. Products of bools are "or" of "and"s, or
-  /// counts where an integer dtype is asked for. f8e4m3fn with f8e5m2 has no dtype to promote to: one of f16, bf16, f32
-  /// and f64 must be asked for.
+  /// are converted first (not those that a float operand's dtype holds), of floats as integers or narrower floats the
+  /// sum. Products of bools are "or" of "and"s, or counts as integers. Given, operands need no dtype to promote to: an
+  /// 8-bit float meets wider floats in theirs, another one in f16 (for a wider result), 4-bit integers anything.
   std::optional<DType> preferred_element_type = std::nullopt;
   Precision precision = Precision::normal;
 };

@@ -89,11 +89,28 @@ class RefAccess {
       Selection::Access a = s.access(false);
       const bool slices =
           std::none_of(a.index.begin(), a.index.end(), [](const Index& x) { return x.kind == Index::Kind::array; });
-      if (slices && a.loops == s.order && a.shape == form_.shape)
+      const auto one = [&](int loop) { return s.size[static_cast<size_t>(loop)] == 1; };
+      std::erase_if(a.loops, one);
+      std::erase_if(s.order, one);
+      if (slices && a.loops == s.order && selects(a.index, form_.shape))
         return {ref_.id_, ref_.dtype(), std::move(a.index), std::move(a.starts), form_.shape};
     }
     e_.fail("through this view of the Ref the index is not one slice per dim",
             "load through the view, and store what came");
+  }
+
+  /// Whether this index of integers and slices is one of `shape`, after integers have become slices of 1 or those
+  /// integers: a dim of size 1 may be any of the Ref's of which one position is taken.
+  static bool selects(std::vector<Index>& index, const Shape& shape) {
+    size_t left = shape.size();
+    for (size_t d = index.size(); d-- > 0;) {
+      Index& x = index[d];
+      const bool one = x.kind == Index::Kind::integer || x.size == 1, shown = left > 0 && shape[left - 1] == 1;
+      if (!one && (left == 0 || shape[left - 1] != x.size)) return false;
+      if (!one || shown) --left;
+      if (one) x = {shown ? Index::Kind::slice : Index::Kind::integer, x.start, x.start_operand, 1, 1};
+    }
+    return left == 0;
   }
 
   Value load(const LoadParams& p) {

@@ -5,6 +5,7 @@ takes several steps along each axis of its grid."""
 
 import dataclasses
 import importlib
+import inspect
 import sys
 import types
 from collections.abc import Callable
@@ -21,6 +22,7 @@ class Case:
     bound: float | None = None
     jit: bool = True  # False: the function looks at values, and runs op by op
     reference: Callable | None = None  # makes the same call of the library's own implementation without kernels
+    reference_jit: bool = True
 
 
 class Later:
@@ -39,7 +41,8 @@ def load(name):
     return value
 
 
-def case(name, function, *args, bound=None, jit=True, **kwargs):
+def case(name, function, *args, bound=None, jit=True, reference=None, **kwargs):
+    """`reference`: a function of the library that takes the arguments and some of the keywords, and looks at values."""
     def now(value):
         if isinstance(value, Later):
             return value.make()
@@ -51,14 +54,17 @@ def case(name, function, *args, bound=None, jit=True, **kwargs):
         derived = isinstance(function, str) and function.startswith(GRAD)
         f = load(function.removeprefix(GRAD)) if isinstance(function, str) else function.make()
         pretend()
-        got = [now(a) for a in args], {k: now(v) for k, v in kwargs.items()}
+        taken = inspect.signature(f).parameters if reference and function == reference else kwargs
+        got = [now(a) for a in args], {k: now(v) for k, v in kwargs.items() if k in taken}
         return (gradient(f) if derived else f), *got
     assert name not in CASES, name
-    if isinstance(function, str):
+    if reference:
+        other = reference
+    elif isinstance(function, str):
         other = function.replace("_pallas.tpu", "_xla").replace("_pallas.gpu", "_xla")
     else:
         other = Later(function.reference) if function.reference else function
-    CASES[name] = Case(make, bound, jit, None if other == function else lambda: make(other))
+    CASES[name] = Case(make, bound, jit, None if other == function else lambda: make(other), jit and not reference)
 
 
 def normal(seed, *shape, dtype="float32", scale=1.0):
@@ -190,7 +196,7 @@ for _t, _d in BOTH.items():
     _ragged = normal(0, 24, 4, 128, dtype=_d), normal(1, 16, 8, 4, 128, dtype=_d), const([20, 13, 30]), ints(2, 0, 16, 3, 4), const([0, 10, 13, 24]), const([3])
     for _what, _more in {"plain": {}, "window": dict(sliding_window=7), "soft cap": dict(soft_cap=5.0)}.items():
         case(f"jax/tpu.ragged_paged_attention/{_what} {_t}", TPU + "ragged_paged_attention:ragged_paged_attention", *_ragged, sm_scale=0.1,
-             num_kv_pages_per_block=2, num_queries_per_block=8, **_more)
+             num_kv_pages_per_block=2, num_queries_per_block=8, reference=TPU + "ragged_paged_attention:ref_ragged_paged_attention", **_more)
     _gmm = normal(0, 64, 24, dtype=_d), normal(1, 4, 24, 16, dtype=_d), const([10, 0, 33, 21])
     for _g, _w in (("", ""), (GRAD, " grad")):
         case(f"jax/tpu.megablox/{_t}{_w}", _g + TPU + "megablox.ops:gmm", *_gmm, "float32", (16, 8, 8))

@@ -5,7 +5,7 @@ import importlib
 
 import numpy as np
 
-from library_cases import BOTH, GRAD, Later, case, const, ints, load, made, normal, segments, uniform
+from library_cases import BOTH, GRAD, Later, case, const, gradient, ints, load, made, normal, segments, uniform
 
 EJ = "ejkernel.kernels._pallas.tpu."
 EJ_GPU = "ejkernel.kernels._pallas.gpu."
@@ -14,6 +14,18 @@ PARAMS = "ejkernel.ops.utils.datacarrier:"
 
 def params(which, n, m):
     return made(PARAMS + which, q_blocksize=n, kv_blocksize=m, num_stages=2, num_warps=4)
+
+
+def fused_backward(g):
+    """What blocksparse_attention(fused_backward=True) would call if it did not refuse its own block sizes."""
+    def make():
+        kernel = importlib.import_module(EJ + "blocksparse_attention._kernel")
+        masks = importlib.import_module(EJ + "blocksparse_attention._masks")
+        sizes = kernel.BlockSizes(block_q=128, block_kv=128, block_kv_compute=128, block_q_dkv=128, block_kv_dkv=128, block_kv_dkv_compute=128,
+                                  use_fused_bwd_kernel=True)
+        f = kernel.make_splash_mha_single_device(masks.MultiHeadMask([masks.CausalMask((256, 256))] * 2), block_sizes=sizes)
+        return gradient(f) if g else f
+    return Later(make)
 
 
 def attention(t, d):
@@ -32,7 +44,8 @@ def attention(t, d):
         case(f"ejkernel/blocksparse_attention/chunks {t}{w}", sparse, qh, kh, vh, chunk_size=64, **blocks)
         case(f"ejkernel/blocksparse_attention/segments {t}{w}", sparse, qh, kh, vh, segments(1, 256, 100), segments(1, 256, 100), causal=False, **blocks)
         case(f"ejkernel/blocksparse_attention/sinks {t}{w}", sparse, qh, kh, vh, softmax_aux=normal(5, 2), **blocks)
-        case(f"ejkernel/blocksparse_attention/fused backward {t}{w}", sparse, qh, kh, vh, fused_backward=True, **blocks)
+        case(f"ejkernel/blocksparse_attention/fused backward {t}{w}", fused_backward(g), normal(0, 2, 256, 32, dtype=d, scale=0.2),
+             normal(1, 1, 256, 32, dtype=d), normal(2, 1, 256, 32, dtype=d))
         mla = g + EJ + "flash_mla:flash_mla"
         latent, wk, wv = normal(1, 1, 128, 64, dtype=d), normal(2, 64, 2, 32, dtype=d, scale=0.2), normal(3, 64, 2, 32, dtype=d, scale=0.2)
         qm, qr = normal(0, 1, 128, 4, 32, dtype=d), normal(0, 1, 128, 4, 48, dtype=d)
@@ -79,7 +92,8 @@ def products(t, d):
         f = f"{EJ}{name}:{name}"
         for g, w in (("", ""), (GRAD, " grad")):
             case(f"ejkernel/{name}/plain {t}{w}", g + f, lhs, rhs, sizes)
-            case(f"ejkernel/{name}/transposed {t}{w}", g + f, lhs, normal(1, 4, 256, 128, dtype=d), sizes, transpose_rhs=True)
+            if version != "v3" or not g:  # whose gradient has the shape of the other operand
+                case(f"ejkernel/{name}/transposed {t}{w}", g + f, lhs, normal(1, 4, 256, 128, dtype=d), sizes, transpose_rhs=True)
     case(f"ejkernel/grouped_matmulv3/default tiles bias {t}", EJ + "grouped_matmulv3:grouped_matmulv3", lhs, rhs, sizes, rhs_bias=normal(2, 4, 1, 256),
          tiling=None)
     case(f"ejkernel/grouped_matmulv3/default tiles long {t}", EJ + "grouped_matmulv3:grouped_matmulv3", normal(0, 1024, 512, dtype=d),
@@ -92,8 +106,6 @@ def products(t, d):
 
 def quantized(mode, bits, g):
     """x times weights that are quantised on the way."""
-    from library_cases import gradient
-
     def f(x, weights):
         quantize, qmm = load("ejkernel.quantization._quants.quantizations:quantize"), load(EJ + "quantized_matmul:quantized_matmul")
         w, scales, *zeros = quantize(weights, mode=mode, bits=bits, axis="row")
@@ -138,10 +150,12 @@ def ragged_v3(t, d, dim):
     shape = (16, 8, 2 * heads // packing, packing, 128) if dim == 128 else (16, 8, max(1, heads // packing), packing, 128)
     where = const([20, 13, 30]), const(np.random.default_rng(2).permutation(16)[:12]), const([0, 1, 13, 24]), const([1, 1, 3])
     f = EJ + "ragged_page_attention_v3:ragged_page_attention_v3"
+    judge = {128: "_pallas_impl_fwd:ref_ragged_paged_attention", 64: "_pallas_impl_fwd_h64:ref_ragged_paged_attention_hd64"}  # that of _xla forgets keys
     blocks = dict(num_kv_pages_per_block=2, num_queries_per_block=8)
     for what, more in {"plain": blocks, "window": dict(sliding_window=7, **blocks), "soft cap": dict(logits_soft_cap=5.0, **blocks),
                        "sinks": dict(softmax_aux=normal(5, 4), **blocks), "default blocks": {}}.items():
-        case(f"ejkernel/ragged_page_attention_v3/{what} h{dim} {t}", f, *new, normal(4, *shape, dtype=d), *where, softmax_scale=0.1, **more)
+        case(f"ejkernel/ragged_page_attention_v3/{what} h{dim} {t}", f, *new, normal(4, *shape, dtype=d), *where, softmax_scale=0.1,
+             reference=f"{EJ}ragged_page_attention_v3.{judge[dim]}", **more)
 
 
 def latent_pages(t, d):
@@ -152,7 +166,7 @@ def latent_pages(t, d):
         name = f"multi_latent_ragged_page_attention{version}"
         for what, more in {"plain": {}, "window": dict(sliding_window=7), "soft cap": dict(logits_soft_cap=5.0)}.items():
             case(f"ejkernel/{name}/{what} {t}", f"{EJ}{name}:{name}", *new, normal(4, 16, 8 // packing, packing, 256, dtype=d), *where, softmax_scale=0.1,
-                 num_kv_pages_per_block=2, num_queries_per_block=8, **more)
+                 num_kv_pages_per_block=2, num_queries_per_block=4, **more)  # a divisor of the number of heads
 
 
 for _t, _d in BOTH.items():

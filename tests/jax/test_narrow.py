@@ -56,6 +56,21 @@ def test_narrow_dtypes_are_kept(device, name):
     same(f(x, m), call(kernel, ((5, 3), t), ((3, 5), f32), ((3, 5), t), scratch_shapes=[pltpu.VMEM((3, 5), t)], interpret=True)(x, m))
 
 
+@pytest.mark.parametrize("left, right, out", [
+    ("bfloat16", "float8_e4m3fn", "float32"), ("float8_e5m2", "bfloat16", "float32"), ("float16", "float8_e4m3fn", "float16"),
+    ("int4", "bfloat16", "float32"), ("float8_e5m2", "uint4", "float32"), ("int4", "int8", "int32"),
+    ("int32", "bfloat16", "float32"), ("bfloat16", "int16", "float32"), ("int8", "float8_e5m2", "bfloat16"), ("int32", "float16", "float32"),
+    ("uint32", "int32", "int32"), ("int32", "uint32", "uint32"), ("uint8", "int8", "int8"), ("int4", "uint32", "uint32")])
+def test_products_of_two_dtypes(device, left, right, out):
+    def kernel(a_ref, b_ref, o_ref):
+        o_ref[...] = lax.dot(a_ref[...], b_ref[...], preferred_element_type=getattr(jnp, out))
+    rng = np.random.default_rng(0)
+    # Integers that the other dtype does not hold, and few enough bits in all for sums without rounding.
+    wide = {t: 2048 if t in ("int32", "int16") and "float" in left + right else 120 if t == "int8" else 1 << 31 if "32" in t else 8 for t in (left, right)}
+    a, b = (jnp.asarray(rng.integers(0 if t[0] == "u" else -wide[t], wide[t], s)).astype(t) for t, s in ((left, (3, 5)), (right, (5, 4))))
+    same(call(kernel, ((3, 4), getattr(jnp, out)))(a, b), call(kernel, ((3, 4), getattr(jnp, out)), interpret=True)(a, b))
+
+
 @pytest.mark.parametrize("name", [*FLOATS, "int2", "uint2"])
 def test_conversions_to_narrow_dtypes(device, name):
     t = getattr(jnp, name)
@@ -188,3 +203,18 @@ def test_copies_of_a_size_that_comes_at_run_time(device):
              out_specs=[pl.BlockSpec((3, 12), lambda i: (0, 0))], scratch_shapes=[pltpu.VMEM((3, 4), f32), pltpu.SemaphoreType.DMA])
     for n in (10, 9, 4, 1):
         same(f(jnp.asarray([n], i32), x), [jnp.zeros((3, 12)).at[:, :n].set(x[:, :n])])
+
+
+def test_copies_of_one_row_of_merged_dims(device):
+    def kernel(n_ref, x_ref, o_ref, tile_ref, sem_ref):
+        rows, out = x_ref.reshape(12, 1, 5), o_ref.reshape(12, 5)
+        for source, target in ((rows.at[pl.ds(n_ref[0], 1)], tile_ref), (tile_ref.at[0], out.at[pl.ds(n_ref[1], 1)])):
+            copy = pltpu.make_async_copy(source, target, sem_ref)
+            copy.start()
+            copy.wait()
+    x = jnp.arange(60.0).reshape(3, 4, 1, 5) + 1
+    f = call(kernel, ((3, 4, 5), f32), in_specs=[pl.BlockSpec(memory_space=pltpu.SMEM), pl.BlockSpec(memory_space=pl.ANY)],
+             out_specs=[pl.BlockSpec(memory_space=pl.ANY)], scratch_shapes=[pltpu.VMEM((1, 1, 5), f32), pltpu.SemaphoreType.DMA])
+    for n, m in ((0, 0), (7, 2), (11, 11)):
+        got = f(jnp.asarray([n, m], i32), x)[0]
+        np.testing.assert_array_equal(got.reshape(12, 5)[m], x.reshape(12, 5)[n])

@@ -194,6 +194,12 @@ TEST_CASE("numbers adopt the other side's dtype") {
         CHECK(ts::where(b[all], 1, 2.0).dtype() == ts::f32);
         CHECK(ts::dot(h[all], h[all], {.preferred_element_type = ts::f32}).dtype() == ts::f32);
         CHECK(ts::dot(h[all], i[all]).dtype() == ts::f16);
+        const Value f8 = ts::cast(h[all], ts::f8e4m3fn), i4 = ts::cast(i[all], ts::i4);
+        const Value wide = ts::cast(i[all], ts::i32);
+        CHECK(ts::dot(h[all], f8, {.preferred_element_type = ts::f32}).dtype() == ts::f32);
+        CHECK(ts::dot(i4, f8, {.preferred_element_type = ts::f16}).dtype() == ts::f16);
+        CHECK(ts::dot(i4, i[all], {.preferred_element_type = ts::i32}).dtype() == ts::i32);
+        CHECK(ts::dot(wide, ts::cast(i[all], ts::u32), {.preferred_element_type = ts::u32}).dtype() == ts::u32);
         o[all] = h[all];
       },
       {.out_shape = {{{3}, ts::f16}}});

@@ -568,6 +568,7 @@ TEST_CASE("refs: copies go through views that are slices") {
         sync_copy(x.at(range(1, 5)).at({range(1, 3), ds(Value(x[{0, 2}]), 4)}), o.at(range(4, 6))[{all, range(0, 4)}]);
         sync_copy(x.reshape({48})[range(16, 24)], o.reshape({2, 24})[{0, range(8, 16)}]);
         sync_copy(x.at({range(5, 6), range(0, 3)}), o.at(range(0, 2))[{range(0, 1), range(1, 4)}]);
+        sync_copy(x.reshape({48})[ds(Value(x[{1, 5}]), 1)], o.reshape({48})[ds(Value(x[{3, 7}]), 1)]);
       },
       {.out_shape = {{{6, 8}, i32}}, .name = "copies"});
   const Array out = interpret(call, Array({6, 8}, ids));
@@ -576,6 +577,7 @@ TEST_CASE("refs: copies go through views that are slices") {
     for (size_t c = 0; c < 4; ++c) wanted[(4 + r) * 8 + c] = static_cast<int32_t>((2 + r) * 8 + 2 + c);
   for (size_t c = 0; c < 8; ++c) wanted[8 + c] = static_cast<int32_t>(16 + c);
   for (size_t c = 0; c < 3; ++c) wanted[1 + c] = static_cast<int32_t>(40 + c);
+  wanted[31] = 13;
   for (size_t i = 0; i < wanted.size(); ++i)
     CHECK(static_cast<int32_t>(out.element_bits(static_cast<int64_t>(i))) == wanted[i]);
 
