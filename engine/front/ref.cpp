@@ -99,20 +99,6 @@ class RefAccess {
             "load through the view, and store what came");
   }
 
-  /// Whether this index of integers and slices is one of `shape`, after integers have become slices of 1 or those
-  /// integers: a dim of size 1 may be any of the Ref's of which one position is taken.
-  static bool selects(std::vector<Index>& index, const Shape& shape) {
-    size_t left = shape.size();
-    for (size_t d = index.size(); d-- > 0;) {
-      Index& x = index[d];
-      const bool one = x.kind == Index::Kind::integer || x.size == 1, shown = left > 0 && shape[left - 1] == 1;
-      if (!one && (left == 0 || shape[left - 1] != x.size)) return false;
-      if (!one || shown) --left;
-      if (one) x = {shown ? Index::Kind::slice : Index::Kind::integer, x.start, x.start_operand, 1, 1};
-    }
-    return left == 0;
-  }
-
   Value load(const LoadParams& p) {
     const ir::Value mask = mask_of(p.mask), other = other_of(p.other, mask);
     if (ref_.views_.empty())

@@ -591,4 +591,16 @@ Selection Selection::without(int loop, int64_t i) const {
   return s;
 }
 
+bool selects(std::vector<ir::Index>& index, const Shape& shape) {
+  size_t left = shape.size();
+  for (size_t d = index.size(); d-- > 0;) {
+    ir::Index& x = index[d];
+    const bool one = x.kind == ir::Index::Kind::integer || x.size == 1, shown = left > 0 && shape[left - 1] == 1;
+    if (!one && (left == 0 || shape[left - 1] != x.size)) return false;
+    if (!one || shown) --left;
+    if (one) x = {shown ? ir::Index::Kind::slice : ir::Index::Kind::integer, x.start, x.start_operand, 1, 1};
+  }
+  return left == 0;
+}
+
 }  // namespace tessera

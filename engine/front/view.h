@@ -155,4 +155,8 @@ class Selection {
   Emit& e_;
 };
 
+/// Whether an index of integers and slices is one of `shape`, after integers have become slices of 1 or those integers:
+/// a dim of size 1 may be any of the Ref's of which one position is taken.
+bool selects(std::vector<ir::Index>& index, const Shape& shape);
+
 }  // namespace tessera
