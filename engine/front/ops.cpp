@@ -113,7 +113,7 @@ std::optional<DType> meeting_dtype(DType l, DType r, DType asked) {
   }
   if (is_int(l) && is_int(r)) {
     const auto t = promote_types(l, r);
-    return is_int(asked) && (!t || bits(asked) < bits(*t)) ? std::optional(asked) : std::nullopt;
+    return is_int(asked) && (!t || is_float(*t) || bits(asked) < bits(*t)) ? std::optional(asked) : std::nullopt;
   }
   const DType f = is_float(l) ? l : r, i = is_float(l) ? r : l;
   const int significand = f == DType::f8e5m2     ? 3

@@ -206,6 +206,18 @@ TEST_CASE("numbers adopt the other side's dtype") {
   call.trace({{{3}, ts::f16}, {{3}, ts::u8}, {{3}, ts::boolean}});
 }
 
+TEST_CASE("products of i64 and u64 as integers keep all bits, although the two promote to f64") {
+  const auto call = ts::pallas_call(
+      [](Ref x, Ref y, Ref o) { o[all] = ts::dot(x[all], y[all], {.preferred_element_type = ts::i64}); },
+      {.out_shape = {{{2}, ts::i64}}});
+  const int64_t large = (int64_t{1} << 62) + 1;
+  const ts::Arrays r = ts::interpret(call, ts::Array({2, 2}, std::vector<int64_t>{large, 3, -5, 7}),
+                                     ts::Array({2}, std::vector<uint64_t>{3, (uint64_t{1} << 63) + 2}));
+  const auto sums = r[0].data<int64_t>();
+  CHECK(sums[0] == 4611686018427387913);  // 3 (2^62 + 1) + 3 (2^63 + 2) modulo 2^64
+  CHECK(sums[1] == 9223372036854775807);  // -15 + 7 (2^63 + 2)
+}
+
 TEST_CASE("operators") {
   const ts::Array x = ints({5}, -2);
   const auto check = [&](auto f, List want) {
