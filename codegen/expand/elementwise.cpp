@@ -156,7 +156,6 @@ constexpr std::array<bool, ir::kNumOpcodes> kExpands = [] {
                             ptx_sint, ptx_uint, ptx_boolean, ...)                                                    \
   for (const std::string_view column : {#flt, #sint, #uint, #boolean, #ptx_flt, #ptx_sint, #ptx_uint, #ptx_boolean}) \
     t[static_cast<size_t>(Opcode::name)] |= column == "EXPAND";
-#include "engine/base/function_ref.h"
 #include "engine/ir/ops.def"
   return t;
 }();

@@ -227,6 +227,7 @@ void DotEmitter::emit(ir::OpId id) {
       placement_.arena_reads(d.start ? std::vector{d.lhs, d.rhs, d.start} : std::vector{d.lhs, d.rhs});
   for (const Slot& slot : staged) reads.push_back(slot.range);
   const ir::Op* const store = form == DotForm::matrix && !sums_.of(v) ? placement_.stream_product(id) : nullptr;
+  if (store) sums_.settle(store->operands);
   if (store) to_store(id, d, reads, *store);
   else if (sums_.of(v)) placement_.set_sums(v, reads, [&](Values& sums) { by_matrices(id, d, &sums, {}); });
   else

@@ -726,7 +726,7 @@ bool DotEmitter::own_rows(const DotShape& d) const {
   if (d.batch != 0 || d.rows != 1 || d.cols != 1 || d.k.size() != 1 || d.k_axes[0] == kNoAxis) return false;
   const AxisPlan &rows = plan(form.rows), &k = plan(d.k_axes[0]);
   return k.laid_out && rows.strips() == 1 && k.strips() == 1 && nests_.fits({form.rows, d.k_axes[0]}) &&
-         k.cover() == d.depth && d.depth % form.shape.k == 0 && k.vec % (4 / size_bytes(form.shape.a)) == 0;
+         k.cover() == d.depth && d.depth % matrix_depth(d, form) == 0 && k.vec % (4 / size_bytes(form.shape.a)) == 0;
 }
 
 // What a lane has of it is what it holds of the matrices, all of which one chunk takes.

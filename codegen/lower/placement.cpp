@@ -44,8 +44,9 @@ void Placement::place() {
     if (o && ir::is_atomic(o->code) && uniform_group()) registers = false;
     kinds_[i] = registers ? Kind::registers : Kind::arena;
   }
+  prefetch_.choose();  // before a scan streams to its store: what the load before the step brings is registers, made
+                       // where the load stands
   if (target_.kind == Target::Kind::gpu && !s_.general && uniform_group()) stream_scans(k_.body);
-  prefetch_.choose();
   spill();
   prefetch_.settle();
   sums_.choose();

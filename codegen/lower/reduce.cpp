@@ -17,9 +17,9 @@ namespace {
 // element by one invocation, or a single one by all.
 class Reduction : public Part {
  public:
-  using Element = std::function<Values(const Coords&)>;
-  using Sink = std::function<void(const NestPoint&, const Values&)>;
-  Reduction(Emission& e, const Reduced& of, const Accumulator& acc, const Element& element, const Sink& sink)
+  using Element = FunctionRef<Values(const Coords&)>;
+  using Sink = FunctionRef<void(const NestPoint&, const Values&)>;
+  Reduction(Emission& e, const Reduced& of, const Accumulator& acc, Element element, Sink sink)
       : Part(e), of_(of), acc_(acc), element_(element), sink_(sink), strip_(of.shape.size()) {
     for (size_t d = 0; d < shape_.size(); ++d) {
       const int regs = axes_of_[d] == kNoAxis ? 1 : plan(axes_of_[d]).reg;
@@ -173,8 +173,8 @@ class Reduction : public Part {
   const Shape& shape_ = of_.shape;
   const std::vector<int>& axes_of_ = of_.axes;
   const Accumulator& acc_;
-  const Element& element_;
-  const Sink& sink_;
+  Element element_;
+  Sink sink_;
   std::vector<Value> strip_;
   std::vector<size_t> kept_, dropped_;  // dims
   Shape kept_shape_;

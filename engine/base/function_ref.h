@@ -20,16 +20,28 @@ class FunctionRef<R(A...)> {
   template <class F>
     requires(!std::same_as<std::remove_cvref_t<F>, FunctionRef> && std::is_invocable_r_v<R, F&, A...>)
   FunctionRef(F&& f)  // NOLINT: implicit on purpose
-      : object_(const_cast<void*>(static_cast<const void*>(std::addressof(f)))), call_([](void* object, A... a) -> R {
-          auto& g = *static_cast<std::add_pointer_t<F>>(object);
+      : target_(target(f)), call_([](Target to, A... a) -> R {
+          auto& g = *pointer<std::add_pointer_t<F>>(to);
           if constexpr (std::is_void_v<R>) std::invoke(g, std::forward<A>(a)...);
           else return std::invoke(g, std::forward<A>(a)...);
         }) {}
-  R operator()(A... a) const { return call_(object_, std::forward<A>(a)...); }
+  R operator()(A... a) const { return call_(target_, std::forward<A>(a)...); }
 
  private:
-  void* object_;
-  R (*call_)(void*, A...);
+  union Target {
+    void* object;
+    void (*function)();
+  };
+  template <class F> static Target target(F& f) {
+    if constexpr (std::is_function_v<F>) return {.function = reinterpret_cast<void (*)()>(&f)};
+    else return {.object = const_cast<void*>(static_cast<const void*>(std::addressof(f)))};
+  }
+  template <class P> static P pointer(Target t) {
+    if constexpr (std::is_function_v<std::remove_pointer_t<P>>) return reinterpret_cast<P>(t.function);
+    else return static_cast<P>(t.object);
+  }
+  Target target_;
+  R (*call_)(Target, A...);
 };
 
 }  // namespace tessera

@@ -102,18 +102,22 @@ Value concatenate(std::vector<Operand> parts, int64_t axis) {
 }
 
 namespace {
-/// Where operands of two dtypes meet in a product with a result of dtype `asked`, if not where they promote to: a float
-/// holds an integer of no more bits than its significand and every narrower float; else the result's dtype, which is
-/// what XLA does, and which integers may wrap to before they are multiplied as well as behind.
+/// Where operands of two dtypes meet in a product with a result of dtype `asked`, if not where they promote to. JAX
+/// converts both to the result's dtype. So here, but that a float which holds the other operand's numbers is enough for
+/// a float result.
 std::optional<DType> meeting_dtype(DType l, DType r, DType asked) {
-  if (l == r || l == DType::boolean || r == DType::boolean) return std::nullopt;
+  if (l == r || asked == DType::boolean) return std::nullopt;
+  if (is_int(asked) && (is_float(l) || is_float(r))) return asked;
+  if (l == DType::boolean || r == DType::boolean) return std::nullopt;
   if (is_float(l) && is_float(r)) {
     if (is_float8(l) == is_float8(r)) return std::nullopt;
     return is_float8(l) ? r : l;
   }
   if (is_int(l) && is_int(r)) {
     const auto t = promote_types(l, r);
-    return is_int(asked) && (!t || is_float(*t) || bits(asked) < bits(*t)) ? std::optional(asked) : std::nullopt;
+    const bool promoted = t && (is_float(asked) || (is_int(*t) && bits(asked) >= bits(*t)));
+    const bool narrower = is_int(asked) && bits(asked) < std::max(bits(l), bits(r));  // which is refused
+    return promoted || narrower ? std::nullopt : std::optional(asked);
   }
   const DType f = is_float(l) ? l : r, i = is_float(l) ? r : l;
   const int significand = f == DType::f8e5m2     ? 3
@@ -122,8 +126,7 @@ std::optional<DType> meeting_dtype(DType l, DType r, DType asked) {
                           : f == DType::f16      ? 11
                           : f == DType::f32      ? 24
                                                  : 53;
-  if (bits(i) - is_signed_int(i) <= significand) return f;
-  return is_float(asked) && bits(asked) > bits(f) ? std::optional(asked) : std::nullopt;
+  return bits(i) - is_signed_int(i) > significand && bits(asked) >= bits(f) ? asked : f;
 }
 DType meeting_dtype(const Emit& e, const Operand& a, const Operand& b, const DotParams& p) {
   const std::optional<DType> asked = p.preferred_element_type;

@@ -117,10 +117,11 @@ enum class Precision { normal, high, highest };
 struct DotParams {
   std::vector<int64_t> lhs_contract = {}, rhs_contract = {};  ///< neither these nor the batch dims: a matrix product
   std::vector<int64_t> lhs_batch = {}, rhs_batch = {};
-  /// Of the result; else the operands' promoted dtype. Integers may not be narrower; of integers as floats the operands
-  /// are converted first (not those that a float operand's dtype holds), of floats as integers or narrower floats the
-  /// sum. Products of bools are "or" of "and"s, or counts as integers. Given, operands need no dtype to promote to: an
-  /// 8-bit float meets wider floats in theirs, another one in f16 (for a wider result), 4-bit integers anything.
+  /// Of the result; else the operands' promoted dtype. Integers may not be narrower than the operands. Operands of one
+  /// dtype: integers are converted first for a float result; of floats the sum is, for an integer or a narrower float.
+  /// Operands of two dtypes, which need not promote then, are converted to this dtype first, where a float operand's
+  /// does not hold both, and always for an integer. f8e4m3fn and f8e5m2 meet in f16, for results of 16 bits and more.
+  /// Products of bools are "or" of "and"s, or counts as integers.
   std::optional<DType> preferred_element_type = std::nullopt;
   Precision precision = Precision::normal;
 };

@@ -58,9 +58,9 @@ DotPlan plan_dot(const ir::Kernel& kernel, const ir::Op& op) {
   return p;
 }
 
-void dot(const DotPlan& p, const std::byte* lhs, const std::byte* rhs, std::byte* out) {
+void dot(const DotPlan& p, const std::byte* lhs, const std::byte* rhs, const std::byte* start, std::byte* out) {
   if (p.batch * p.m * p.n == 0) return;
-  std::vector<std::byte> buffers[5];
+  std::vector<std::byte> buffers[6];
   const std::byte* a = prepare(lhs, p.lhs_shape, p.lhs_strides, p.operand, p.accumulator, buffers[0], buffers[1]);
   const std::byte* b = prepare(rhs, p.rhs_shape, p.rhs_strides, p.operand, p.accumulator, buffers[2], buffers[3]);
   std::byte* c = out;
@@ -77,6 +77,16 @@ void dot(const DotPlan& p, const std::byte* lhs, const std::byte* rhs, std::byte
       multiply(p.m, p.n, p.k, reinterpret_cast<const T*>(a) + i * p.m * p.k,
                reinterpret_cast<const T*>(b) + i * p.k * p.n, reinterpret_cast<T*>(c) + i * p.m * p.n);
   });
+  if (start) {
+    if (p.accumulator != p.result) {
+      buffers[5].resize(buffers[4].size());
+      const void* source = start;
+      reference::eval_array(ir::Opcode::convert, p.result, p.accumulator, &source, buffers[5].data(), elements);
+      start = buffers[5].data();
+    }
+    const void* operands[] = {c, start};
+    reference::eval_array(ir::Opcode::add, p.accumulator, p.accumulator, operands, c, elements);
+  }
   if (p.accumulator != p.result) {
     const void* source = c;
     reference::eval_array(ir::Opcode::convert, p.accumulator, p.result, &source, out, elements);

@@ -17,6 +17,7 @@ struct DotPlan {
   int64_t batch = 1, m = 1, n = 1, k = 1;
 };
 DotPlan plan_dot(const ir::Kernel& kernel, const ir::Op& op);
-void dot(const DotPlan& plan, const std::byte* lhs, const std::byte* rhs, std::byte* out);
+/// `start`: what the product is added to, if anything; the sum is rounded to the result's dtype once.
+void dot(const DotPlan& plan, const std::byte* lhs, const std::byte* rhs, const std::byte* start, std::byte* out);
 
 }  // namespace tessera::interpreter

@@ -287,13 +287,8 @@ class Planner {
       case Family::move: return move(op);
       case Family::contract: {
         const bool adds = o.size() == 3;
-        return ready([=, a = o[0].index, b = o[1].index, start = o.back().index,
-                      sum = reference::array_function(Opcode::add, t.dtype, t.dtype),
-                      plan = plan_dot(k_, op)](Machine& m) {
-          dot(plan, m.place[a], m.place[b], m.place[to]);
-          if (!adds) return;
-          const void* operands[] = {m.place[start], m.place[to], m.place[start]};
-          sum(operands, m.place[to], n);
+        return ready([=, a = o[0].index, b = o[1].index, start = o.back().index, plan = plan_dot(k_, op)](Machine& m) {
+          dot(plan, m.place[a], m.place[b], adds ? m.place[start] : nullptr, m.place[to]);
         });
       }
       case Family::reduce:

@@ -11,6 +11,7 @@ namespace {
 using tessera::FunctionRef;
 
 int twice(FunctionRef<int(int)> f, int x) { return f(f(x)); }
+int plus_two(int x) { return x + 2; }
 void each(const std::vector<int>& list, FunctionRef<void(int)> f) {
   for (const int x : list) f(x);
 }
@@ -38,6 +39,8 @@ TEST_CASE("FunctionRef drops results nobody takes, and passes references and wha
   const auto take = [](std::unique_ptr<int> p) { return *p; };
   const FunctionRef<int(std::unique_ptr<int>)> taken = take;
   CHECK(taken(std::make_unique<int>(4)) == 4);
+  CHECK(twice(plus_two, 1) == 5);
+  CHECK(twice(&plus_two, 1) == 5);
   static_assert(!std::is_constructible_v<FunctionRef<void(int)>, void (*)(std::vector<int>)>);
 }
 

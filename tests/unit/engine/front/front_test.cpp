@@ -206,6 +206,33 @@ TEST_CASE("numbers adopt the other side's dtype") {
   call.trace({{{3}, ts::f16}, {{3}, ts::u8}, {{3}, ts::boolean}});
 }
 
+TEST_CASE("operands of two dtypes become the result's, but where a float holds both, as in JAX") {
+  const auto product = [](ts::DType l, ts::DType r, ts::DType result, double left, double right) {
+    const auto call = ts::pallas_call(
+        [&](Ref x, Ref y, Ref o) {
+          const Value a = ts::cast(x[all], l), b = ts::cast(y[all], r);
+          o[all] = ts::cast(ts::dot(a, b, {.preferred_element_type = result}), ts::f64);
+        },
+        {.out_shape = {{{}, ts::f64}}});
+    return ts::interpret(call, ts::Array({3}, std::vector<double>(3, left)),
+                         ts::Array({3}, std::vector<double>{right, 0, 0}))[0]
+        .at(0);
+  };
+  // JAX 0.10.2's answers, one product each
+  CHECK(product(ts::i4, ts::f32, ts::i32, 4, 0.5) == 0);
+  CHECK(product(ts::i32, ts::bf16, ts::i32, 257, 1) == 257);
+  CHECK(product(ts::i32, ts::f8e4m3fn, ts::i32, 1000, 2) == 2000);
+  CHECK(product(ts::i32, ts::f32, ts::i32, 16777217, 1) == 16777217);
+  CHECK(product(ts::boolean, ts::f32, ts::i32, 1, 1.75) == 1);
+  CHECK(product(ts::bf16, ts::f32, ts::i32, 1.5, 2.5) == 2);
+  CHECK(product(ts::i32, ts::f16, ts::bf16, 100000, 1) == 99840);
+  CHECK(product(ts::u16, ts::f16, ts::bf16, 65535, 1) == 65536);
+  CHECK(product(ts::i16, ts::f8e4m3fn, ts::f8e5m2, 1000, 1) == 1024);
+  CHECK(product(ts::i4, ts::u4, ts::f32, 4, 3) == 12);
+  CHECK(product(ts::i4, ts::i8, ts::bf16, 4, 100) == 400);
+  CHECK(product(ts::i4, ts::i8, ts::i8, 7, 100) == -68);
+}
+
 TEST_CASE("products of i64 and u64 as integers keep all bits, although the two promote to f64") {
   const auto call = ts::pallas_call(
       [](Ref x, Ref y, Ref o) { o[all] = ts::dot(x[all], y[all], {.preferred_element_type = ts::i64}); },
