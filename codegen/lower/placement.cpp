@@ -44,8 +44,9 @@ void Placement::place() {
     if (o && ir::is_atomic(o->code) && uniform_group()) registers = false;
     kinds_[i] = registers ? Kind::registers : Kind::arena;
   }
-  prefetch_.choose();  // before a scan streams to its store: what the load before the step brings is registers, made
-                       // where the load stands
+  // Before stream_scans(): a prefetched load is in registers, which are made where the load stands. A scan before it
+  // cannot do a store that reads them.
+  prefetch_.choose();
   if (target_.kind == Target::Kind::gpu && !s_.general && uniform_group()) stream_scans(k_.body);
   spill();
   prefetch_.settle();

@@ -53,7 +53,7 @@ size_t ref_dim(const BlockMapping& m, int d) {
 bool joinable(const ir::Kernel& k, const Op& o, size_t axis) {
   if (!o.regions.empty() || o.code == Opcode::program_id || o.code == Opcode::num_programs || ir::is_print(o.code))
     return false;
-  // Behind lower_async a Ref is an operand of accesses alone, their first.
+  // After lower_async only accesses have Refs, as their first operand.
   const uint32_t ref = ir::accesses_ref(o.code) ? k.ref_position(o.operands[0]) : UINT32_MAX;
   if (ref >= k.blocks.size()) return true;
   const int d = *dim_along(k, static_cast<int>(ref), axis);

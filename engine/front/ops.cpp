@@ -102,9 +102,9 @@ Value concatenate(std::vector<Operand> parts, int64_t axis) {
 }
 
 namespace {
-/// Where operands of two dtypes meet in a product with a result of dtype `asked`, if not where they promote to. JAX
-/// converts both to the result's dtype. So here, but that a float which holds the other operand's numbers is enough for
-/// a float result.
+/// The dtype to which operands of two dtypes are converted for a product with a result of dtype `asked`; nothing: the
+/// one that they promote to. JAX converts both to the result's dtype. Here, for a float result, a float operand's dtype
+/// will do if it holds the other operand's numbers.
 std::optional<DType> meeting_dtype(DType l, DType r, DType asked) {
   if (l == r || asked == DType::boolean) return std::nullopt;
   if (is_int(asked) && (is_float(l) || is_float(r))) return asked;
@@ -120,13 +120,8 @@ std::optional<DType> meeting_dtype(DType l, DType r, DType asked) {
     return promoted || narrower ? std::nullopt : std::optional(asked);
   }
   const DType f = is_float(l) ? l : r, i = is_float(l) ? r : l;
-  const int significand = f == DType::f8e5m2     ? 3
-                          : f == DType::f8e4m3fn ? 4
-                          : f == DType::bf16     ? 8
-                          : f == DType::f16      ? 11
-                          : f == DType::f32      ? 24
-                                                 : 53;
-  return bits(i) - is_signed_int(i) > significand && bits(asked) >= bits(f) ? asked : f;
+  const bool holds = bits(i) - is_signed_int(i) <= float_format(f).mantissa + 1;
+  return !holds && bits(asked) >= bits(f) ? asked : f;
 }
 DType meeting_dtype(const Emit& e, const Operand& a, const Operand& b, const DotParams& p) {
   const std::optional<DType> asked = p.preferred_element_type;

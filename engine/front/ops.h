@@ -119,8 +119,8 @@ struct DotParams {
   std::vector<int64_t> lhs_batch = {}, rhs_batch = {};
   /// Of the result; else the operands' promoted dtype. Integers may not be narrower than the operands. Operands of one
   /// dtype: integers are converted first for a float result; of floats the sum is, for an integer or a narrower float.
-  /// Operands of two dtypes, which need not promote then, are converted to this dtype first, where a float operand's
-  /// does not hold both, and always for an integer. f8e4m3fn and f8e5m2 meet in f16, for results of 16 bits and more.
+  /// Operands of two dtypes are converted to this dtype if it is an integer's, or if neither of them holds both; they
+  /// need no common dtype then. f8e4m3fn and f8e5m2 are converted to f16, for float results of 16 bits and more.
   /// Products of bools are "or" of "and"s, or counts as integers.
   std::optional<DType> preferred_element_type = std::nullopt;
   Precision precision = Precision::normal;

@@ -38,7 +38,7 @@ class Value {
   template <std::same_as<Extent> T>
   Value(const T& size, Loc l = Loc::here()) : Value(of_size(size, l)) {}  // NOLINT: implicit on purpose
 
-  // As always, but not inline: programs copy and drop Values in every line, and compile a third faster so.
+  // Not inline: a program compiles Tessera's headers faster.
   Value(const Value& v);
   Value(Value&& v) noexcept;
   Value& operator=(const Value& v);

@@ -206,7 +206,7 @@ TEST_CASE("numbers adopt the other side's dtype") {
   call.trace({{{3}, ts::f16}, {{3}, ts::u8}, {{3}, ts::boolean}});
 }
 
-TEST_CASE("operands of two dtypes become the result's, but where a float holds both, as in JAX") {
+TEST_CASE("dot: operands of two dtypes are converted to the result's, unless one of them holds both") {
   const auto product = [](ts::DType l, ts::DType r, ts::DType result, double left, double right) {
     const auto call = ts::pallas_call(
         [&](Ref x, Ref y, Ref o) {

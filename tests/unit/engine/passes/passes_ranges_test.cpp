@@ -169,7 +169,7 @@ TEST_CASE("ranges: every result of an op on integers lies in its bounds, which a
                                right = operands(is_signed ? std::vector<int64_t>{-128, -7, -1, 0, 1, 3, 7, 8, 127}
                                                           : std::vector<int64_t>{0, 1, 3, 7, 8, 128, 255});
     for (const auto& entry : all) {
-      const Opcode op = entry.op;  // no structured binding: clang's lambdas capture none
+      const Opcode op = entry.op;  // clang 14 captures no structured bindings in CAPTURE's lambda
       const int64_t* const width = entry.width;
       const int arity = ir::info(op).arity;
       const bool compares = op == Opcode::eq || op == Opcode::ne || op == Opcode::lt || op == Opcode::le ||
