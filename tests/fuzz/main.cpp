@@ -339,7 +339,15 @@ class Session {
       a_.check.random = every || seed % 2 == 0;
       a_.check.optimised = seed % (every ? 2 : 12) == 0;
     }
-    one(generate(seed, a_.pattern.value_or(pattern_of(seed))), "seed " + std::to_string(seed));
+    const std::string name = "seed " + std::to_string(seed);
+    std::optional<Case> c;
+    try {
+      c = generate(seed, a_.pattern.value_or(pattern_of(seed)));
+    } catch (const Error& e) {
+      ++counts_.done, ++counts_.failures;
+      std::cout << name << " FAILED in the generator, whose kernel is refused\n" << e.what() << std::endl;
+    }
+    if (c) one(*c, name);
     if (platform::prints_to_terminal() && (seed - a_.seed) % 10 == 0)
       std::cerr << "\r" << seed - a_.seed << " " << std::flush;
   }

@@ -289,9 +289,8 @@ class Threads {
   /// A window of the array.
   std::string source(const Size& s) {
     if (!aligned_ || s[1] != tile_[1]) return window(from_, s, starts_);
-    const int64_t first = 16 * random_.in(0, (from_[1] - s[1]) / 16), row = random_.in(0, from_[0] - s[0]);
-    const std::string rows =
-        random_.chance(0.3) ? along(from_[0], s[0], starts_) : cat({str(row), ":", str(row + s[0])});
+    const int64_t first = 16 * random_.in(0, (from_[1] - s[1]) / 16);
+    const std::string rows = along(from_[0], s[0], random_.chance(0.3) ? starts_ : std::vector<std::string>());
     return cat({"[", rows, ", ", str(first), ":", str(first + s[1]), "]"});
   }
   void bring_tile(int64_t t, size_t tile, bool whole) {
