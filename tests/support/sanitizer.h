@@ -1,6 +1,7 @@
 // TESSERA_ADDRESS_SANITIZER is defined where the address sanitizer watches: g++ says so by a macro, clang++ by a
 // feature.
 #pragma once
+#include <cstddef>
 
 #if defined(__SANITIZE_ADDRESS__)
 #define TESSERA_ADDRESS_SANITIZER
@@ -18,4 +19,6 @@ inline constexpr bool kSanitized = true;
 #else
 inline constexpr bool kSanitized = false;
 #endif
+/// Whether to run the nth of many cases that differ little: all of them, but under the sanitizer one in five.
+constexpr bool sampled(size_t n) { return !kSanitized || n % 5 == 0; }
 }  // namespace tessera::test

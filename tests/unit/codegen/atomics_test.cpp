@@ -327,10 +327,12 @@ void check_arrays(const ir::Kernel& k, DType t) {
 TEST_CASE("atomics: at index arrays, on every dtype and kind, lane level and device as the interpreter") {
   std::vector<DType> all = kNumbers;
   all.push_back(DType::boolean);
+  size_t n = 0;
   for (const DType t : all)
     for (const std::string kind : {"add", "add unordered 1", "max", "min", "and", "or", "xor", "swap", "cas"}) {
       if (is_float(t) ? kind == "and" || kind == "or" || kind == "xor" : kind == "add unordered 1") continue;
       if (t == DType::boolean && (kind == "add" || kind == "max" || kind == "min")) continue;
+      if (!test::sampled(n++)) continue;
       CAPTURE(name(t));
       CAPTURE(kind);
       // every form of these; of the others what differs by dtype
@@ -413,6 +415,7 @@ TEST_CASE("atomics: at index arrays on an axis that is declared parallel") {
 }
 
 TEST_CASE("atomics: the bits of one dtype as another") {
+  size_t n = 0;
   for (const std::string axis : {"40", "40 parallel"})
     for (const auto& [memory, as] : {std::pair{DType::f32, DType::i32},
                                      {DType::f32, DType::u32},
@@ -423,6 +426,7 @@ TEST_CASE("atomics: the bits of one dtype as another") {
                                      {DType::i4, DType::u4}})
       for (const std::string kind : {"max", "min", "xor", "add unordered 1"}) {
         if (is_float(as) ? kind == "xor" : kind == "add unordered 1") continue;
+        if (!test::sampled(n++)) continue;
         const std::string d(name(memory)), t(name(as));
         const ir::Kernel k = parse(
             "kernel @bits\ngrid (" + axis + ")\nin i32[40] block (squeezed) map (%i) { yield %i }\nin " + t +

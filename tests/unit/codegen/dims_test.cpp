@@ -9,6 +9,7 @@
 #include "engine/interpreter/interpreter.h"
 #include "engine/ir/reference.h"
 #include "engine/ir/text.h"
+#include "tests/support/sanitizer.h"
 
 namespace dims_test {
 using namespace tessera;
@@ -41,6 +42,8 @@ ir::Kernel lanes_of(const ir::Kernel& k, const Target& t, bool general = false) 
 
 /// On inputs of small whole numbers.
 void agrees(const std::string& text) {
+  static size_t cases = 0;
+  if (!test::sampled(cases++)) return;
   CAPTURE(text);
   const ir::Kernel k = ir::parse(text, "k.tir");
   std::vector<Array> arrays;

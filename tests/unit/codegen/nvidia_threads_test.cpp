@@ -12,6 +12,7 @@
 #include "tests/support/emulate/emulate.h"
 #include "tests/support/messages.h"
 #include "tests/support/parsed.h"
+#include "tests/support/sanitizer.h"
 
 namespace nvidia_threads_test {
 using namespace tessera;
@@ -87,7 +88,7 @@ TEST_CASE("nvidia: programs of several threads compute what the interpreter comp
         options.general = general;
         const Program p = compile(r.k, Target::nvidia(chip), options);
         CHECK(p.workgroup_size == 128 * *r.k.grid.back().size.value());
-        CHECK(wrong(r, p, 6) == "");
+        CHECK(wrong(r, p, test::kSanitized ? 2 : 6) == "");
       }
   }
 }

@@ -7,6 +7,7 @@
 #include "engine/ir/text.h"
 #include "tests/support/proofs/lane_integers.h"
 #include "tests/support/proofs/proofs.h"
+#include "tests/support/sanitizer.h"
 
 namespace prover_random_test {
 using namespace tessera;
@@ -69,7 +70,7 @@ Array numbers(DType t, int64_t n, uint64_t seed) {
 
 TEST_CASE("bounds: claims about random code hold for all that the interpreter computes") {
   const ir::Kernel plain = ir::parse(kKernel, "k.tir");
-  const uint64_t seeds = std::getenv("TESSERA_TESTS_ALL") ? 20'000 : 400;
+  const uint64_t seeds = std::getenv("TESSERA_TESTS_ALL") ? 20'000 : test::kSanitized ? 40 : 400;
   for (uint64_t seed = 0; seed < seeds; ++seed) {
     const ir::Kernel k = fuzz::with_random_integers(plain, seed, 12);
     const fuzz::Proofs proofs(k, seed, 300);
