@@ -21,9 +21,9 @@ std::vector<CompiledKernel> prewarm(const Device& device, std::span<const ir::Ke
       [&](size_t done, size_t i) {
         if (options.progress) options.progress({done, kernels.size(), kernels[i].name});
       });
-  std::vector<CompiledKernel> compiled;
-  for (auto& k : ready) compiled.push_back(std::move(*k));
-  return compiled;
+  std::vector<CompiledKernel> all;
+  for (auto& k : ready) all.push_back(std::move(*k));
+  return all;
 }
 
 }  // namespace tessera

@@ -211,21 +211,22 @@ class Checker {
       for (const bool general : {true, false}) {
         if (general ? !options_.general : !options_.fast) continue;
         const std::string form = general ? "general/" : "fast/";
+        const bool all = !general || !options_.few_general;
         Target minimum = minimum_target();
         minimum.float64 = has_f64(case_.kernel);  // the one dtype that nothing emulates
         if (options_.minimum && !target(form + "minimum", minimum, general)) return std::move(out_);
-        if (options_.lavapipe && !target(form + "lavapipe", lavapipe_target(), general)) return std::move(out_);
-        if (options_.gpu && !target(form + "gpu", gpu_target(), general)) return std::move(out_);
+        if (options_.lavapipe && all && !target(form + "lavapipe", lavapipe_target(), general)) return std::move(out_);
+        if (options_.gpu && all && !target(form + "gpu", gpu_target(), general)) return std::move(out_);
         for (const char* chip : {"sm_80", "sm_90a"}) {  // which differ in how they make products
           const bool old = chip == std::string_view("sm_80");
           if (options_.nvidia && (old ? general || has_dot(case_.kernel) : !general) &&
               !target(form + "nvidia " + chip, Target::nvidia(chip), general))
             return std::move(out_);
         }
-        if (options_.matrix && !target(form + "matrix", gpu_matrix_target(), general)) return std::move(out_);
+        if (options_.matrix && all && !target(form + "matrix", gpu_matrix_target(), general)) return std::move(out_);
         Target cut = lavapipe_target();
         cut.max_loop_iterations = 200;
-        if (options_.cut && !target(form + "cut", cut, general)) return std::move(out_);
+        if (options_.cut && all && !target(form + "cut", cut, general)) return std::move(out_);
         Target other = random_target(options_.random_target + std::hash<std::string>{}(form + case_.kernel.name));
         other.float64 = minimum.float64;
         if (options_.random && !target(form + "random", other, general)) return std::move(out_);

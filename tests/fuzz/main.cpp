@@ -82,6 +82,7 @@ Arguments parse_arguments(int argc, char** argv) {
   a.suite = argc == 1;
   if (a.suite && std::getenv("TESSERA_TESTS_ALL"))
     a.count = 10'000, a.seconds = 1200, a.device = {DeviceChoice::Kind::vulkan};
+  a.check.few_general = a.suite && !std::getenv("TESSERA_TESTS_ALL");
   for (int i = 1; i < argc; ++i) {
     const std::string s = argv[i];
     const auto next = [&]() -> std::string {
