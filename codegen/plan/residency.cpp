@@ -49,6 +49,14 @@ std::vector<bool> resident_candidates(const ir::Kernel& k) {
     if (!is_whole_access(k, op) || ir::is_atomic(op.code)) whole[r] = false;
     if (ir::reads_ref(op.code)) read[r] = true;
   });
+  // The test of a while hands on no more than whether the loop goes on: registers that it changed would be lost.
+  ir::each_op(k, k.body, [&](ir::OpId id) {
+    if (k.op(id).code != ir::Opcode::while_) return;
+    ir::each_op(k, k.op(id).regions[0], [&](ir::OpId inner) {
+      const ir::Op& op = k.op(inner);
+      if (ir::writes_ref(op.code)) whole[static_cast<size_t>(ref_position(k, op.operands[0]))] = false;
+    });
+  });
   const std::vector<bool> stored = stored_memory(k);
   std::vector<bool> candidates(args.size(), false);
   for (size_t i = 0; i < args.size(); ++i) {

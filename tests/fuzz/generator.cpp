@@ -403,6 +403,8 @@ class Generator : Patterns {
     };
     scoped([&] {
       const std::vector<Value> args = enter(cond);
+      if (random_.chance(0.3))
+        if (RefInfo* r = some_ref(true)) store(*r, depth + 1);
       Value go = *values_.apply(Opcode::lt, {args[0], limit});
       if (random_.chance(0.2)) go = *values_.apply(Opcode::and_, {go, values_.want(DType::boolean, {}, true)});
       b.yield({go});
