@@ -63,6 +63,9 @@ class Folder {
   std::optional<ir::Value> floats(const ir::Op& op);
   std::optional<ir::Value> comparison(const ir::Op& op, const ir::Type& t);
   std::optional<ir::Value> conversion(const ir::Op& op, const ir::Type& t);
+  std::optional<ir::Value> lower_half(ir::Value v, int low);
+  std::optional<ir::Value> upper_half(const ir::Op& op, const ir::Type& t);
+  std::optional<ir::Value> into_arms(const ir::Op& op, const ir::Type& t);
   std::optional<ir::Value> selection(const ir::Op& op, const ir::Type& t);
 };
 

@@ -118,6 +118,10 @@ Result Folder::integers(Op& op, const Type& t) {
     case Opcode::shift_right_arithmetic:
       if (c == 0) return a;
       if (is(a, 0)) return a;
+      if (c && op.code == Opcode::shift_right_logical) {
+        if (const Result v = upper_half(op, t)) return v;
+        return into_arms(op, t);
+      }
       break;
     case Opcode::max:
     case Opcode::min: {
@@ -220,6 +224,10 @@ Result Folder::conversion(const Op& op, const Type& t) {
   const Type& from = k_.type(x);
   if (from.dtype == t.dtype) return x;
   const Op* first = k_.def(x);
+  if (op.code == Opcode::convert && is_int(from.dtype) && is_int(t.dtype) && bits(t.dtype) < bits(from.dtype)) {
+    if (const Result low = lower_half(x, bits(t.dtype))) return make(op.code, {*low}, t, op.loc);
+    if (const Result v = into_arms(op, t)) return v;
+  }
   if (!first || first->code != op.code) return std::nullopt;
   const Value source = first->operands[0];
   const DType a = k_.type(source).dtype, b = from.dtype, c = t.dtype;
@@ -232,6 +240,62 @@ Result Folder::conversion(const Op& op, const Type& t) {
                                                       : !a_signed && bits(b) >= bits(a);
   const bool low_bits = bits(b) >= bits(a) && bits(c) <= bits(b);
   if (holds || low_bits) return a == c ? source : make(op.code, {source}, t, op.loc);
+  return std::nullopt;
+}
+
+/// x of x | (y << n), if `low` bits of it are asked for and n is no less.
+Result Folder::lower_half(Value v, int low) {
+  const Op* both = k_.def(v);
+  if (!both || both->code != Opcode::or_) return std::nullopt;
+  for (size_t side = 0; side < 2; ++side) {
+    const Op* high = k_.def(both->operands[side]);
+    if (!high || high->code != Opcode::shift_left) continue;
+    const auto by = bits_of(high->operands[1]);
+    if (by && *by >= static_cast<uint64_t>(low) && *by < static_cast<uint64_t>(bits(k_.type(v).dtype)))
+      return both->operands[1 - side];
+  }
+  return std::nullopt;
+}
+
+/// (x | (y << n)) >> n is y, if x has n bits and y as many as are left.
+Result Folder::upper_half(const Op& op, const Type& t) {
+  const Op* both = k_.def(op.operands[0]);
+  const uint64_t n = *bits_of(op.operands[1]), width = static_cast<uint64_t>(bits(t.dtype));
+  const auto has = [&](Value v, uint64_t most) {  // v has no more bits than that
+    const Op* def = k_.def(v);
+    if (!def || def->code != Opcode::convert) return false;
+    const DType from = k_.type(def->operands[0]).dtype;
+    return is_unsigned_int(from) && static_cast<uint64_t>(bits(from)) <= most;
+  };
+  if (!both || both->code != Opcode::or_ || n >= width) return std::nullopt;
+  for (size_t side = 0; side < 2; ++side) {
+    const Op* high = k_.def(both->operands[side]);
+    if (!high || high->code != Opcode::shift_left || bits_of(high->operands[1]) != n) continue;
+    if (has(both->operands[1 - side], n) && has(high->operands[0], width - n)) return high->operands[0];
+  }
+  return std::nullopt;
+}
+
+/// Half of a word that is chosen: a choice of halves, if the words are a constant and two halves, or one that was
+/// widened.
+Result Folder::into_arms(const Op& op, const Type& t) {
+  const Op* chosen = k_.def(op.operands[0]);
+  if (!chosen || chosen->code != Opcode::select) return std::nullopt;
+  const std::vector<Value> of(chosen->operands);
+  for (size_t arm = 1; arm <= 2; ++arm) {
+    const Op* word = k_.def(of[3 - arm]);
+    if (!bits_of(of[arm]) || !word) continue;
+    const bool widened =
+        op.code == Opcode::convert && word->code == Opcode::convert && k_.type(word->operands[0]).dtype == t.dtype;
+    if (word->code != Opcode::or_ && !widened) continue;
+    std::vector<Value> halves = of;
+    for (size_t i = 1; i <= 2; ++i) {
+      std::vector<Value> operands(op.operands);
+      operands[0] = of[i];
+      halves[i] = make(op.code, std::move(operands), t, op.loc);
+    }
+    return make(Opcode::select, std::move(halves), t, op.loc);
+  }
   return std::nullopt;
 }
 
