@@ -21,9 +21,9 @@ std::vector<CompiledKernel> prewarm(const Device& device, std::span<const ir::Ke
       [&](size_t done, size_t i) {
         if (options.progress) options.progress({done, kernels.size(), kernels[i].name});
       });
-  std::vector<CompiledKernel> all;
-  for (auto& k : ready) all.push_back(std::move(*k));
-  return all;
+  std::vector<CompiledKernel> in_order;
+  for (auto& k : ready) in_order.push_back(std::move(*k));
+  return in_order;
 }
 
 }  // namespace tessera
