@@ -501,16 +501,17 @@ class Cutter {
   Value trip_count_of(Value lower, Value upper, int64_t by) {
     const auto from = ir::constant_int(k_, lower), to = ir::constant_int(k_, upper);
     if (from && to) return i32(*to > *from ? cdiv(*to - *from, by) : 0);
-    if (by == 1) {
-      const Value zero = i32(0);
-      return two(Opcode::max, two(Opcode::sub, upper, lower), zero);
+    if (by == 1) {  // bounds may be so far apart that their difference wraps
+      const Value zero = i32(0), some = less(lower, upper), n = two(Opcode::sub, upper, lower);
+      const Value most = b_.elementwise(Opcode::select, {less(n, zero), i32(INT32_MAX), n});
+      return b_.elementwise(Opcode::select, {some, most, zero});
     }
     const auto wide = [&](Value v) { return b_.convert(v, DType::i64); };
     const Value next = wide(i32(1)), after = two(Opcode::add, wide(lower), next),
                 span = two(Opcode::sub, wide(upper), after), one = wide(i32(1));
-    return b_.elementwise(
-        Opcode::select, {less(lower, upper),
-                         b_.convert(two(Opcode::add, two(Opcode::div, span, wide(i32(by))), one), DType::i32), i32(0)});
+    const Value n =
+        two(Opcode::min, two(Opcode::add, two(Opcode::div, span, wide(i32(by))), one), wide(i32(INT32_MAX)));
+    return b_.elementwise(Opcode::select, {less(lower, upper), b_.convert(n, DType::i32), i32(0)});
   }
 
   /// The first iteration of a dispatch that begins at that step, or with `up` the one that it does not reach.

@@ -83,7 +83,7 @@ class Expander {
                     [](const Op& o) { return o.code == Opcode::run_scoped || ir::is_async(o.code); }) ||
         std::any_of(k_.scratch.begin(), k_.scratch.end(), [](const Type& t) { return is_semaphore(t.space); });
     if (!any) return false;
-    const bool own = Balance(k_).zero();
+    own_ = Balance(k_).zero();
     const std::vector<Value> args = k_.region(k_.body).args;
     const size_t shared = k_.scratch.size() - static_cast<size_t>(k_.num_private_scratch);
     std::vector<Value> counters;  // the kernel's own, from program to program
@@ -91,8 +91,8 @@ class Expander {
       const Value arg = args[k_.blocks.size() + i];
       if (is_semaphore(k_.scratch[i].space)) {
         Semaphore& s =
-            make_semaphore(arg, "scratch_shapes[" + std::to_string(i) + "]", own || i >= shared ? private_ : kept_);
-        if (!own && i < shared) counters.insert(counters.end(), s.cells.begin(), s.cells.end());
+            make_semaphore(arg, "scratch_shapes[" + std::to_string(i) + "]", own_ || i >= shared ? private_ : kept_);
+        if (!own_ && i < shared) counters.insert(counters.end(), s.cells.begin(), s.cells.end());
         else fresh_.push_back(arg);
       } else {
         (i < shared ? kept_ : private_).push_back(arg);
@@ -102,7 +102,10 @@ class Expander {
     const std::vector<OpId> ops = std::exchange(k_.region(k_.body).ops, {});
     b_.set_region(k_.body);
     b_.set_loc(k_.loc);
-    for (const auto& [id, p] : prefetched_) reset({p.pending});
+    for (const auto& [id, p] : prefetched_) {
+      if (p.lasts) counters.push_back(p.pending);
+      else reset({p.pending});
+    }
     for (const Value s : fresh_) reset(semaphores_.at(s.index).cells);
     if (!counters.empty()) at_first_program([&] { reset(counters); });
     list(ops);
@@ -130,6 +133,7 @@ class Expander {
   };
   /// A copy that is loaded where it starts and stored where it is waited for.
   struct Prefetched {
+    bool lasts = false;  // a later program may wait for it
     Value tile, pending;
     std::vector<Value> starts;       // of the target's index
     std::vector<Value> from_starts;  // of the source's, if what is outside there is left out of the target
@@ -141,6 +145,7 @@ class Expander {
   PrefetchedCopies* prefetch_;
   passes::Replacements replaced_;
   std::map<uint32_t, Semaphore> semaphores_;  // by Ref
+  bool own_ = true;                           // each program ends with the semaphores as they were
   std::vector<Value> kept_, private_, fresh_;
   std::map<uint32_t, Prefetched> prefetched_;  // by op
 
@@ -166,20 +171,29 @@ class Expander {
       b_.append(std::move(op));
     }
   }
-  /// Of those that share scratch: the first along every axis that is not parallel by contract.
+  /// Of those that share scratch: the first along every axis that is not parallel by contract. Counters go from program
+  /// to program along such an axis, so what lies inside it comes in order too.
   template <class F> void at_first_program(F f) {
     Value first;
     int64_t axis = 0;
-    for (const ir::GridAxis& g : k_.grid) {
+    bool ordered = false;
+    for (ir::GridAxis& g : k_.grid) {
       if (g.vmapped) continue;
       Op id{.code = Opcode::program_id};
       id.set(Attr::axis, axis++);
+      if (ordered) g.parallel = false;
       if (g.parallel) continue;
+      ordered = ordered || !(g.size == Extent(1));
       const Value is = b_.elementwise(Opcode::eq, {b_.one(std::move(id)), b_.constant_int(DType::i32, 0)});
       first = first ? b_.elementwise(Opcode::and_, {first, is}) : is;
     }
     if (first) b_.when(first, f);
     else f();
+  }
+
+  bool any_later_program() const {
+    return std::any_of(k_.grid.begin(), k_.grid.end(),
+                       [](const ir::GridAxis& g) { return !g.vmapped && !g.parallel && !(g.size == Extent(1)); });
   }
 
   void region(RegionId r) {
@@ -260,13 +274,16 @@ class Expander {
       return;
     }
     Prefetched a;
-    a.tile = new_scratch(Type::ref(k_.type(places[0].ref).dtype, shape, MemorySpace::vmem), private_);
+    // What its program does not wait for lies where the target does, until another one of those that share it waits.
+    a.lasts = !own_ && any_later_program() && std::find(kept_.begin(), kept_.end(), places[1].ref) != kept_.end();
+    std::vector<Value>& list = a.lasts ? kept_ : private_;
+    a.tile = new_scratch(Type::ref(k_.type(places[0].ref).dtype, shape, MemorySpace::vmem), list);
     const Type scalar = Type::ref(DType::i32, {}, MemorySpace::smem);
-    a.pending = new_scratch(scalar, private_);
+    a.pending = new_scratch(scalar, list);
     for (size_t d = 0; d < places[1].rank; ++d)
-      if (!op.index[places[1].first + d].is_static()) a.starts.push_back(new_scratch(scalar, private_));
+      if (!op.index[places[1].first + d].is_static()) a.starts.push_back(new_scratch(scalar, list));
     for (size_t d = 0; d < places[0].rank && clips(op); ++d)
-      if (!op.index[places[0].first + d].is_static()) a.from_starts.push_back(new_scratch(scalar, private_));
+      if (!op.index[places[0].first + d].is_static()) a.from_starts.push_back(new_scratch(scalar, list));
     a.semaphore = places[2].ref;
     prefetched_.emplace(id.index, std::move(a));
     prefetch_->copies.push_back(id.index);
