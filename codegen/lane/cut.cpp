@@ -503,15 +503,16 @@ class Cutter {
     if (from && to) return i32(*to > *from ? cdiv(*to - *from, by) : 0);
     if (by == 1) {  // bounds may be so far apart that their difference wraps
       const Value zero = i32(0), some = less(lower, upper), n = two(Opcode::sub, upper, lower);
-      const Value most = b_.elementwise(Opcode::select, {less(n, zero), i32(INT32_MAX), n});
+      const Value wraps = less(n, zero), all = i32(INT32_MAX), most = b_.elementwise(Opcode::select, {wraps, all, n});
       return b_.elementwise(Opcode::select, {some, most, zero});
     }
     const auto wide = [&](Value v) { return b_.convert(v, DType::i64); };
-    const Value next = wide(i32(1)), after = two(Opcode::add, wide(lower), next),
-                span = two(Opcode::sub, wide(upper), after), one = wide(i32(1));
-    const Value n =
-        two(Opcode::min, two(Opcode::add, two(Opcode::div, span, wide(i32(by))), one), wide(i32(INT32_MAX)));
-    return b_.elementwise(Opcode::select, {less(lower, upper), b_.convert(n, DType::i32), i32(0)});
+    const Value one = wide(i32(1)), step = wide(i32(by)), most = wide(i32(INT32_MAX)), begin = wide(lower),
+                after = two(Opcode::add, begin, one), end = wide(upper), span = two(Opcode::sub, end, after),
+                whole = two(Opcode::div, span, step), n = two(Opcode::add, whole, one),
+                trips = two(Opcode::min, n, most), narrow = b_.convert(trips, DType::i32), some = less(lower, upper),
+                zero = i32(0);
+    return b_.elementwise(Opcode::select, {some, narrow, zero});
   }
 
   /// The first iteration of a dispatch that begins at that step, or with `up` the one that it does not reach.
