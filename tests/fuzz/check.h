@@ -14,7 +14,8 @@ struct CheckOptions {
   bool general = true, fast = true;  // forms of code generation
   // targets; cut: lavapipe's, with loops that end after 200 iterations
   bool minimum = true, lavapipe = true, gpu = true, matrix = true, cut = true, random = true, nvidia = true;
-  /// The general form, which targets hardly change, for the least, NVIDIA's oldest chip and a random target alone.
+  /// Targets hardly change the general form: it is compiled for the minimum, NVIDIA's oldest chip and a random target
+  /// alone.
   bool few_general = false;
   uint64_t random_target = 0;  // which random one a kernel gets
   // also run each lane-level kernel without each of its barriers, and count what is reported

@@ -49,8 +49,7 @@ Claims::Claims(const ir::Kernel& k, const DimValues& dims)
   // Sums of floats are the interpreter's in an order that differs from column to column, so equal columns may have sums
   // that do not.
   const auto in_some_order = [&](const ir::Op& o) {
-    if (o.code == Opcode::run_scoped || ir::is_copy(o.code))
-      return true;  // what these write uniform_dims() is not told
+    if (o.code == Opcode::run_scoped || ir::is_copy(o.code)) return true;  // uniform_dims() does not see their stores
     if (o.results.size() != 1 || !is_float(k.type(o.results[0]).dtype)) return false;
     return o.code == Opcode::dot ||
            ((ir::is_reduce(o.code) || ir::is_scan(o.code)) && ir::combiner(ir::combining_op(o.code))->wide);
