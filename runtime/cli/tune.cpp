@@ -234,10 +234,11 @@ void tune(const TuneArguments& a) {
   options.select = a.device;
   const Device device(options);
   Tuning tuning = known(a.output);
-  Tuning::Kernels& kernels = tuning.at(device.info());
+  Tuning::Kernels& tuned = tuning.at(device.info());
+  std::vector<ir::Kernel> kernels;  // all are read first: what is wrong with one is said at once
+  for (const std::string& file : files) kernels.push_back(read_kernel(file));
   size_t faster = 0, done = 0;
-  for (const std::string& file : files) {
-    const ir::Kernel k = read_kernel(file);
+  for (const ir::Kernel& k : kernels) {
     std::vector<Array> inputs;
     SplitMix64 random{1};
     if (!a.in.empty() && a.in.size() != static_cast<size_t>(k.num_inputs))
@@ -251,9 +252,9 @@ void tune(const TuneArguments& a) {
     Search search(device, k, inputs, dims, a);
     const std::optional<TunedKernel> best = search.run();
     ++done;
-    kernels.erase(tuning_digest(k));
-    if (best) kernels[tuning_digest(k)] = *best, ++faster;
-    std::cout << "[" << done << "/" << files.size() << "] " << k.name << ": ";
+    tuned.erase(tuning_digest(k));
+    if (best) tuned[tuning_digest(k)] = *best, ++faster;
+    std::cout << "[" << done << "/" << kernels.size() << "] " << k.name << ": ";
     if (best)
       std::cout << milliseconds(best->before) << " to " << milliseconds(best->after) << " by "
                 << to_string(best->choices);

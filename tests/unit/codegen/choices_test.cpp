@@ -71,7 +71,7 @@ TEST_CASE("schedule choices: what they change") {
   CHECK(tuned(product, {.workgroup = 1024}).workgroup_size == 1024);
   CHECK(tuned(sum, {.workgroup = 1}).workgroup_size == 32);  // no less than a subgroup
   const auto units = [](const Program& p) { return p.num_units.value().value(); };
-  CHECK(units(tuned(product, {.smaller = 1})) == 4 * units(usual));
+  CHECK(units(tuned(product, {.smaller = 1})) == 2 * units(usual));
   CHECK(units(tuned(product, {.spread = 3})) > units(usual));
   CHECK(units(tuned(sum, {.work = 1})) == units(usual_sum) / 2);
   CHECK(units(tuned(sum, {.work = -1})) == units(usual_sum) * 2);

@@ -23,7 +23,12 @@ const ir::Kernel& kernel() {
 /// A device of its own, which keeps what it logs.
 struct Logged {
   std::vector<std::string> lines;
-  Device device{DeviceOptions{.log = [this](Severity, const std::string& s) { lines.push_back(s); }}};
+  Device device{options()};
+  DeviceOptions options() {
+    DeviceOptions o;
+    o.log = [this](Severity, const std::string& s) { lines.push_back(s); };
+    return o;
+  }
   int64_t units() const { return load(device, kernel()).program().num_units.value().value(); }
 };
 
@@ -35,6 +40,14 @@ struct File : TemporaryFolder {
   std::string text() const { return read("t.tuning"); }
 };
 
+DeviceInfo named(const std::string& name, const std::string& driver) {
+  DeviceInfo i;
+  i.name = name;
+  i.driver = driver;
+  return i;
+}
+
+/// Half the work to an invocation: twice the units.
 Tuning half_the_work(const DeviceInfo& device) {
   Tuning t;
   t.at(device)[tuning_digest(kernel())] = {"twice", {.work = -1}, 0.25, 0.125};
@@ -44,20 +57,20 @@ Tuning half_the_work(const DeviceInfo& device) {
 
 TEST_CASE("tuning: what is written is read") {
   const File f;
-  Tuning t = half_the_work({.name = "A\tdevice", .driver = "its\ndriver"});
-  t.at({.name = "Another", .driver = "driver"})["0123"] = {"k", {.workgroup = 64, .smaller = 1}, 3, 1e-7};
+  Tuning t = half_the_work(named("A\tdevice", "its\ndriver"));
+  t.at(named("Another", "driver"))["0123"] = {"k", {.workgroup = 64, .smaller = 1}, 3, 1e-7};
   write_tuning(f.path(), t);
   const Tuning again = read_tuning(f.path());
   REQUIRE(again.devices.size() == 2);
-  const Tuning::Kernels* first = again.of({.name = "A device", .driver = "its driver"});
+  const Tuning::Kernels* first = again.of(named("A device", "its driver"));
   REQUIRE(first);
   const TunedKernel& k = first->at(tuning_digest(kernel()));
   CHECK(k.name == "twice");
   CHECK(k.choices == ScheduleChoices{.work = -1});
   CHECK(k.before == 0.25);
   CHECK(k.after == 0.125);
-  CHECK(again.of({.name = "Another", .driver = "driver"})->at("0123").after == 1e-7);
-  CHECK_FALSE(again.of({.name = "Another", .driver = "newer driver"}));
+  CHECK(again.of(named("Another", "driver"))->at("0123").after == 1e-7);
+  CHECK_FALSE(again.of(named("Another", "newer driver")));
   CHECK(is_tuning(f.path()));
   const std::string text = f.text();
   write_tuning(f.path(), again);
@@ -78,7 +91,7 @@ TEST_CASE("tuning: what is no tuning file, was changed, or is of another build")
   CHECK(says("") == none);
   CHECK(says("kernel @k\n") == none);
   CHECK_FALSE(is_tuning(f.path()));
-  write_tuning(f.path(), half_the_work({.name = "d", .driver = "e"}));
+  write_tuning(f.path(), half_the_work(named("d", "e")));
   const std::string good = f.text();
   CHECK(says(good) == "");
   for (size_t i = good.find('\n') + 1; i < good.size(); ++i) {
@@ -104,12 +117,14 @@ TEST_CASE("tuning: TESSERA_TUNING decides what is compiled, and a device says in
     const Logged d;
     CHECK(d.units() == 2 * usual);
     CHECK(load(d.device, kernel()).run({ramp(65536)})[0].at(65535) == 131070);
-    CHECK(load(d.device, kernel(), {.general = true}).program().num_units.value() ==
-          load(untuned.device, kernel(), {.general = true}).program().num_units.value());
+    CompileOptions general;
+    general.general = true;
+    CHECK(load(d.device, kernel(), general).program().num_units.value() ==
+          load(untuned.device, kernel(), general).program().num_units.value());
     CHECK(d.lines.empty());
   }
   {
-    write_tuning(f.path(), half_the_work({.name = info.name, .driver = "old driver"}));
+    write_tuning(f.path(), half_the_work(named(info.name, "old driver")));
     const Logged d;
     CHECK(d.units() == usual);
     CHECK(d.units() == usual);
