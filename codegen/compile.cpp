@@ -1,6 +1,7 @@
 #include "codegen/compile.h"
 
 #include <algorithm>
+#include <cmath>
 #include <optional>
 
 #include "codegen/fit_to_driver.h"
@@ -41,6 +42,8 @@ class Compilation {
  public:
   Compilation(const ir::Kernel& source, const Target& target, const CompileOptions& options)
       : source_(source), target_(lowering::target_of_thread(source, target)), options_(options), k_(source) {
+    target_.compute_units =
+        std::max(static_cast<int32_t>(std::ldexp(target_.compute_units, target_.choices.spread)), 1);
     // Vulkan does not say how a device sums the products of floats in a matrix.
     if (options.strict) std::erase_if(target_.matrices, [](const MatrixShape& s) { return is_float(s.sum); });
   }
@@ -140,7 +143,8 @@ class Compilation {
 
   Lowered to_lanes(int smaller) const {
     Lowered made;
-    made.lanes = lower(k_, target_, options_.general, smaller, &made.explain, program_.relaxed);
+    const int wanted = gpu() ? smaller + target_.choices.smaller : smaller;
+    made.lanes = lower(k_, target_, options_.general, wanted, &made.explain, program_.relaxed);
     dump("lower", made.lanes, true);
     optimize(made.lanes, "lane");
     ir::compact(made.lanes);

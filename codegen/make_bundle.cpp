@@ -122,7 +122,8 @@ Needs needs_of(const Program& p, const Target& target) {
 }
 
 MadeBundle make_bundle(std::span<const BundleSource> sources, std::span<const Target> targets, int threads,
-                       const std::function<void(size_t, const std::string&)>& progress, bool strict) {
+                       const std::function<void(size_t, const std::string&)>& progress, bool strict,
+                       const std::function<ScheduleChoices(const Target&, const ir::Kernel&)>& choices) {
   MadeBundle made;
   std::vector<BundleKernel>& kernels = made.file.kernels;
   kernels.resize(sources.size());
@@ -134,7 +135,8 @@ MadeBundle make_bundle(std::span<const BundleSource> sources, std::span<const Ta
     const BundleSource& s = sources[i];
     BundleKernel& k = kernels[i];
     k.name = s.kernel.name, k.loc = s.kernel.loc, k.arguments = s.arguments;
-    for (const Target& t : targets) {
+    for (Target t : targets) {
+      if (choices) t.choices = choices(t, s.kernel);
       try {
         const Program p = compile(s.kernel, t, options);
         k.variants.push_back({t.name, t.kind == Target::Kind::cpu, needs_of(p, t), program_to_bytes(p)});

@@ -27,9 +27,10 @@ struct MadeBundle {
 /// Deterministic, on however many threads (0: one per core). `progress`, if given, hears of each kernel that is done,
 /// one call at a time, on any thread. A kernel has no variant for a target that cannot run it; if no target can, throws
 /// what compile() does for the last one. Of several that fail the first in the order given is the one thrown. `strict`:
-/// as CompileOptions.
+/// as CompileOptions. `choices`, if given, says what a tuning file has of a kernel for a target.
 MadeBundle make_bundle(std::span<const BundleSource> sources, std::span<const Target> targets, int threads = 0,
                        const std::function<void(size_t done, const std::string& kernel)>& progress = {},
-                       bool strict = false);
+                       bool strict = false,
+                       const std::function<ScheduleChoices(const Target&, const ir::Kernel&)>& choices = {});
 
 }  // namespace tessera

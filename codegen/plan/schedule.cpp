@@ -313,7 +313,6 @@ class Scheduler {
 
   AxisPlan& plan(int a) { return s_.plans[static_cast<size_t>(a)]; }
   const Axis& axis(int a) const { return axes_.axes[static_cast<size_t>(a)]; }
-
   // Tiny programs: one invocation runs a whole program, its values in registers.
   bool try_packed() {
     // each is code of its own, and on CPU drivers a loop: compilers take time that grows with the square
@@ -480,7 +479,8 @@ class Scheduler {
   void hold(const Nest& n, int a, int64_t regs, bool fastest) {
     AxisPlan& p = plan(a);
     const int budget =
-        cpu() ? std::max(128 >> smaller_, 1) : (n.transposed == kNoAxis ? kInRegisters : 2 * kInRegisters) >> smaller_;
+        cpu() ? std::max(128 >> smaller_, 1)
+              : (n.transposed == kNoAxis ? kInRegisters : 2 * kInRegisters) << target_.choices.registers >> smaller_;
     const int64_t room = std::max<int64_t>(budget / std::max<int64_t>(regs, 1), 1);
     const int64_t need = cdiv(axis(a).extent, int64_t{p.invocations});
     // Of a dropped axis that is the fastest in an array, too: of all pairs of two blocks, say.
@@ -710,7 +710,7 @@ class Scheduler {
 
   void choose_tiles() {
     // Axes with values in registers: one strip per unit. Others: as much as makes a unit worth its launch.
-    const double target_work = cpu() ? 16384 : s_.group * 8.0;
+    const double target_work = (cpu() ? 16384 : s_.group * 8.0) * target_.choices.work_factor();
     for (size_t a = 0; a < axes_.size(); ++a) {
       AxisPlan& p = s_.plans[a];
       if (!axes_.axes[a].splittable || !p.laid_out || !placed_axis_.count(static_cast<int>(a))) continue;

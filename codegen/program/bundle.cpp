@@ -108,7 +108,7 @@ std::vector<std::string> missing(const Needs& n, const Target& device) {
 const BundleVariant& best_variant(const BundleKernel& k, const Target& device, const std::string& name) {
   const bool cpu = device.kind == Target::Kind::cpu;
   const BundleVariant* best = nullptr;
-  std::tuple<bool, bool, size_t, int32_t> rank;
+  std::tuple<bool, bool, bool, size_t, int32_t> rank;
   std::string lacks;
   for (const BundleVariant& v : k.variants) {
     const std::vector<std::string> missed = missing(v.needs, device);
@@ -116,8 +116,8 @@ const BundleVariant& best_variant(const BundleKernel& k, const Target& device, c
       lacks += (lacks.empty() ? "" : "; ") + v.target + " needs " + listed(missed);
       continue;
     }
-    const std::tuple own(v.cpu == cpu, v.needs.required_subgroup_size == device.subgroup_size, v.needs.features.size(),
-                         v.needs.workgroup_size);
+    const std::tuple own(v.target == device.name, v.cpu == cpu, v.needs.required_subgroup_size == device.subgroup_size,
+                         v.needs.features.size(), v.needs.workgroup_size);
     if (!best || own > rank) best = &v, rank = own;
   }
   if (!best)

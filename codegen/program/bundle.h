@@ -66,8 +66,9 @@ BundleFile bundle_from_bytes(std::string_view bytes, const std::string& name);
 /// of other arrays than the first variant's.
 Program program_of(const BundleKernel& kernel, const BundleVariant& variant, const std::string& name);
 
-/// The variant that suits the device best: of those that it can run, made for its kind of device, then for its size of
-/// subgroups, then what uses most. Throws CompileError, with what each lacks, if it can run none.
+/// The variant that suits the device best: of those that it can run, made for a device of its name (`tessera bundle
+/// --targets device`), then for its kind of device, then for its size of subgroups, then what uses most. Throws
+/// CompileError, with what each lacks, if it can run none.
 const BundleVariant& best_variant(const BundleKernel& kernel, const Target& device, const std::string& name);
 /// A line for each variant: whether it is that one, could run too, or what it needs that the device lacks.
 std::string explain_variants(const BundleKernel& kernel, const Target& device, const std::string& name);

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "codegen/program/choices.h"
 #include "engine/base/dtype.h"
 
 namespace tessera {
@@ -51,6 +52,8 @@ struct Target {
   int32_t dot_results = 128;
   // cores or multiprocessors, where known: how many workgroups keep the device busy
   int32_t compute_units = 1;
+  /// Of the kernel that is compiled, by a tuning file.
+  ScheduleChoices choices = {};
 
   // subgroup op classes in compute shaders; BASIC is always there
   bool subgroup_vote = false, subgroup_arithmetic = false, subgroup_ballot = false, subgroup_shuffle = false;

@@ -16,6 +16,7 @@
 #include "engine/ir/text.h"
 #include "runtime/call/check_matrices.h"
 #include "runtime/call/disk_cache.h"
+#include "runtime/call/tuning.h"
 #include "runtime/launch.h"
 #include "runtime/nvidia/context.h"
 #include "runtime/record.h"
@@ -116,9 +117,11 @@ std::shared_ptr<const Program> program_for(const ir::Kernel& kernel, const Targe
   return programs.emplace(key, std::move(program)).first->second;  // whoever came first, if two compiled it at once
 }
 
-CompiledKernel load(const Device& device, const ir::Kernel& kernel, const Target& target, CompileOptions options,
-                    const std::string& kind) {
+CompiledKernel load(const Device& device, const ir::Kernel& kernel, Target target, CompileOptions options,
+                    std::string kind) {
   vulkan::Context& context = *device.context();
+  if (!options.general) target.choices = tuned_choices(device, kernel);
+  if (target.choices != ScheduleChoices{}) kind += " " + to_string(target.choices);
   options.debug_info |= context.debug_info();
   const auto usable = [&](std::shared_ptr<const Program> program, const auto& make) {
     for (std::optional<Target> without = without_wrong_matrices(device, *program, target); without;
@@ -150,7 +153,9 @@ CompiledKernel load(const Device& device, const ir::Kernel& kernel, const Compil
     CompileOptions own = options;
     own.strict |= strict_by_environment();
     own.debug_info |= device.context()->debug_info();
-    return {device, std::make_shared<const Program>(compile(kernel, device.target(), own))};
+    Target target = device.target();
+    if (!own.general) target.choices = tuned_choices(device, kernel);
+    return {device, std::make_shared<const Program>(compile(kernel, target, own))};
   }
   return load(device, kernel, device.target(), options, options.general ? "general" : "fast");
 }

@@ -9,7 +9,7 @@ namespace tessera::disk_cache {
 std::string key(const Target& target, std::string_view kernel) {
   const auto& [name, chip, ptx_version, kind, tpu_chip, max_workgroup_size, max_workgroup_count, shared_bytes,
                push_constant_bytes, max_buffer_bytes, min_subgroup_size, max_subgroup_size, subgroup_size,
-               can_require_subgroup_size, max_loop_iterations, dot_results, compute_units, subgroup_vote,
+               can_require_subgroup_size, max_loop_iterations, dot_results, compute_units, choices, subgroup_vote,
                subgroup_arithmetic, subgroup_ballot, subgroup_shuffle, int8, int16, int64, float16, float64,
                int64_atomics, storage8, storage16, vulkan_memory_model_device_scope, integer_dot, dot4_signed,
                dot4_unsigned, dot4_mixed, matrices, transposes_matrices, async_stores, warpgroup_matrices,
@@ -56,6 +56,7 @@ std::string key(const Target& target, std::string_view kernel) {
                  preserve64})
     k += b ? '1' : '0';
   for (const MatrixShape& s : matrices) k += " " + to_string(s);
+  k += " " + to_string(choices);
   return k + "\n" + std::string(kernel);
 }
 

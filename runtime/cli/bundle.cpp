@@ -13,6 +13,7 @@
 #include "engine/base/write_file.h"
 #include "engine/ir/text.h"
 #include "runtime/call/call.h"
+#include "runtime/call/tuning.h"
 #include "runtime/cli/bundle_header.h"
 #include "runtime/cli/commands.h"
 
@@ -132,6 +133,29 @@ Sources read_all(const std::vector<std::string>& files) {
   return r;
 }
 
+/// What a tuning file has of a kernel for the target that is a device. A file that has nothing for it is left out, with
+/// a line.
+std::function<ScheduleChoices(const Target&, const ir::Kernel&)> tuned(const BundleArguments& a) {
+  if (a.tuning.empty()) return {};
+  if (("," + a.targets + ",").find(",device,") == std::string::npos)
+    throw UsageError("--tuning " + a.tuning + ": tunes the target device, which is not among " + a.targets, {},
+                     "add it: --targets " + a.targets + ",device");
+  const DeviceInfo device = find_device();
+  try {
+    const Tuning tuning = read_tuning(a.tuning);
+    if (const Tuning::Kernels* kernels = tuning.of(device))
+      return [kernels = *kernels, name = device.name](const Target& t, const ir::Kernel& k) {
+        const auto found = t.name == name ? kernels.find(tuning_digest(k)) : kernels.end();
+        return found == kernels.end() ? ScheduleChoices{} : found->second.choices;
+      };
+    std::cerr << "note: --tuning " << a.tuning << ": has nothing for " << device.name << " with the driver "
+              << device.driver << "\n";
+  } catch (const SpecError& e) {
+    std::cerr << "note: --tuning: left out: " << e.what() << "\n";
+  }
+  return {};
+}
+
 }  // namespace
 
 void bundle(const BundleArguments& a) {
@@ -162,7 +186,7 @@ void bundle(const BundleArguments& a) {
     if (live) std::cerr << "\r\033[K" << done << " of " << sources.size() << ": " << kernel << std::flush;
     else if (!a.quiet && sources.size() > 1) std::cerr << done << " of " << sources.size() << ": " << kernel << "\n";
   };
-  const MadeBundle made = make_bundle(sources, compiled_for, a.threads, progress, strict_by_environment());
+  const MadeBundle made = make_bundle(sources, compiled_for, a.threads, progress, strict_by_environment(), tuned(a));
   if (live) std::cerr << "\r\033[K";
   for (const std::string& text : made.left_out) std::cerr << "note: left out: " << text << "\n";
   const std::string bytes = bundle_to_bytes(made.file);

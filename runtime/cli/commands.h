@@ -59,11 +59,21 @@ struct BundleArguments {
   std::string output, header, c_header;  // headers: empty: none
   std::string name_space;                // empty: the header's name without its end
   std::string targets = "minimum,lavapipe,gpu";
+  std::string tuning;  // file for the target `device`; empty: none
   bool embed = false;  // the bundle's bytes in the headers too
   bool quiet = false;
   int threads = 0;  // 0: one per core
 };
 void bundle(const BundleArguments& a);
+
+struct TuneArguments {
+  std::vector<std::string> files;         // .tir, or folders of them
+  std::string output = "tessera.tuning";  // what it has of other kernels and devices stays
+  std::vector<std::string> in, dims;      // as of run; without `in` inputs are made up
+  std::string device;
+  double seconds = 4;  // for each kernel, of measuring
+};
+void tune(const TuneArguments& a);
 
 /// Whether --trace or --repeat ask for times, which are a device's: UsageError if the interpreter runs.
 bool timed(const RunArguments& a);

@@ -20,6 +20,7 @@ struct Arguments {
   std::string run_codegen = "fast";
   CompileArguments compile;
   BundleArguments bundle;
+  TuneArguments tune;
 };
 
 void add_ops(CLI::App& app, Arguments& a) {
@@ -136,12 +137,30 @@ void add_bundle(CLI::App& app, BundleArguments& b) {
                    "for what to compile each kernel, with commas: minimum (the least of Vulkan 1.3), lavapipe, gpu, "
                    "gpu16 and gpu64 (by their subgroups), device")
       ->capture_default_str();
+  command->add_option(
+      "--tuning", b.tuning,
+      "what tessera tune has written, for the target device: its code is taken on devices of that name");
   command->add_flag("--embed", b.embed, "put the bundle's bytes into the headers too, for programs that read no file");
   command->add_option("--threads", b.threads, "how many compile; 0: one per core")
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
   command->add_flag("-q,--quiet", b.quiet, "no progress on stderr");
   command->callback([&] { bundle(b); });
+}
+
+void add_tune(CLI::App& app, TuneArguments& t) {
+  CLI::App* command = app.add_subcommand(
+      "tune", "Measure which schedules of kernels are faster on a device, for TESSERA_TUNING=FILE to use");
+  command->add_option("FILE", t.files, "tile-level kernels (.tir), or folders of them")->required();
+  command->add_option("-o,--output", t.output, "the tuning file, which keeps what it has of other kernels and devices")
+      ->capture_default_str();
+  command->add_option("--in", t.in, "inputs of the kernel, in order (.npy); default: random numbers");
+  command->add_option("--dim", t.dims, "NAME=SIZE: a run-time size");
+  command->add_option("--device", t.device, "index or part of a name; default: TESSERA_DEVICE, else the best device");
+  command->add_option("--seconds", t.seconds, "so long for each kernel, beside its compilation")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  command->callback([&] { tune(t); });
 }
 
 /// CLI11 says of any word that it is not expected, or that a subcommand is required.
@@ -168,6 +187,7 @@ int command_line(int argc, char** argv) {
   add_compile(app, a.compile);
   add_explain(app, a.compile);
   add_bundle(app, a.bundle);
+  add_tune(app, a.tune);
   try {
     app.parse(argc, argv);
   } catch (const CLI::Success& e) {  // --help, --version

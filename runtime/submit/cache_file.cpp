@@ -73,10 +73,12 @@ std::optional<std::string> folder() {
   return f && *f ? std::optional<std::string>(f) : std::nullopt;
 }
 
+std::string digest(std::string_view text) {
+  return hex(fnv(text, 0xcbf29ce484222325u)) + hex(fnv(text, 0x9e3779b97f4a7c15u));
+}
+
 std::string path(const std::string& folder, std::string_view kind, std::string_view key) {
-  return (fs::path(folder) /
-          (hex(fnv(key, 0xcbf29ce484222325u)) + hex(fnv(key, 0x9e3779b97f4a7c15u)) + "." + std::string(kind)))
-      .string();
+  return (fs::path(folder) / (digest(key) + "." + std::string(kind))).string();
 }
 
 void say_broken(const std::string& path) { note(path + " is broken or none of ours: it is ignored, and replaced"); }

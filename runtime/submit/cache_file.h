@@ -12,7 +12,9 @@ namespace tessera::cache_file {
 
 /// The folder, or nothing: no cache.
 std::optional<std::string> folder();
-/// FOLDER/HASH.KIND, by two hashes of the key. That two keys may share one is no error, since the file holds its key.
+/// 32 hexadecimal digits by two hashes of the text.
+std::string digest(std::string_view text);
+/// FOLDER/DIGEST.KIND. That two keys may share one is no error, since the file holds its key.
 std::string path(const std::string& folder, std::string_view kind, std::string_view key);
 /// What write() has put there for that key, if it still is what it was. Says in the log if it is not, and no file of
 /// that kind for another key.

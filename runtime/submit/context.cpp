@@ -55,8 +55,9 @@ std::shared_ptr<Context> Context::again() {
   DeviceOptions options = options_;
   options.select = std::to_string(probe_.info.index);
   std::shared_ptr<Context> fresh = create(options);
-  const std::lock_guard lock(programs_mutex);
+  const std::scoped_lock lock(programs_mutex, choices_mutex);
   fresh->programs = programs;
+  fresh->choices = choices;
   return fresh;
 }
 

@@ -7,10 +7,12 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <vector>
 
+#include "codegen/program/choices.h"
 #include "runtime/memory/buffer.h"
 #include "runtime/memory/device_heap.h"
 #include "runtime/submit/outcome.h"
@@ -70,6 +72,10 @@ class Context final : public DeviceHeap {
   /// Programs by a key of the caller's, for as long as the device lives: runtime/call keeps compiled kernels here.
   std::mutex programs_mutex;
   std::map<std::string, std::shared_ptr<const Program>, std::less<>> programs;
+
+  /// What a tuning file says of kernels, by digest (runtime/call/tuning.h); none: TESSERA_TUNING was not read yet.
+  std::mutex choices_mutex;
+  std::optional<std::map<std::string, ScheduleChoices, std::less<>>> choices;
 
   /// Whether the device multiplies matrices of a shape (its text) rightly, as far as runtime/call has tried.
   std::recursive_mutex matrices_mutex;

@@ -47,6 +47,11 @@ inline Target random_target(uint64_t seed) {
                   {n, m, k, DType::u8, DType::u8, DType::u32}};
     t.transposes_matrices = maybe();
   }
+  if (maybe()) {  // none makes a form legal
+    t.choices.workgroup = one_of({0, 1, 32, 64, 256, 1024});
+    t.choices.smaller = one_of({0, 0, 1, 2}), t.choices.registers = one_of({0, 0, 1, 2});
+    t.choices.work = one_of({0, -3, -1, 1, 3}), t.choices.spread = one_of({0, -3, 3});
+  }
   const auto say = [&](const char* what, int64_t v) { t.name += std::string(" ") + what + " " + std::to_string(v); };
   t.name = t.kind == Target::Kind::gpu ? "gpu" : "cpu";
   say("workgroup", t.max_workgroup_size), say("count", t.max_workgroup_count), say("shared", t.shared_bytes),
@@ -62,6 +67,7 @@ inline Target random_target(uint64_t seed) {
   say("dots", t.dot4_signed), say("unsigned", t.dot4_unsigned), say("mixed", t.dot4_mixed);
   for (const MatrixShape& s : t.matrices) t.name += " matrix " + to_string(s);
   if (t.transposes_matrices) t.name += " transposing";
+  if (t.choices != ScheduleChoices{}) t.name += " tuned " + to_string(t.choices);
   return t;
 }
 

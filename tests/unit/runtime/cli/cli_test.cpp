@@ -323,10 +323,12 @@ TEST_CASE("what the command line refuses") {
     CHECK(o.out == "");
   };
   const std::string note = "\n  note: tessera --help lists the commands, tessera COMMAND --help their options";
-  fails("", 2, "no command is given; the commands are devices, ops, run, compile, explain, bundle" + note);
-  fails("frobnicate add.tir", 2,
-        "there is no command \"frobnicate\"; the commands are devices, ops, run, compile, explain, bundle" + note);
-  fails("--frobnicate", 2, "no command is given; the commands are devices, ops, run, compile, explain, bundle" + note);
+  fails("", 2, "no command is given; the commands are devices, ops, run, compile, explain, bundle, tune" + note);
+  fails(
+      "frobnicate add.tir", 2,
+      "there is no command \"frobnicate\"; the commands are devices, ops, run, compile, explain, bundle, tune" + note);
+  fails("--frobnicate", 2,
+        "no command is given; the commands are devices, ops, run, compile, explain, bundle, tune" + note);
   fails("devices add.tir", 2, "The following argument was not expected: add.tir" + note);
   fails("run", 2, "FILE is required" + note);
   fails("compile add.tir --target=foo", 2,
