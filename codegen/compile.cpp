@@ -246,6 +246,17 @@ Program compile_for_tpu(const ir::Kernel& source, const Target& target, const Co
 
 }  // namespace
 
+void check_lints(const ir::Kernel& k, const CompileOptions& options) {
+  if (options.lint == Lint::off) return;
+  if (k.has_threads()) {
+    ir::Kernel programs = k;
+    lowering::lower_threads(programs);
+    if (!programs.has_threads()) check_lints(programs, options);
+  } else if (has_all_sizes(k, options.sizes)) {
+    check_lints(k, options.sizes, options.lint);
+  }
+}
+
 Program compile(const ir::Kernel& k, const Target& target, const CompileOptions& options) {
   if (k.has_threads()) {
     ir::Kernel programs = k;
@@ -255,7 +266,7 @@ Program compile(const ir::Kernel& k, const Target& target, const CompileOptions&
     if (programs.has_threads()) return Compilation(programs, target, options).run();
     return compile(programs, target, options);
   }
-  if (options.lint != Lint::off && has_all_sizes(k, options.sizes)) check_lints(k, options.sizes, options.lint);
+  check_lints(k, options);
   if (!target.tpu_chip.empty()) return compile_for_tpu(k, target, options);
   return Compilation(k, target, options).run();
 }

@@ -35,6 +35,9 @@ struct CompileOptions {
 /// Verifies, optimizes, lowers and emits. Deterministic: the same kernel and target give the same words.
 Program compile(const ir::Kernel& k, const Target& target, const CompileOptions& options = {});
 
+/// What compile() does with `options.lint`, alone.
+void check_lints(const ir::Kernel& k, const CompileOptions& options);
+
 /// The grid axes that a compiled program runs in no order: declared parallel, added by vmap, or proved to be.
 std::vector<bool> parallel_axes(const ir::Kernel& k);
 

@@ -104,10 +104,15 @@ std::shared_ptr<const Program> program_for(const ir::Kernel& kernel, const Targe
   // The text holds all that compilation sees; with the source lines, since errors name them. The target is the device's
   // own.
   const std::string key = kind + (kernel.call.debug ? " debug\n" : "\n") + ir::print(kernel, true);
-  {
+  const auto found = [&]() -> std::shared_ptr<const Program> {
     std::lock_guard lock(mutex);
-    if (auto it = programs.find(key); it != programs.end()) return it->second;
-  }
+    const auto it = programs.find(key);
+    return it != programs.end() ? it->second : nullptr;
+  }();
+  if (found && options.lint != Lint::error) return found;
+  check_lints(kernel, options);
+  options.lint = Lint::off;
+  if (found) return found;
   if (const char* folder = std::getenv("TESSERA_DUMP"); folder && *folder) dump(folder, kernel);
   const auto make = [&](const Target& t) {
     return std::make_shared<const Program>(compile_or_read(kernel, t, options, key));

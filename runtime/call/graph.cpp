@@ -155,7 +155,8 @@ class CompiledGraph::Replay {
     for (const auto& [i, a] : taken_)
       if (const auto b = a.buffer("an output of the graph"); b && b->host_reads()) shown.push_back(b.get());
     if (!shown.empty()) actions_.push_back([this, shown] { context_.recorder().show_host(shown); });
-    if (!doubts_.empty() && !actions_.empty()) {  // what the inputs' calls may yet report is true of the outputs
+    // What the inputs' calls may yet report is true of the outputs.
+    if (!doubts_.empty() && (!actions_.empty() || submitted_ > 0)) {
       auto outcome = std::make_shared<Outcome>();
       outcome->sites.kernel = s_.graph.name;
       follow(std::move(outcome));
@@ -166,8 +167,9 @@ class CompiledGraph::Replay {
     for (size_t i = 0; i < inputs_.size(); ++i)
       if (inputs_[i].donated()) inputs_[i].give_to(s_.graph.name);
     std::lock_guard lock(context_.mutex());
-    for (const auto& b : made)
-      if (last_outcome_) b->outcome = last_outcome_;
+    hand_on();
+    if (last_outcome_ || doubts_.empty())
+      for (const auto& b : made) b->outcome = last_outcome_;
     return std::move(outputs_);
   }
 
@@ -337,7 +339,8 @@ class CompiledGraph::Replay {
     std::vector<Access> accesses;
     std::vector<Buffer*> shown;
     uint64_t low = s_.contents.size(), high = 0;  // what changes of the table
-    if (std::exchange(s_.table_is_stale, false)) std::swap(low, high);
+    // The table is not what `contents` says until the change is among the actions, should something throw before.
+    if (std::exchange(s_.table_is_stale, true)) std::swap(low, high);
     const auto patch = [&](uint64_t where, uint64_t address) {
       if (std::memcmp(s_.contents.data() + where, &address, sizeof address) == 0) return;
       std::memcpy(s_.contents.data() + where, &address, sizeof address);
@@ -378,6 +381,7 @@ class CompiledGraph::Replay {
                                      std::span(bytes).subspan(from, std::min(most, bytes.size() - from)));
       });
     }
+    s_.table_is_stale = false;
     if (const PreparedCall& call = s_.calls[recording.first()]; call.bound.cut()) {
       std::vector<std::vector<std::byte>> pushes;
       for (size_t n = 0; n < (call.block_stride ? call.bound.slices.size() : 1); ++n) {

@@ -63,6 +63,17 @@ int64_t workgroups_of(const Program& p, const DimValues& dims, int64_t arena_byt
   return std::max(usual, std::min(cdiv(n, units), room));
 }
 
+void check_donation(const Program& p, size_t i, size_t num_inputs, FunctionRef<bool(size_t)> same) {
+  const std::string where = p.name + ": argument " + std::to_string(i) + " is donated, but ";
+  const auto aliased = [&](const ProgramArg& a) { return a.alias == static_cast<int>(i); };
+  if (std::none_of(p.args.begin(), p.args.end(), aliased) && !p.args[i].written)
+    throw SpecError(where + "no output is aliased to it", p.loc,
+                    "name one in input_output_aliases, or leave donate() out");
+  for (size_t j = 0; j < num_inputs; ++j)
+    if (j != i && same(j))
+      throw SpecError(where + "argument " + std::to_string(j) + " is the same array", p.loc, "copy() one of them");
+}
+
 uint64_t value_of(const Program& p, size_t i, const std::optional<Scalar>& number) {
   const ProgramArg& a = p.args[i];
   if (!number)

@@ -40,24 +40,6 @@ CallSignature call_signature(const Program& p) {
   return s;
 }
 
-bool has_alias(const Program& p, size_t input) {
-  return std::any_of(p.args.begin(), p.args.end(),
-                     [&](const ProgramArg& a) { return a.alias == static_cast<int>(input); });
-}
-
-// A donated argument's memory goes to one output, or is the call's to write to, so nothing else may be in it.
-void check_donation(const Program& p, const std::vector<DeviceArray>& inputs,
-                    const std::vector<std::shared_ptr<Buffer>>& buffers, size_t i) {
-  if (!inputs[i].donated()) return;
-  const std::string where = p.name + ": argument " + std::to_string(i) + " is donated, but ";
-  if (!has_alias(p, i) && !p.args[i].written)
-    throw SpecError(where + "no output is aliased to it", p.loc,
-                    "name one in input_output_aliases, or leave donate() out");
-  for (size_t j = 0; j < inputs.size(); ++j)
-    if (j != i && buffers[i] && buffers[j] == buffers[i])
-      throw SpecError(where + "argument " + std::to_string(j) + " is the same array", p.loc, "copy() one of them");
-}
-
 DeviceArray checked_output(const Device& device, const Program& p, const CallSignature& call, size_t position,
                            const DeviceArray& a, const DimValues& dims) {
   if (!a.valid())
@@ -117,7 +99,9 @@ class Launch {
     const CallSignature call = call_signature(p_);
     dims_ = bind_dims(call, types_, given);
     take_outputs(call, into);
-    for (size_t i = 0; i < inputs_.size(); ++i) check_donation(p_, inputs_, buffers_, i);
+    for (size_t i = 0; i < inputs_.size(); ++i)
+      if (inputs_[i].donated())
+        check_donation(p_, i, inputs_.size(), [&](size_t j) { return buffers_[i] && buffers_[j] == buffers_[i]; });
     bound_ = vulkan::bind(p_, dims_, device_);
     given_buffers_ = buffers_;
     find_copies();

@@ -106,12 +106,17 @@ TESSERA_PYTHON_API char* tessera_run_text(const char* tir, size_t size, const ch
   *outputs = nullptr;
   return error_of([&] { *outputs = new Outputs{run_text({tir, size}, device, buffers(inputs, count))}; });
 }
-/// Runs the graph in `folder`, whose graph.txt is given, and a key of its other files.
+/// Reads the graph in `folder`, whose graph.txt is given, and a key of its other files.
+TESSERA_PYTHON_API char* tessera_load_graph(const char* text, size_t size, const char* folder, const char* key,
+                                            const char* device) {
+  return error_of([&] { load_graph({{text, size}, folder, key}, device); });
+}
+/// Runs it as it was then, whatever the folder holds now.
 TESSERA_PYTHON_API char* tessera_run_graph(const char* text, size_t size, const char* folder, const char* key,
                                            const char* device, const CArray* inputs, size_t count, Outputs** outputs) {
   *outputs = nullptr;
   return error_of(
-      [&] { *outputs = new Outputs{run_graph({text, size}, folder, key, device, buffers(inputs, count))}; });
+      [&] { *outputs = new Outputs{run_graph({{text, size}, folder, key}, device, buffers(inputs, count))}; });
 }
 /// An exported call as .tir text, which is to be given to tessera_free.
 TESSERA_PYTHON_API char* tessera_import_text(const char* text, size_t size, char** tir) {

@@ -32,11 +32,6 @@ struct Loaded {
   std::shared_ptr<Plans> plans = std::make_shared<Plans>();
 };
 
-struct LoadedGraph {
-  Graph graph;                            // for the interpreter
-  std::optional<CompiledGraph> compiled;  // or for a device
-};
-
 /// Something made once, by the first thread that needs it; a failure is remembered as well as a success.
 template <class T>
 class Once {
@@ -59,6 +54,11 @@ class Once {
   std::optional<T> value_;
   std::exception_ptr error_;
 };
+struct LoadedGraph {
+  std::shared_ptr<Graph> graph;  // for the interpreter; moved where a device compiles it
+  std::shared_ptr<Once<std::optional<CompiledGraph>>> compiled;  // none: the interpreter runs it
+};
+
 /// Onces by key. What is made is never dropped, so references stay good.
 template <class T, class Key = std::string, class Less = std::less<>>
 class Cache {
@@ -314,28 +314,38 @@ std::vector<Array> run_text(std::string_view tir, std::string_view device, std::
   return outputs;
 }
 
-std::vector<Array> run_graph(std::string_view text, std::string_view folder, std::string_view key,
-                             std::string_view device, std::span<const Buffer> inputs) {
-  const LoadedGraph& g = state().graphs.get(
-      std::string(device) + "\n" + std::string(folder) + "\n" + std::string(key) + "\n" + std::string(text),
-      [&]() -> LoadedGraph {
-        Graph graph = parse_graph(text, std::string(folder));
-        modules += graph.kernels.size();
-        const Device* d = device_of(device);
-        if (!d) return {std::move(graph), std::nullopt};
-        return {{}, load(*d, std::move(graph))};
-      });
+namespace {
+const LoadedGraph& graph_of(const GraphFiles& f, std::string_view device) {
+  std::string name;
+  for (const std::string_view part : {device, f.folder, f.key, f.text}) name += std::string(part) + "\n";
+  return state().graphs.get(name, [&]() -> LoadedGraph {
+    auto graph = std::make_shared<Graph>(parse_graph(f.text, std::string(f.folder)));
+    modules += graph->kernels.size();
+    return {std::move(graph), std::make_shared<Once<std::optional<CompiledGraph>>>()};
+  });
+}
+}  // namespace
+
+void load_graph(const GraphFiles& files, std::string_view device) { graph_of(files, device); }
+
+std::vector<Array> run_graph(const GraphFiles& files, std::string_view device, std::span<const Buffer> inputs) {
+  const LoadedGraph& g = graph_of(files, device);
+  const auto& compiled = g.compiled->get([&]() -> std::optional<CompiledGraph> {
+    const Device* d = device_of(device);
+    if (!d) return std::nullopt;
+    return load(*d, std::move(*g.graph));
+  });
   std::vector<Array> outputs;
-  if (g.compiled) {
-    const Graph& graph = g.compiled->graph();
+  if (compiled) {
+    const Graph& graph = compiled->graph();
     std::vector<Buffer> results;
     for (const size_t v : graph.body.outputs) {
       Array& a = outputs.emplace_back(graph.values[v].shape, graph.values[v].dtype);
       results.push_back({a.dtype(), a.shape(), a.bytes()});
     }
-    on_device(g.compiled->device(), [&] { bytes_copied += call_on_host(*g.compiled, inputs, results); });
+    on_device(compiled->device(), [&] { bytes_copied += call_on_host(*compiled, inputs, results); });
   } else {
-    outputs = interpret(g.graph, copies_of(inputs));
+    outputs = interpret(*g.graph, copies_of(inputs));
   }
   ++calls;
   return outputs;

@@ -33,9 +33,13 @@ void call(const Module& module, std::span<const Buffer> arguments, std::span<con
 std::vector<Array> run_text(std::string_view tir, std::string_view device, std::span<const Buffer> inputs);
 
 /// And for a graph (engine/graph/graph.h): the text of its graph.txt, its folder, and a key that no other contents of
-/// the folder's files have.
-std::vector<Array> run_graph(std::string_view text, std::string_view folder, std::string_view key,
-                             std::string_view device, std::span<const Buffer> inputs);
+/// the folder's files have. They are read by load_graph(), which needs no device; by run_graph() only where it has not
+/// been called.
+struct GraphFiles {
+  std::string_view text, folder, key;
+};
+void load_graph(const GraphFiles& files, std::string_view device);
+std::vector<Array> run_graph(const GraphFiles& files, std::string_view device, std::span<const Buffer> inputs);
 
 /// An exported call as .tir text.
 std::string import_text(std::string_view module);

@@ -228,6 +228,9 @@ void HostStream::take_arguments(const HostCall& call, HostCall::Call& c, std::sp
     if (b && (p.args[i].read || p.args[i].written)) uses(b, p.args[i].read, p.args[i].written, 0, b->size());
   }
   c.version = call.version;
+  for (size_t i = 0; i < call.num_inputs; ++i)
+    if (const DeviceArray* a = arguments[i].array(); a && a->donated())
+      check_donation(p, i, call.num_inputs, [&](size_t j) { return buffers_[i] && buffers_[j] == buffers_[i]; });
   for (const auto& [from, to] : copies_) check_copy(*from, *to);
   if (c.scratch) uses(c.scratch.get(), true, true, 0, c.scratch->size());
   if (c.report) uses(c.report.get(), true, true, 0, c.report->size());

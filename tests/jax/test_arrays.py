@@ -233,9 +233,24 @@ def test_a_folder_that_changes(where, tmp_path):
         np.testing.assert_array_equal(tessera.load(tmp_path / "g", where)(x), k + table)
     (tmp_path / "g" / "scale.tir").rename(tmp_path / "elsewhere")
     with pytest.raises(tessera.Error, match="graph.txt:.*scale.tir: no such file"):
-        tessera.load(tmp_path / "g", where)(x)
+        tessera.load(tmp_path / "g", where)
     (tmp_path / "elsewhere").rename(tmp_path / "g" / "scale.tir")
     np.testing.assert_array_equal(tessera.load(tmp_path / "g", where)(x), 3 + table)
+
+
+def test_a_folder_that_changes_before_the_first_call(where, tmp_path):
+    """A graph is what the folder held when it was loaded."""
+    x, folder, graphs = np.ones(4, np.float32), tmp_path / "g", []
+    for k in (5, 6, 5, 6):
+        def kernel(x_ref, o_ref):
+            o_ref[...] = x_ref[...] * k
+        call = pl.pallas_call(kernel, out_shape=jax.ShapeDtypeStruct((4,), f32), name="scale")
+        tessera.export(call, jnp.ones(4), path=folder)
+        graphs.append((k, tessera.load(folder, where)))
+    for f in folder.iterdir():
+        f.unlink()
+    for k, graph in graphs:
+        np.testing.assert_array_equal(graph(x), k * x)
 
 
 def test_a_folder_that_others_have_touched(where, tmp_path):
@@ -249,11 +264,11 @@ def test_a_folder_that_others_have_touched(where, tmp_path):
     kernel.rename(tmp_path / "kernel")
     kernel.symlink_to(tmp_path / "kernel")
     with pytest.raises(tessera.Error, match=r"graph.txt:\d+: .*.tir: is a symbolic link\n  note: put the file itself there \(cp -L\): nothing outside the folder is read"):
-        tessera.load(folder, where)(x)
+        tessera.load(folder, where)
     kernel.unlink()
     os.mkfifo(kernel)
     with pytest.raises(tessera.Error, match=r"graph.txt:\d+: .*.tir: not a regular file"):
-        tessera.load(folder, where)(x)
+        tessera.load(folder, where)
     (folder / "graph.txt").unlink()
     (folder / "graph.txt").symlink_to(outside)
     with pytest.raises(tessera.Error, match="graph.txt: is a symbolic link"):

@@ -40,6 +40,7 @@ def _open():
     lib.tessera_stats.argtypes, lib.tessera_stats.restype = [ctypes.POINTER(ctypes.c_uint64)], None
     lib.tessera_run_text.argtypes = [p, z, p, ctypes.POINTER(CArray), z, ctypes.POINTER(ctypes.c_void_p)]
     lib.tessera_run_text.restype = ctypes.c_void_p
+    lib.tessera_load_graph.argtypes, lib.tessera_load_graph.restype = [p, z, p, p, p], ctypes.c_void_p
     lib.tessera_run_graph.argtypes = [p, z, p, p, p, ctypes.POINTER(CArray), z, ctypes.POINTER(ctypes.c_void_p)]
     lib.tessera_run_graph.restype = ctypes.c_void_p
     lib.tessera_import_text.argtypes, lib.tessera_import_text.restype = [p, z, ctypes.POINTER(ctypes.c_void_p)], ctypes.c_void_p

@@ -118,6 +118,8 @@ def load(path, device="vulkan"):
     if os.path.isdir(path):
         with open_file(path, "graph.txt") as f:
             text = f.read().decode(errors="replace")
-        return Kernel(text, device, path, path, _contents(path, text))
+        graph = Kernel(text, device, path, path, _contents(path, text))
+        check(native.tessera_load_graph(graph.text, len(graph.text), path.encode(), graph.key, graph.device))
+        return graph
     with open(path) as f:
         return Kernel(f.read(), device, path)

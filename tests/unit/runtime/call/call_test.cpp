@@ -66,6 +66,20 @@ TEST_CASE("a kernel is compiled once per device and once per form") {
   CHECK(floats(other.run({ramp(300)}).at(0)) == doubled(300));
 }
 
+TEST_CASE("a kernel that has been compiled is looked at for lints all the same") {
+  const ir::Kernel k = ir::parse(
+      "tir 1\nkernel @part\nin f32[8] whole\nout f32[8] whole\nbody (%x, %o) {\n  %a = load %x[0:1]\n"
+      "  store %o[0:1], %a\n}\n",
+      "part.tir");
+  const Device d;
+  CompileOptions lint;
+  lint.lint = Lint::error;
+  const std::string error = error_of<KernelError>([&] { load(d, k, lint); });
+  CHECK(error.find("part") != std::string::npos);
+  load(d, k);
+  CHECK(error_of<KernelError>([&] { load(d, k, lint); }) == error);
+}
+
 TEST_CASE("calls on the default device, by kernel and by pallas_call") {
   CHECK(floats(run_on_default_device(ir::parse(kTwice, "twice.tir"), {ramp(77)}).at(0)) == doubled(77));
   const PallasCall twice =

@@ -4,7 +4,12 @@
 #include <fstream>
 
 #include "engine/base/npy.h"
+#include "engine/front.h"
+#include "runtime/call/call.h"
 #include "runtime/call/host_call.h"
+#include "runtime/call/jit.h"
+#include "runtime/device/faults.h"
+#include "runtime/record.h"
 #include "tests/unit/runtime/support.h"
 
 namespace graph_test {
@@ -128,6 +133,60 @@ TEST_CASE("a graph into arrays of the caller's") {
   check_answers(there.run({ramp(8), ramp(8, 1)}));
   CHECK(x.valid());  // nothing has been taken
   check_clean(device());
+}
+
+const ShapeDtype kEight{{8}, f32};
+/// o = 2 x, with a check in it or without.
+auto doubling(bool checks) {
+  const auto kernel = [=](Ref a, Ref o) {
+    o[all] = a[all] * 2.0f;
+    if (checks) check(a[0] >= 0.0f, "negative");
+  };
+  return pallas_call(kernel, {.out_shape = kEight, .name = checks ? "checked" : "twice"});
+}
+/// A graph of that alone.
+CompiledGraph doubling_graph(const Device& d, bool checks) {
+  return load(d, jit([=](Tensor x) { return doubling(checks)(x); }), {kEight});
+}
+
+TEST_CASE("a graph into an array that holds what has failed, or from one") {
+  const CompiledGraph twice = doubling_graph(device(), false), checked = doubling_graph(device(), true);
+  const DeviceArray x(device(), ramp(8)), bad(device(), ramp(8, -8)), o(device(), {8}, f32), p(device(), {8}, f32);
+  checked.run_into({bad}, {o});
+  CHECK(error_of<KernelError>([&] { o.download(); }).find("negative") != std::string::npos);
+  twice.run_into({o}, {p});
+  CHECK(error_of<KernelError>([&] { p.download(); }).find("negative") != std::string::npos);
+  twice.run_into({x}, {o});
+  CHECK(o.download().at(3) == 6);
+  twice.run_into({o}, {p});
+  CHECK(p.download().at(3) == 12);
+  check_clean(device());
+}
+
+TEST_CASE("a graph after a call for whose report there was no memory") {
+  vulkan::Faults faults;
+  const Device d;
+  for (const bool first : {true, false}) {
+    CAPTURE(first);
+    const CompiledGraph graph = doubling_graph(d, true);
+    const CompiledKernel other = load(d, doubling(true).trace({kEight}));
+    const DeviceArray x(d, ramp(8)), y(d, ramp(8, 100)), o(d, {8}, f32), p(d, ramp(8, -1));
+    if (!first) {
+      graph.run_into({x}, {o});
+      CHECK(o.download().at(3) == 6);
+    }
+    const PreparedKernel keeps = other.prepare({.frames_in_flight = 4});  // the reports that the Device has at hand
+    faults.fail("vkCreateBuffer", 0, VK_ERROR_UNKNOWN);
+    CHECK_THROWS_AS(graph.run_into({y}, {p}), Error);
+    CHECK(faults.failed());
+    faults.count();
+    for (int again = 0; again < 2; ++again) {
+      graph.run_into({y}, {p});
+      CHECK(p.download().at(3) == 206);
+    }
+    graph.run_into({x}, {o});
+    CHECK(o.download().at(3) == 6);
+  }
 }
 
 TEST_CASE("what tessera.export has written gives JAX's answers") {

@@ -17,6 +17,20 @@ namespace {
 
 constexpr int64_t kN = 200;
 
+const char* kWritesAnInput = R"(tir 1
+kernel @writes
+in f32[8] whole
+in f32[8] whole
+out f32[8] whole
+body (%x, %y, %o) {
+  %a = load %x[0:8]
+  %b = add %a, %a
+  store %x[0:8], %b
+  %c = load %y[0:8]
+  store %o[0:8], %c
+}
+)";
+
 PreparedKernel prepared(const Device& d, Program p, int frames = 2, int calls = 1, int64_t n = kN) {
   return PreparedKernel(d, std::move(p), {.frames_in_flight = frames, .calls_per_frame = calls, .dims = {{"n", n}}});
 }
@@ -270,6 +284,14 @@ TEST_CASE("what is wrong with a recording is said, and nothing is recorded") {
           "them in input_output_aliases");
     CHECK(error_of<E>([&] { stream.record(kernel, {DeviceArray(), y}); }) ==
           "scale: in_specs[0]: this DeviceArray holds no array: it was never given one, or has been moved from");
+    CHECK(error_of<E>([&] { stream.record(kernel, {donate(x), y}); }) ==
+          "scale: argument 0 is donated, but no output is aliased to it\n  note: name one in input_output_aliases, or "
+          "leave donate() out");
+    PreparedKernel writes = load(d, ir::parse(kWritesAnInput, "writes.tir")).prepare({.frames_in_flight = 1});
+    const DeviceArray u(d, ramp(8)), v(d, {8}, f32);
+    CHECK(error_of<E>([&] { stream.record(writes, {donate(u), u, v}); }) ==
+          "writes: argument 0 is donated, but argument 1 is the same array\n  at writes.tir:2\n  note: copy() one of "
+          "them");
     DeviceArray gone(d, {kN}, f32);
     gone.free();
     CHECK(error_of<E>([&] { stream.record(kernel, {gone, y}); }) ==
