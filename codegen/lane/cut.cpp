@@ -469,22 +469,31 @@ class Cutter {
     const bool skips = agreed(regions[0]);
     k_.region(r).ops.push_back(id);
     for (const RegionId q : regions) {
-      const Value inner = region(q, first, end);
-      if (kept.empty() && !skips) continue;
+      Value inner = region(q, first, end);
       const OpId last = k_.region(q).ops.back();
       k_.region(q).ops.pop_back();
+      const std::vector<OpId> ops = std::move(k_.region(q).ops);
+      k_.region(q).ops.clear();
       b_.set_region(q);
       const Value time = number(steps_.time.at(q.index));
       std::vector<Value> now = k_.op(last).operands;
-      if (!kept.empty()) {
-        // A branch that was done in an earlier dispatch.
-        now = b_.if_else(
-            less(first, time), [&] { return now; },
-            [&] {
-              std::vector<Value> old;
-              for (const Kept& s : kept) old.push_back(load(s, {}));
-              return old;
-            });
+      if (!ops.empty() || !kept.empty()) {
+        // A branch that was done in an earlier dispatch does not run again: what its steps made is kept only where a
+        // dispatch has ended among them.
+        if (skips) now.push_back(inner);
+        const RegionId then = b_.new_region({}), otherwise = b_.new_region({});
+        k_.region(then).ops = ops;
+        b_.set_region(then);
+        b_.yield(now);
+        b_.set_region(otherwise);
+        std::vector<Value> old;
+        for (const Kept& s : kept) old.push_back(load(s, {}));
+        if (skips) old.push_back(end);
+        b_.yield(old);
+        b_.set_region(q);
+        const Value goes_on = less(first, time);
+        now = k_.op(b_.append({.code = Opcode::if_, .operands = {goes_on}, .regions = {then, otherwise}})).results;
+        if (skips) inner = now.back(), now.pop_back();
       }
       if (skips) {
         const Value goes_on = less(none(), end);

@@ -20,6 +20,7 @@ Value AtomicEmitter::update_element(const ir::Op& o, const Coords& c, Value pred
   const Address a = refs_.address(r, o, c);
   Value valid = b_.both(a.valid, predicate);
   if (o.has_mask()) valid = b_.both(valid, elements_.of(o.operands[static_cast<size_t>(o.mask_position())], c));
+  if (valid && b_.known(valid) == 0) return instead();  // a position that memory of a known size does not have
   const Value x = elements_.of(o.operands[1], c),
               compare = o.code == Opcode::atomic_cas ? elements_.of(o.operands[2], c) : Value{};
   const auto kind = o.code == Opcode::atomic_cas ? o.code : static_cast<Opcode>(o.attr(Attr::kind));
@@ -129,7 +130,12 @@ void AtomicEmitter::update(ir::OpId id) {
     arena_.order(reads, writes);  // what was nearest may be another invocation's to update
   }
   each([&](const Coords& c, Value predicate) {
-    const Value old = update_element(o, c, predicate, [&] { return nearest ? arena_.load(slot, c) : otherwise(c); });
+    if (nearest) {  // beyond the value's end the clamped position is in the slot, but another invocation's
+      b_.when(predicate,
+              [&] { arena_.store(slot, c, update_element(o, c, {}, [&] { return arena_.load(slot, c); })); });
+      return;
+    }
+    const Value old = update_element(o, c, predicate, [&] { return otherwise(c); });
     if (used) b_.when(predicate, [&] { arena_.store(slot, c, old); });
   });
 }

@@ -70,8 +70,9 @@ AsyncCopies::Copy make_copy(const Machine& m, const Op& op, const Side (&sides)[
   c.op = &op;
   c.element_bytes = size_bytes(m.kernel->type(op.operands[0]).dtype);
   c.program = m.grid_point;
-  const Counter s = counter(m, sides[2]);
+  Counter s = counter(m, sides[2]);
   c.counter = s.at;
+  c.semaphore_at = std::move(s.position);
   c.semaphore = sides[2].ref;
   Shape low, high;  // per dim of the copy: the part that is inside both
   for (const Index& x : sides[0].index)
@@ -257,6 +258,11 @@ void AsyncCopies::start(Copy copy) {
 
 void AsyncCopies::perform(Copy& c) {
   c.done = true;
+  if (m_.races) {  // the copy's program signals, whichever runs now
+    m_.races->begin(c.program.data());
+    touch(m_, *c.op, c.semaphore, {c.counter, c.semaphore_at});
+    m_.races->begin(m_.grid_point.data());
+  }
   signal(c.counter, static_cast<int32_t>(c.bytes));
   const int64_t n = num_elements(c.shape);
   if (n == 0 || c.element_bytes == 0) return;

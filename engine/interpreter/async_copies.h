@@ -38,8 +38,9 @@ class AsyncCopies {
   struct Copy {
     const ir::Op* op = nullptr;
     int32_t* counter = nullptr;
-    size_t semaphore = 0;  // its Ref
-    Shape shape;           // without what is clipped
+    size_t semaphore = 0;               // its Ref
+    std::vector<int64_t> semaphore_at;  // which element of it
+    Shape shape;                        // without what is clipped
     int64_t element_bytes = 0;
     int64_t bytes = 0;  // that the semaphore counts
     Window from, to;

@@ -560,12 +560,12 @@ class Checker {
 
   // Dispatches end behind any step, not only where a launch would end them.
   int64_t any_steps(const Program& program, int order) const {
-    const int64_t steps = program.open_ended
-                              ? 40 * steps_of_dispatch(program)
-                              : program.extents[static_cast<size_t>(program.steps_extent) + 1].eval(case_.dims);
+    const int64_t all = program.extents[static_cast<size_t>(program.steps_extent) + 1].eval(case_.dims),
+                  steps = program.open_ended ? 40 * steps_of_dispatch(program) : all;
     const int64_t least = program.open_ended ? cdiv(steps, 160) : steps_of_dispatch(program, 1);
     std::mt19937_64 random(std::hash<std::string>{}(case_.kernel.name) + static_cast<uint64_t>(order));
-    return least + static_cast<int64_t>(random() % static_cast<uint64_t>(std::max<int64_t>(steps, 1)));
+    const auto more = static_cast<int64_t>(random() % static_cast<uint64_t>(std::max<int64_t>(steps, 1)));
+    return std::min(least + more, std::max<int64_t>(all, 1));  // as steps_at_once(), which the code may rely on
   }
 
   // The same below lane level: the module itself, and what spirv-opt makes of it.
