@@ -306,7 +306,7 @@ class Cutter {
       loads = true;
       return true;
     }
-    if (o.code == Opcode::if_) {
+    if (ir::is_branch(o.code)) {
       for (const RegionId r : o.regions)
         for (const OpId id : k_.region(r).ops)
           if (!repeatable(k_.op(id), guarded, loads)) return false;
@@ -437,7 +437,7 @@ class Cutter {
     std::vector<Kept> kept;
     for (const Value v : o.results) kept.push_back(keep(v, r));
     const Value from = minus(first, start), to = minus(region_end, start);
-    const Value end = o.code == Opcode::if_ ? branch(id, r, from, to, kept)
+    const Value end = ir::is_branch(o.code) ? branch(id, r, from, to, kept)
                       : o.code == Opcode::for_ && (!steps_.open || steps_.whole.contains(o.regions[0].index))
                           ? loop(id, r, from, to, kept)
                           : iterations(id, r, from, to, kept);

@@ -166,7 +166,7 @@ class Planner {
   }
   bool is_child(const Op& o) const {
     if (o.code == Opcode::while_) return out_.in_data.contains(body_of(o).index);
-    if (o.code == Opcode::if_)
+    if (ir::is_branch(o.code))
       return std::any_of(o.regions.begin(), o.regions.end(), [&](RegionId r) { return cuttable(r); });
     if (o.code != Opcode::for_ || !long_one(o)) return false;
     return ir::constant_int(k_, o.operands[2]) && out_.trip_counts.contains(o.regions[0].index);
@@ -189,7 +189,7 @@ class Planner {
       own = 0;
       out_.start[id.index] = t;
       out_.passing[id.index] = in_passing(o);
-      t = plus(t, out_.span[id.index] = o.code == Opcode::if_ ? plan_branches(o, depth) : plan_rounds(o, depth));
+      t = plus(t, out_.span[id.index] = ir::is_branch(o.code) ? plan_branches(o, depth) : plan_rounds(o, depth));
     }
     longest_ = most(longest_, own);
     if (own == Extent(0) && t != Extent(0)) {
@@ -212,7 +212,7 @@ class Planner {
     }
     return plus(product(most(out_.trip_counts.at(body.index), Extent(1)), out_.time.at(body.index)), in_passing(o));
   }
-  Extent in_passing(const Op& o) const { return Extent(loops_in(o) + (o.code == Opcode::if_ ? 0 : 1)); }
+  Extent in_passing(const Op& o) const { return Extent(loops_in(o) + (ir::is_branch(o.code) ? 0 : 1)); }
   /// Loops of a branch that is not taken are an iteration each.
   Extent plan_branches(const Op& o, int64_t depth) {
     Extent t = 0;
