@@ -135,10 +135,11 @@ MadeBundle make_bundle(std::span<const BundleSource> sources, std::span<const Ta
     const BundleSource& s = sources[i];
     BundleKernel& k = kernels[i];
     k.name = s.kernel.name, k.loc = s.kernel.loc, k.arguments = s.arguments;
-    for (Target t : targets) {
-      if (choices) t.choices = choices(t, s.kernel);
+    for (const Target& t : targets) {
       try {
-        const Program p = compile(s.kernel, t, options);
+        Target tuned = t;
+        if (choices) tuned.choices = choices(t, s.kernel);
+        const Program p = compile(s.kernel, tuned, options);
         k.variants.push_back({t.name, t.kind == Target::Kind::cpu, needs_of(p, t), program_to_bytes(p)});
       } catch (const CompileError& e) {
         if (&t == &targets.back() && k.variants.empty()) throw;
