@@ -17,6 +17,7 @@
 
 #include "engine/ir/builder.h"
 #include "engine/ir/walk.h"
+#include "tests/fuzz/control.h"
 #include "tests/fuzz/integers.h"
 #include "tests/fuzz/patterns.h"
 #include "tests/fuzz/threads.h"
@@ -736,6 +737,7 @@ void pass_constants(Case& c, Random random) {
 
 Case generate(uint64_t seed, Pattern pattern) {
   if (pattern == Pattern::threads) return threads(seed);
+  if (pattern == Pattern::control) return control(seed);
   Case c = Generator(seed, pattern).run();
   pass_constants(c, Random(~seed * 3));
   say_something(c.kernel.call, Random(~seed));

@@ -18,10 +18,10 @@ struct Case {
   bool relaxed = false;           // of a file: its answers are the same where code is relaxed
 };
 
-/// Kernels of the forms that single passes and lowerings wait for (patterns.h).
-enum class Pattern { none, revisits, sums, reshapes, bytes, columns, residues, threads };
-inline constexpr const char* kPatternNames[] = {"none",  "revisits", "sums",     "reshapes",
-                                                "bytes", "columns",  "residues", "threads"};
+/// Kernels of the forms that single passes and lowerings wait for (patterns.h, threads.h, control.h).
+enum class Pattern { none, revisits, sums, reshapes, bytes, columns, residues, threads, control };
+inline constexpr const char* kPatternNames[] = {"none",    "revisits", "sums",    "reshapes", "bytes",
+                                                "columns", "residues", "threads", "control"};
 /// Of three seeds in ten; by numbers of its own, so that the kernels of the other seeds stay.
 Pattern pattern_of(uint64_t seed);
 

@@ -15,14 +15,16 @@ Pattern pattern_of(uint64_t seed) {
   static const std::vector<Pattern> kShares{revisits, revisits, revisits, sums,     reshapes, reshapes,
                                             bytes,    bytes,    columns,  residues, residues};
   if (random.chance(0.3)) return random.pick(kShares);
-  return random.chance(0.04) ? threads : none;
+  if (random.chance(0.04)) return threads;
+  return random.chance(0.08) ? control : none;
 }
 
 void Patterns::make(Pattern p) {
   size_ = p == Pattern::revisits || p == Pattern::columns ? Size::huge : Size::big;
   switch (p) {
     case Pattern::none:
-    case Pattern::threads: break;  // threads.h makes them
+    case Pattern::threads:
+    case Pattern::control: break;  // threads.h and control.h make them
     case Pattern::revisits: revisits(); break;
     case Pattern::sums: sums(); break;
     case Pattern::reshapes: reshapes(); break;
