@@ -149,7 +149,7 @@ bool is_identity(const std::vector<int64_t>& p) { return std::is_sorted(p.begin(
 Value filler(Equation& e, DType t) {
   if (const auto given = e.params.find("fill_value")) {
     if (given->is_boolean()) return cast(Operand(int64_t{given->boolean()}, e.loc), t);
-    if (!given->is_string()) return cast(Operand(given->integer(), e.loc), t);
+    if (!given->is_string()) return constant(t, given->bits() & (~uint64_t{0} >> (64 - bits(t))), {}, e.loc);
     const std::string s = given->string();  // a float, as Python writes it
     char* end = nullptr;
     const double v = std::strtod(s.c_str(), &end);

@@ -132,3 +132,45 @@ def test_a_grid_whose_size_comes_with_the_call(where, tmp_path):
     def g(x):
         return jax.lax.scan(lambda c, n: (f(c, n), c.sum()), x, jnp.arange(4))
     check(where, tmp_path, g, x)
+
+
+def twice(x):
+    def body(x_ref, o_ref):
+        o_ref[...] = x_ref[...] * 2
+    return pl.pallas_call(body, out_shape=jax.ShapeDtypeStruct(x.shape, x.dtype), name="twice")(x)
+
+
+def test_while_loop_under_vmap(where, tmp_path):
+    """Whose test is an array: it goes on as long as any element's does."""
+    def f(x, n):
+        return jax.vmap(lambda x, n: jax.lax.while_loop(lambda c: c[0] < n, lambda c: (c[0] + 1, twice(c[1])), (0, x))[1])(x, n)
+    check(where, tmp_path / "w", f, jnp.arange(6.0).reshape(3, 2), jnp.asarray([1, 4, 2]))
+    check(where, tmp_path / "f", lambda x, n: jax.vmap(lambda x, n: jax.lax.fori_loop(0, n, lambda i, c: twice(c) + i, x))(x, n), jnp.arange(6.0).reshape(3, 2), jnp.asarray([0, 3, 1]))
+
+
+def test_constants_of_narrow_dtypes(where, tmp_path):
+    for i, dtype in enumerate((jnp.float8_e4m3b11fnuz, jnp.int2, jnp.float8_e4m3fn, jnp.bfloat16, jnp.int4)):
+        check(where, tmp_path / str(i), lambda x, dtype=dtype: twice(x) + jnp.asarray([1, 0, -1, 1, -2, 0], dtype).astype(f32), jnp.arange(6.0))
+
+
+def test_calls_of_functions_with_rules(where, tmp_path):
+    """Kernels inside of lax.composite, linear_call and custom_linear_solve."""
+    linear = jax.custom_derivatives.linear_call
+    check(where, tmp_path / "composite", lambda x: jax.lax.composite(lambda x: twice(x) + 1, name="a.b")(x), jnp.arange(6.0))
+    check(where, tmp_path / "linear", lambda x, k: linear(lambda r, x: twice(x) * r * k, lambda r, t: t * r * k * 2, jnp.float32(3), x), jnp.arange(6.0), jnp.float32(5))
+    check(where, tmp_path / "solve", lambda x: jax.lax.custom_linear_solve(lambda v: v * 2, x, lambda mv, b: twice(b) / 4, lambda mv, b: b / 2), jnp.arange(6.0))
+
+
+@pytest.mark.parametrize("dtype", ["uint32", "int16", "uint8", "int8", "int32"])
+def test_a_grid_whose_size_is_of_any_integer_dtype(where, tmp_path, dtype):
+    def f(n, x):
+        def body(x_ref, o_ref):
+            o_ref[...] = x_ref[...] + 1
+        spec = pl.BlockSpec((2,), lambda i: (i,))
+        return pl.pallas_call(body, grid=(n,), in_specs=[spec], out_specs=spec, out_shape=jax.ShapeDtypeStruct((8,), f32), input_output_aliases={0: 0}, name="some")(x)
+    n, x = jnp.asarray(3, dtype), jnp.arange(8.0)
+    wanted = np.arange(8) + (np.arange(8) < 6)
+    with tessera.on(where):
+        np.testing.assert_array_equal(jax.jit(f)(n, x), wanted)
+    tessera.export(f, n, x, path=tmp_path)
+    np.testing.assert_array_equal(tessera.load(tmp_path, where)(np.asarray(n), np.asarray(x)), wanted)

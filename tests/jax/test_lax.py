@@ -140,6 +140,10 @@ case("slices", lambda x, y, i: (lax.slice(x, (1, 2), (5, 9), (2, 3)), x[1:-1, ::
      jnp.asarray([5, -2, 20], i32))
 case("gather", lambda x, i, k: (x[i], x[:, i], x[i, i], jnp.take(x, i, axis=1), x[i[:, None], i], jnp.take(x, i, axis=0, mode="clip"), jnp.take(x, i * 5, axis=0, mode="fill"),
                                 jnp.take(x, i, axis=0, mode="wrap"), jnp.take_along_axis(x, k, 1), x[jnp.abs(i).astype(u8)]), F(6, 9), jnp.asarray([5, 0, -2], i32), I(6, 4, low=0, high=9))
+case("gather_filled", lambda x, b, p, u, n, i: (
+    *(x.at[i].get(mode="fill", fill_value=v) for v in (jnp.finfo(bf16).min, np.float16(2), -3)), b.at[i].get(mode="fill", fill_value=jnp.finfo(bf16).min),
+    *(p.at[i].get(mode="fill", fill_value=v) for v in (np.False_, True, -5)), *(u.at[i].get(mode="fill", fill_value=v) for v in (jnp.iinfo(u32).max, -1, np.uint8(9))),
+    *(n.at[i].get(mode="fill", fill_value=v) for v in (300, -1, 1.5, np.int32(7)))), F(9), F(9, dtype=bf16), F(9) > 0, U(9), I(9, dtype=u8, low=0), jnp.asarray([0, 20, -1], i32), vulkan=True)
 case("scatter", lambda x, i, u: (x.at[i].set(u), x.at[i].add(u), x.at[i].mul(u), x.at[i].min(u), x.at[i].max(u), x.at[i].subtract(u), x.at[i, 1:3].set(7), x.at[i].divide(2.0)), F(6, 9),
      jnp.asarray([5, 0, 2], i32), F(3, 9), vulkan=True)
 case("scatter_twice", lambda x, i, u: (x.at[i].add(u), x.at[i].subtract(u), x.at[i * 9].add(u, mode="drop"), x.at[i * 9].set(u, mode="clip"), x.at[i].apply(lambda v: v * 2 + 1)), I(6),

@@ -331,6 +331,7 @@ V Function::apply(Prim p, Reg r, const std::vector<V>& operands) {
       return a.reg == Reg::f64 ? copy_sign(expand::floor(expand::abs(a)), a) : glsl(GLSLstd450Trunc, r, {a});
     case Prim::round_even: return glsl(GLSLstd450RoundEven, r, {a});
     case Prim::fma:
+      if (mistaken_zero(operands[2]) == false) return plus_zero(a * b);
       return mistaken_zero(a) || mistaken_zero(b) ? a * b + operands[2] : glsl(GLSLstd450Fma, r, operands);
     case Prim::sqrt: return glsl(GLSLstd450Sqrt, r, {a});
     case Prim::rsqrt: return glsl(GLSLstd450InverseSqrt, r, {a});

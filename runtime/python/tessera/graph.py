@@ -15,14 +15,14 @@ from jax._src.random import prng
 from jax._src.state import discharge
 from jax.experimental import pallas as pl
 
-from tessera import hook, jax_versions
+from tessera import expansions, hook, jax_versions
 from tessera import jaxpr as to_json
 from tessera._files import write_file
 from tessera._native_library import Error, import_text
 
 _INLINED = {"jit": "jaxpr", "pjit": "jaxpr", "closed_call": "call_jaxpr", "core_call": "call_jaxpr", "remat2": "jaxpr", "checkpoint": "jaxpr",
             "custom_jvp_call": "call_jaxpr", "custom_vjp_call": "call_jaxpr", "custom_vjp_call_jaxpr": "fun_jaxpr", "xla_metadata_call": "jaxpr",
-            "program_order": "call_jaxpr", "custom_vmap_call": "call"}
+            "program_order": "call_jaxpr", "custom_vmap_call": "call", "composite": "jaxpr", "linear_call": "callee"}
 _CONTROL = ("scan", "while", "cond")
 source_info_util.register_exclusion(__file__)  # lines are the user's
 
@@ -83,6 +83,7 @@ class _Writer:
     def constant(self, value):
         name = self.name()
         value = np.asarray(jax.random.key_data(value) if isinstance(getattr(value, "dtype", None), prng.KeyTy) else value)
+        value = value.astype(to_json.wide(value.dtype))
         file = f"constant_{name[1:]}.npy"
         write_file(self.folder, file, lambda f: np.save(f, value))
         self.head.append(f'const {name} {_type(value)} "{file}"')
@@ -93,7 +94,7 @@ class _Writer:
         names = [self.name() for _ in eqn.outvars]
         params, tables = eqn.params, []
         bounds = params["grid_mapping"].num_dynamic_grid_bounds
-        sizes = ", ".join(f"grid_{i} = {v}" for i, v in enumerate(operands[:bounds]))
+        sizes = ", ".join(f"grid_{i} = {self.size(v.aval, operand)}" for i, (v, operand) in enumerate(zip(eqn.invars[:bounds], operands)))
         try:
             module = to_json.describe(**params, tables=tables, at=place)
         except to_json.ExportError as error:
@@ -166,15 +167,28 @@ class _Writer:
         jaxpr, consts = jax_versions.jaxpr_and_constants(discharge.discharge_state(jax_versions.closed(eqn.params["jaxpr"])))
         return self.equations(jaxpr, [self.constant(c) for c in consts], operands)
 
+    def traced(self, f, eqn, operands):
+        """Of a function that computes what the equation does."""
+        with source_info_util.user_context(eqn.source_info.traceback):
+            closed = jax.make_jaxpr(f)(*(jax.ShapeDtypeStruct(v.aval.shape, v.aval.dtype) for v in eqn.invars))
+        return self.equations(closed.jaxpr, [self.constant(c) for c in closed.consts], operands)
+
+    def size(self, aval, operand):
+        """Of a grid's, as graphs have them."""
+        closed = jax.make_jaxpr(hook.grid_size)(jax.ShapeDtypeStruct(aval.shape, aval.dtype))
+        return self.equations(closed.jaxpr, [], [operand])[0]
+
     def equations(self, jaxpr, consts, arguments):
         env = dict(zip(jaxpr.constvars, consts)) | dict(zip(jaxpr.invars, arguments))
 
         def read(atom):
             return self.constant(np.asarray(atom.val, atom.aval.dtype)) if isinstance(atom, core.Literal) else env[atom]
         for eqn in jaxpr.eqns:
-            inner = _INLINED.get(eqn.primitive.name)
-            if inner in eqn.params:
-                sub, consts = jax_versions.jaxpr_and_constants(eqn.params[inner])
+            inner, params = _INLINED.get(eqn.primitive.name), jax_versions.params(eqn)
+            if _has_call(eqn) and (f := expansions.expansion(eqn.primitive.name, params)):
+                results = self.traced(f, eqn, [read(v) for v in eqn.invars])
+            elif inner in params:
+                sub, consts = jax_versions.jaxpr_and_constants(params[inner])
                 results = self.equations(sub, [self.constant(c) for c in consts], [read(v) for v in eqn.invars])
             elif eqn.primitive.name == "pallas_call":
                 results = self.call(eqn, [read(v) for v in eqn.invars])
@@ -185,6 +199,8 @@ class _Writer:
             elif eqn.primitive.name in _CONTROL and _has_call(eqn):
                 of = {"scan": self.scan, "while": self.while_, "cond": self.cond}[eqn.primitive.name]
                 results = of(eqn, [read(v) for v in eqn.invars])
+            elif _has_call(eqn):
+                raise Error(f"tessera.export: {eqn.primitive.name}: it has kernels inside, which export does not look for there\n  at {_place(eqn)}\n  note: call them outside of it")
             else:
                 results = self.call(_as_kernel(eqn), [read(v) for v in eqn.invars], _place(eqn))
             env.update(zip(eqn.outvars, results))

@@ -132,6 +132,13 @@ def on(device, fallback):
         yield
 
 
+def grid_size(n):
+    """A size that a call gives its grid, as i32 or i64: one that no i32 holds is too large, and not negative."""
+    if n.dtype in (jax.numpy.int32, jax.numpy.int64):
+        return n
+    return (jax.numpy.minimum(n, 2**31 - 1) if n.dtype.itemsize >= 4 else n).astype(jax.numpy.int32)
+
+
 def _lower(ctx, *nodes, interpret, **params):
     where, own = _where.value, params.get("compiler_params")
     if isinstance(own, CompilerParams):
@@ -164,6 +171,7 @@ def _lower(ctx, *nodes, interpret, **params):
 
     def call(*args):
         args = [jax.random.key_data(a) if jax.dtypes.issubdtype(a.dtype, jax.dtypes.prng_key) else a.astype(jaxpr.wide(a.dtype)) for a in args]
+        args[:dynamic] = map(grid_size, args[:dynamic])
         made = jax.ffi.ffi_call(_TARGET, results, input_output_aliases=aliases, has_side_effect=speaks)(*args, *tables, module=text.decode(), key=key, device=device)
         return [prng.random_wrap(a, impl=k._impl) if k else a.astype(o.dtype) for a, k, o in zip(made, keys, params["out_avals"])]
     return mlir.lower_fun(call, multiple_results=True)(ctx, *nodes)

@@ -384,11 +384,15 @@ def _expanded(f, eqn, scope, words=False):
 
 def _plain(x, scope):
     """A parameter as JSON, or None for what has no form there (functions, trees, shardings)."""
+    if isinstance(x, np.generic) and not isinstance(x, str):  # those of ml_dtypes are no np.floating or np.integer
+        for kind, python in ((np.bool_, bool), (np.integer, int), (np.floating, float)):
+            if jax.dtypes.issubdtype(x.dtype, kind):
+                return _plain(python(x), scope)
     if x is None or isinstance(x, (bool, str)):
         return x
-    if isinstance(x, (int, np.integer)) and not isinstance(x, enum.Enum):
+    if isinstance(x, int) and not isinstance(x, enum.Enum):
         return int(x)
-    if isinstance(x, (float, np.floating)):
+    if isinstance(x, float):
         return repr(float(x))
     if isinstance(x, enum.Enum):
         return x.name.lower()
@@ -409,6 +413,16 @@ def _plain(x, scope):
     if dataclasses.is_dataclass(x) and not isinstance(x, type):
         return {f.name: _plain(getattr(x, f.name), scope) for f in dataclasses.fields(x)}
     return None
+
+
+def _filler(value, dtype):
+    """A number for elements of the dtype: a float as text, of integers the bits."""
+    value = np.asarray(value)
+    if value.shape:
+        raise ExportError(f"fill_value is an array of shape {value.shape}, not a number")
+    if jax.dtypes.issubdtype(dtype, np.integer) and jax.dtypes.issubdtype(value.dtype, np.integer):
+        return int(value) % 2**64
+    return bool(value) if dtype == bool else repr(float(value))
 
 
 _CASTS = ("convert_element_type", "bitcast_convert_type", "bitcast")
@@ -449,6 +463,8 @@ def _equation(eqn, scope):
     if eqn.params.get("collective_axes"):
         raise ExportError("collective axes are not supported")
     params = {k: _plain(v, scope) for k, v in jax_versions.params(eqn).items()}
+    if (fill := eqn.params.get("fill_value")) is not None:
+        params["fill_value"] = _filler(fill, eqn.outvars[0].aval.dtype)
     return {"in": [scope.operand(v) for v in eqn.invars], "params": {k: v for k, v in params.items() if v is not None}}
 
 
