@@ -54,6 +54,7 @@ class Once {
   std::optional<T> value_;
   std::exception_ptr error_;
 };
+
 struct LoadedGraph {
   std::shared_ptr<Graph> graph;  // for the interpreter; moved where a device compiles it
   std::shared_ptr<Once<std::optional<CompiledGraph>>> compiled;  // none: the interpreter runs it
