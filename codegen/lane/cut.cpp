@@ -481,18 +481,18 @@ class Cutter {
         // A branch that was done in an earlier dispatch does not run again: what its steps made is kept only where a
         // dispatch has ended among them.
         if (skips) now.push_back(inner);
-        const RegionId then = b_.new_region({}), otherwise = b_.new_region({});
-        k_.region(then).ops = ops;
-        b_.set_region(then);
-        b_.yield(now);
-        b_.set_region(otherwise);
-        std::vector<Value> old;
-        for (const Kept& s : kept) old.push_back(load(s, {}));
-        if (skips) old.push_back(end);
-        b_.yield(old);
-        b_.set_region(q);
-        const Value goes_on = less(first, time);
-        now = k_.op(b_.append({.code = Opcode::if_, .operands = {goes_on}, .regions = {then, otherwise}})).results;
+        now = b_.if_else(
+            less(first, time),
+            [&] {
+              k_.region(b_.region()).ops = ops;
+              return now;
+            },
+            [&] {
+              std::vector<Value> old;
+              for (const Kept& s : kept) old.push_back(load(s, {}));
+              if (skips) old.push_back(end);
+              return old;
+            });
         if (skips) inner = now.back(), now.pop_back();
       }
       if (skips) {

@@ -3,9 +3,8 @@
 #include <functional>
 #include <string>
 
-#include "engine/ir/reference.h"
-#include "engine/ir/text.h"
 #include "tests/fuzz/random.h"
+#include "tests/fuzz/text_case.h"
 
 namespace tessera::fuzz {
 namespace {
@@ -322,28 +321,17 @@ class Control {
       return "out " + t + "[" + p + ", " + size + "] block (squeezed, " + size +
              ") map (%i) {\n  %z = constant 0 : i32[]\n  yield %i, %z\n}\n";
     };
-    Case c;
-    c.kernel =
-        ir::parse("tir 1\nkernel @control\ngrid (" + p + (parallel_ ? " parallel" : "") + ")\nin i32[6] whole\nin " +
-                      type_ + "[" + dec(programs_ + 1) + ", " + n + "] whole\n" + per_program("i32", "8") +
-                      per_program(type_, n) + "scratch ref<smem, i32[4]>\nscratch ref<vmem, " + type_ + "[" + n +
-                      "]>\nscratch ref<vmem, " + type_ + "[2, " + n +
-                      "]>\nscratch ref<dma_semaphore, i32[4]>\nscratch ref<semaphore, i32[2]>\nbody (%y, %x, %o, %p, "
-                      "%c, %s, %buf, %sem, %cnt) {\n" +
-                      body_ + "}\n",
-                  "control.tir");
-    for (int i = 0; i < 2; ++i) {
-      const DType t = c.kernel.blocks[static_cast<size_t>(i)].dtype;
-      Array a(i == 0 ? Shape{6} : Shape{programs_ + 1, n_}, t);
-      for (int64_t e = 0; e < a.size(); ++e)
-        a.set_element_bits(e, reference::from_double(t, static_cast<double>(random_.in(is_unsigned_int(t) ? 0
-                                                                                       : i == 0           ? -700
-                                                                                                          : -5,
-                                                                                       i == 0 ? 700 : 7))));
-      c.inputs.push_back(std::move(a));
-    }
-    c.tolerance.assign(static_cast<size_t>(c.kernel.num_outputs()), 0);
-    return c;
+    const std::string text =
+        "tir 1\nkernel @control\ngrid (" + p + (parallel_ ? " parallel" : "") + ")\nin i32[6] whole\nin " + type_ +
+        "[" + dec(programs_ + 1) + ", " + n + "] whole\n" + per_program("i32", "8") + per_program(type_, n) +
+        "scratch ref<smem, i32[4]>\nscratch ref<vmem, " + type_ + "[" + n + "]>\nscratch ref<vmem, " + type_ + "[2, " +
+        n +
+        "]>\nscratch ref<dma_semaphore, i32[4]>\nscratch ref<semaphore, i32[2]>\nbody (%y, %x, %o, %p, "
+        "%c, %s, %buf, %sem, %cnt) {\n" +
+        body_ + "}\n";
+    return exact_case(text, "control.tir", [&](int i, DType t) {
+      return random_.in(is_unsigned_int(t) ? 0 : i == 0 ? -700 : -5, i == 0 ? 700 : 7);
+    });
   }
 };
 }  // namespace

@@ -4,9 +4,8 @@
 #include <functional>
 #include <string>
 
-#include "engine/ir/reference.h"
-#include "engine/ir/text.h"
 #include "tests/fuzz/random.h"
+#include "tests/fuzz/text_case.h"
 
 namespace tessera::fuzz {
 namespace {
@@ -458,20 +457,9 @@ class Threads {
     return with_inputs(text);
   }
   Case with_inputs(const std::string& text) {
-    Case c;
-    c.kernel = ir::parse(text, "threads.tir");
-    for (int i = 0; i < c.kernel.num_inputs; ++i) {
-      const DType t = c.kernel.blocks[static_cast<size_t>(i)].dtype;
-      Shape shape;
-      for (const Extent& e : c.kernel.blocks[static_cast<size_t>(i)].array_shape) shape.push_back(*e.value());
-      Array a(shape, t);
-      const int64_t least = i == 0 ? -2 : is_unsigned_int(t) ? 0 : -3, most = i == 0 ? from_[0] + 1 : 3;
-      for (int64_t e = 0; e < a.size(); ++e)
-        a.set_element_bits(e, reference::from_double(t, static_cast<double>(random_.in(least, most))));
-      c.inputs.push_back(std::move(a));
-    }
-    c.tolerance.assign(static_cast<size_t>(c.kernel.num_outputs()), 0);
-    return c;
+    return exact_case(text, "threads.tir", [&](int i, DType t) {
+      return random_.in(i == 0 ? -2 : is_unsigned_int(t) ? 0 : -3, i == 0 ? from_[0] + 1 : 3);
+    });
   }
 };
 
