@@ -377,7 +377,7 @@ class Checker {
       (k.level == ir::Level::lane ? lane : tile) = k;
       if (k.level != ir::Level::lane)
         for (tile_ops = 0; const ir::Op& op : k.ops)
-          tile_ops += op.code == ir::Opcode::dot  ? (is_float(k.type(op.results[0]).dtype) ? 32 : 60)
+          tile_ops += op.code == ir::Opcode::dot  ? (is_float(k.type(op.results[0]).dtype) ? 48 : 60)
                       : ir::is_scan(op.code)      ? 8
                       : ir::accesses_ref(op.code) ? 4
                                                   : 1;
