@@ -279,3 +279,21 @@ def test_a_kernel_without_jax(where, tmp_path):
         double(x[:4])
     with pytest.raises(tessera.Error, match="argument 0 has the dtype complex64, which kernels cannot hold"):
         double(x.astype(np.complex64))
+
+
+def test_branches_in_index_maps(device):
+    """An index map only computes: of its branches all are computed, with the positions that the others read, and one is chosen."""
+    def branches(i, where_ref):
+        inner = lax.cond(i == 2, lambda: i - 2, lambda: where_ref[i] * 1)
+        return lax.switch(i, [lambda: 3, lambda: where_ref[i - 1], lambda: inner, lambda: jnp.int32(0) + where_ref[7]]), 0
+
+    def body(where_ref, x_ref, o_ref):
+        o_ref[...] = x_ref[...] * 2
+    def call(interpret=False):
+        return pl.pallas_call(body, out_shape=jax.ShapeDtypeStruct((8, 3), f32), interpret=interpret, grid_spec=pltpu.PrefetchScalarGridSpec(
+            num_scalar_prefetch=1, grid=(4,), in_specs=[pl.BlockSpec((2, 3), branches)],
+            out_specs=pl.BlockSpec((2, 3), lambda i, _: (lax.cond(i > 1, lambda: i - 2, lambda: i + 2), 0))))
+    args = jnp.asarray([2, 1, 3, 0, 0, 0, 0, 1]), whole(8, 3)
+    same(jax.jit(call())(*args), call(interpret=True)(*args))
+    batched = jax.vmap(call(), in_axes=(None, 0))(args[0], jnp.stack([args[1], args[1] + 1]))
+    same(batched[1], call(interpret=True)(args[0], args[1] + 1))

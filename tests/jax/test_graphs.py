@@ -174,3 +174,21 @@ def test_a_grid_whose_size_is_of_any_integer_dtype(where, tmp_path, dtype):
         np.testing.assert_array_equal(jax.jit(f)(n, x), wanted)
     tessera.export(f, n, x, path=tmp_path)
     np.testing.assert_array_equal(tessera.load(tmp_path, where)(np.asarray(n), np.asarray(x)), wanted)
+
+
+def test_errors_say_what_and_where(where, tmp_path):
+    """The line is the user's, also inside of JAX's own functions, whose equations have none."""
+    def asks(x):
+        return jax.pure_callback(lambda v: v, x, twice(x))
+
+    def makes(x):
+        return jax.random.uniform(jax.random.key(1, impl="rbg"), (6,)) + twice(x)
+
+    def maps(x):
+        return jax.pmap(twice)(x[None])
+    here = r"\n  at .*test_graphs.py:"
+    for f, text in ((asks, rf"pure_callback: what is exported runs without Python, and so cannot call it{here}{asks.__code__.co_firstlineno + 1}\n  note: "),
+                    (makes, rf"the primitive rng_bit_generator of JAX cannot be imported{here}{makes.__code__.co_firstlineno + 1}\n"),
+                    (maps, rf"shard_map: it has kernels inside, which export does not look for there{here}{maps.__code__.co_firstlineno + 1}\n  note: call them outside of it$")):
+        with pytest.raises(tessera.Error, match=text):
+            tessera.export(f, jnp.arange(6.0), path=tmp_path)

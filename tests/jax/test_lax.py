@@ -86,6 +86,8 @@ case("orders", lambda a, x: (jnp.searchsorted(a, x), jnp.searchsorted(a, x, meth
 case("igamma", lambda a, x: (lax.igamma(a, x), lax.igammac(a, x)), positive(9), positive(9), vulkan=True)
 case("gamma_gradients", lambda a, x: (lax.igamma_grad_a(a, x), lax.random_gamma_grad(a, x)), positive(9), positive(9))
 case("betainc", lax.betainc, positive(9), positive(9), jnp.asarray(random.uniform(0, 1, 9), f32))
+case("digamma_near_poles", lax.digamma, jnp.asarray([-1e-30, -1e-10, -1e-7, -1e-3, 1e-30, -1.0009765625, -6.0009765625], f32), vulkan=True)
+case("zeta_of_large", lax.zeta, jnp.asarray([60, 201, 201, 500, 127], f32), jnp.asarray([1, 1, 0.9, 2, 0.5], f32), vulkan=True)
 case("zeta", lambda x, q: (lax.zeta(x, q), lax.polygamma(jnp.asarray(lax.iota(i32, 4), f32), q[:4])), positive(9, 1.5), positive(9, 0.5), vulkan=True)
 
 # products
@@ -120,6 +122,8 @@ case("reduce_bits", lambda x, b: (lax.reduce_and(x, (0,)), lax.reduce_or(x, (1,)
      I(3, 5, low=0, high=2).astype(bool), vulkan=True)
 case("argmax", lambda x, s: (jnp.argmax(x), jnp.argmin(x, 0), lax.argmax(x, 1, jnp.int8), jnp.argmax(x, axis=1, keepdims=True), jnp.argmax(s), jnp.argmin(s), jnp.nanargmax(s)), N(3, 5), S)
 case("reduce", lambda x: lax.reduce(x, np.int32(3), lambda a, b: jnp.maximum(a, b) + 0, (1,)), I(3, 5), vulkan=True)
+case("reduce_without_axes", lambda x, s: (lax.reduce(x, np.int32(3), lambda a, b: a * b + b, ()), lax.reduce(s, np.int32(3), lambda a, b: a * b + b, ()), lax.reduce_xor(x, ()),
+                                         lax.reduce_xor(s, ())), I(3, 5), I(), vulkan=True)
 case("reduce_of_two", lambda x, y: lax.reduce((x, y), (jnp.float32(-jnp.inf), jnp.int32(-1)), lambda a, b: tuple(jnp.where(a[0] >= b[0], p, q) for p, q in zip(a, b)), (0, 2)),
      F(3, 5, 3), I(3, 5, 3), vulkan=True)
 case("sort", lambda x, s, i: (jnp.sort(x), jnp.sort(x, 0), jnp.sort(x, descending=True), jnp.argsort(x, 1), jnp.sort(s), jnp.argsort(i), jnp.sort(i > 0)), F(3, 5), S, I(11, dtype=i8))

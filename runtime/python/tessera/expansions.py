@@ -13,13 +13,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jax._src import core
+from jax._src import core, source_info_util
 from jax._src.lax import lax as lax_internal
 from jax._src.lax import special as jax_special
 from jax._src.pallas.mosaic import random as tpu_random
 from jax._src.random import prng
 
 from tessera import jax_versions, special
+
+source_info_util.register_exclusion(__file__)  # lines are the user's
 
 
 # -- random keys
@@ -63,8 +65,8 @@ def rounded_to(x, dtype):
         raise NotImplementedError("kernels load, store and move float8_e8m0fnu, but make none")
     info, x = jnp.finfo(dtype), x.astype(jnp.float32)
     most = float(info.max)
-    if dtype.name == "float4_e2m1fn":
-        x = jnp.clip(x, -most, most)
+    if dtype.name == "float4_e2m1fn":  # no infinities and no NaN
+        x = jnp.where(x == x, jnp.clip(x, -most, most), -0.0)
     exponent = jnp.maximum((lax.bitcast_convert_type(x, jnp.int32) >> 23 & 255) - 127, int(info.minexp)) - int(info.nmant)
     power = lambda n: lax.bitcast_convert_type(n + 127 << 23, jnp.float32)  # noqa: E731
     y = lax.round(x * power(-exponent), lax.RoundingMethod.TO_NEAREST_EVEN) * power(exponent)
@@ -135,11 +137,13 @@ def _elementwise(jaxpr, consts=()):
 
 
 def _tree(combine, operands, inits, axes):
-    """Neighbours are combined until one is left, so that the order stays; the initial value comes once."""
-    rank, rest = operands[0].ndim, [d for d in range(operands[0].ndim) if d not in axes]
+    """Neighbours are combined until one is left, so that the order stays; the initial value comes once, and not at all where there are no axes."""
+    if not axes:
+        return list(operands)
+    rest = [d for d in range(operands[0].ndim) if d not in axes]
     shape = [operands[0].shape[d] for d in rest]
     count = int(np.prod([operands[0].shape[d] for d in axes], dtype=np.int64))
-    if rank and count:
+    if count:
         xs = [lax.reshape(lax.transpose(x, (*axes, *rest)), (count, *shape)) for x in operands]
     else:
         return [jnp.broadcast_to(i, shape) for i in inits]

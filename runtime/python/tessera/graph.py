@@ -24,6 +24,7 @@ _INLINED = {"jit": "jaxpr", "pjit": "jaxpr", "closed_call": "call_jaxpr", "core_
             "custom_jvp_call": "call_jaxpr", "custom_vjp_call": "call_jaxpr", "custom_vjp_call_jaxpr": "fun_jaxpr", "xla_metadata_call": "jaxpr",
             "program_order": "call_jaxpr", "custom_vmap_call": "call", "composite": "jaxpr", "linear_call": "callee"}
 _CONTROL = ("scan", "while", "cond")
+_CALLBACKS = ("debug_callback", "io_callback", "pure_callback")
 source_info_util.register_exclusion(__file__)  # lines are the user's
 
 
@@ -61,6 +62,7 @@ class _Writer:
         self.indent = ""
         self.files = {}  # by text
         self.count = 0
+        self.around = ""  # the line of the call whose equations are at hand: those of JAX's own functions have none
 
     def name(self):
         self.count += 1
@@ -163,7 +165,7 @@ class _Writer:
     def run_state(self, eqn, operands):
         """As values, which pl.core_map inside becomes a kernel of."""
         if not all(eqn.params["is_initialized"]):
-            raise Error(f"tessera.export: run_state: it makes Refs without values\n  at {_place(eqn)}\n  note: give it arrays")
+            raise Error(f"tessera.export: run_state: it makes Refs without values{self.at()}\n  note: give it arrays")
         jaxpr, consts = jax_versions.jaxpr_and_constants(discharge.discharge_state(jax_versions.closed(eqn.params["jaxpr"])))
         return self.equations(jaxpr, [self.constant(c) for c in consts], operands)
 
@@ -183,28 +185,38 @@ class _Writer:
 
         def read(atom):
             return self.constant(np.asarray(atom.val, atom.aval.dtype)) if isinstance(atom, core.Literal) else env[atom]
+        outer = self.around
         for eqn in jaxpr.eqns:
-            inner, params = _INLINED.get(eqn.primitive.name), jax_versions.params(eqn)
-            if _has_call(eqn) and (f := expansions.expansion(eqn.primitive.name, params)):
-                results = self.traced(f, eqn, [read(v) for v in eqn.invars])
-            elif inner in params:
-                sub, consts = jax_versions.jaxpr_and_constants(params[inner])
-                results = self.equations(sub, [self.constant(c) for c in consts], [read(v) for v in eqn.invars])
-            elif eqn.primitive.name == "pallas_call":
-                results = self.call(eqn, [read(v) for v in eqn.invars])
-            elif eqn.primitive.name == "mpmd_map":
-                results = self.call(eqn.replace(params=hook.params_of_pl_kernel(eqn)), [read(v) for v in eqn.invars])
-            elif eqn.primitive.name == "run_state":
-                results = self.run_state(eqn, [read(v) for v in eqn.invars])
-            elif eqn.primitive.name in _CONTROL and _has_call(eqn):
-                of = {"scan": self.scan, "while": self.while_, "cond": self.cond}[eqn.primitive.name]
-                results = of(eqn, [read(v) for v in eqn.invars])
-            elif _has_call(eqn):
-                raise Error(f"tessera.export: {eqn.primitive.name}: it has kernels inside, which export does not look for there\n  at {_place(eqn)}\n  note: call them outside of it")
-            else:
-                results = self.call(_as_kernel(eqn), [read(v) for v in eqn.invars], _place(eqn))
-            env.update(zip(eqn.outvars, results))
+            self.around = _place(eqn) or outer
+            env.update(zip(eqn.outvars, self.equation(eqn, [read(v) for v in eqn.invars])))
+        self.around = outer
         return [read(v) for v in jaxpr.outvars]
+
+    def equation(self, eqn, operands):
+        """The names of its results."""
+        name, params = eqn.primitive.name, jax_versions.params(eqn)
+        inner = _INLINED.get(name)
+        if name in _CALLBACKS:
+            raise Error(f"tessera.export: {name}: what is exported runs without Python, and so cannot call it{self.at()}\n  note: jax.debug.print can stay; call Python before or behind what is exported")
+        if _has_call(eqn) and (f := expansions.expansion(name, params)):
+            return self.traced(f, eqn, operands)
+        if inner in params:
+            sub, consts = jax_versions.jaxpr_and_constants(params[inner])
+            return self.equations(sub, [self.constant(c) for c in consts], operands)
+        if name == "pallas_call":
+            return self.call(eqn, operands)
+        if name == "mpmd_map":
+            return self.call(eqn.replace(params=hook.params_of_pl_kernel(eqn)), operands)
+        if name == "run_state":
+            return self.run_state(eqn, operands)
+        if name in _CONTROL and _has_call(eqn):
+            return {"scan": self.scan, "while": self.while_, "cond": self.cond}[name](eqn, operands)
+        if _has_call(eqn):
+            raise Error(f"tessera.export: {name}: it has kernels inside, which export does not look for there{self.at()}\n  note: call them outside of it")
+        return self.call(_as_kernel(eqn), operands, self.around)
+
+    def at(self):
+        return f"\n  at {self.around}" if self.around else ""
 
 
 def _has_call(eqn):

@@ -127,6 +127,7 @@ class _Source:
     strip: str                     # a prefix to take off the names of source files
     at: str = ""                   # the line of what was expanded into the equations at hand
     tables: list | None = None     # gets constants that are arrays of different elements: operands of the call, behind its own
+    in_index_map: bool = False
 
     def line(self, source_info):
         frame = None if self.at else source_info_util.user_frame(source_info.traceback)
@@ -435,6 +436,16 @@ def body_of(jaxpr, scope):
     return _jaxpr(jaxpr, scope.source)
 
 
+def _chosen(eqn, scope):
+    """A branch in an index map, which only computes: all branches, and a choice among their results."""
+    branches, at, types = eqn.params["branches"], scope.source.line(eqn.source_info), [type_of(v.aval) for v in eqn.outvars]
+    count, width = len(eqn.invars), len(types)
+    equations = [{"p": "closed_call", "at": at, "in": list(range(1, count)), "params": {"call_jaxpr": _jaxpr(b, scope.source)}, "out": types} for b in branches]
+    equations += [{"p": "select_n", "at": at, "in": [0, *(count + b * width + i for b in range(len(branches)))], "params": {}, "out": [t]} for i, t in enumerate(types)]
+    body = {"args": [type_of(v.aval) for v in eqn.invars], "eqns": equations, "out": [count + len(branches) * width + i for i in range(width)]}
+    return {"p": "closed_call", "in": [scope.operand(v) for v in eqn.invars], "params": {"call_jaxpr": body}}
+
+
 def _equation(eqn, scope):
     if eqn.primitive.name in _ACCESSES:
         return _access(eqn, scope)
@@ -446,6 +457,8 @@ def _equation(eqn, scope):
         return _debug_print(eqn, scope)
     if eqn.primitive.name == "check":
         return _check(eqn, scope)
+    if eqn.primitive.name == "cond" and scope.source.in_index_map:
+        return _chosen(eqn, scope)
     if (e := mosaic_gpu.equation(eqn, scope)) is not None:
         return e
     if eqn.primitive.name in _SAME:
@@ -557,7 +570,7 @@ def _block(m, source):
         raise ExportError(f"{m.origin}: transforms of blocks ({type(m.transforms[0]).__name__}) are not supported")
     words = _key_shape(m.array_aval.dtype)
     block = {"origin": str(m.origin), "array": type_of(m.array_aval), "block": [*(_block_dim(d) for d in m.block_shape), *words],
-             "space": _space(m.transformed_block_aval.memory_space), "map": _jaxpr(m.index_map_jaxpr, source)}
+             "space": _space(m.transformed_block_aval.memory_space), "map": _jaxpr(m.index_map_jaxpr, dataclasses.replace(source, in_index_map=True))}
     block["map"]["out"] += [_constant(0, np.int32) for _ in words]
     if m.pipeline_mode is not None:
         block["buffered"] = getattr(m.pipeline_mode, "buffer_count", 2)

@@ -9,8 +9,11 @@ import math
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
+from jax._src import source_info_util
 
 from tessera.jax_versions import DIGAMMA_AT_ZERO
+
+source_info_util.register_exclusion(__file__)  # lines are the user's
 
 # B(2k) / (2k)!, k = 1, 2, ...: Bernoulli numbers
 _BERNOULLI = [1 / 12, -1 / 720, 1 / 30240, -1 / 1209600, 1 / 47900160, -691 / 1307674368000, 1 / 74724249600, -3617 / 10670622842880000, 43867 / 5109094217170944000]
@@ -142,8 +145,7 @@ def digamma(x):
     for k, b in reversed(list(enumerate(_BERNOULLI[:4 if x.dtype == np.float32 else 8], 1))):
         tail = (tail + _number(x, b * math.factorial(2 * k - 1))) * inverse * inverse
     value = lax.log(z) - 0.5 * inverse - tail - jnp.where(low, sum(1 / s for s in steps), 0)
-    fraction = x - lax.floor(x)
-    fraction = jnp.where(fraction > 0.5, fraction - 1, fraction)  # the tangent has the period 1
+    fraction = x - lax.round(x, lax.RoundingMethod.AWAY_FROM_ZERO)  # the tangent has the period 1; exact, also close to a pole
     mirrored = value - _number(x, math.pi) / lax.tan(_number(x, math.pi) * fraction)
     mirrored = jnp.where((fraction == 0) | (x == -np.inf), _number(x, np.nan), mirrored)
     mirrored = jnp.where(x == 0, _number(x, DIGAMMA_AT_ZERO), mirrored)
@@ -158,10 +160,10 @@ def zeta(x, q):
     a = q + n
     power = lax.pow(a, -x)
     total = total + power * a / (x - 1) + 0.5 * power
-    factor, power = x, power / a
-    for k, b in enumerate(_BERNOULLI, 1):
-        total = total + _number(x, b) * factor * power
-        factor, power = factor * (x + (2 * k - 1)) * (x + 2 * k), power / a / a
+    term = x * (power / a)
+    for k, b in enumerate(_BERNOULLI, 1):  # a power that is 0 leaves nothing to add, however large the factors
+        total = jnp.where(term == 0, total, total + _number(x, b) * term)
+        term = term * ((x + (2 * k - 1)) / a) * ((x + 2 * k) / a)
     whole = lax.floor(q) == q
     total = jnp.where((q <= 0) & whole, jnp.where((x % 2 == 0) | (q == 0), _number(x, np.inf), _number(x, np.nan)), total)
     total = jnp.where((q <= 0) & ~whole & (lax.floor(x) != x), _number(x, np.nan), total)
