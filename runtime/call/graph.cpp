@@ -5,6 +5,7 @@
 #include <cstring>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <utility>
 
@@ -132,7 +133,11 @@ class CompiledGraph::Replay {
       if (storage.memory == Memory::input) buffers_[i] = given_[storage.index];
       if (storage.memory == Memory::output) buffers_[i] = made_.at(storage.index).buffer("an output of the graph");
     }
-    std::lock_guard lock(context_.mutex());
+    std::vector<vulkan::Turns::Use> uses;
+    for (size_t i = 0; i < given_.size(); ++i) uses.push_back({given_[i].get(), donated(i)});
+    for (const auto& [i, a] : made_) uses.push_back({a.buffer("an output of the graph").get(), true});
+    std::unique_lock lock(context_.mutex());
+    turn_.emplace(context_.turns(), lock, std::move(uses));
     for (const auto& b : given_)
       if (b && b->outcome && (!b->outcome->settled || b->outcome->error)) doubts_.push_back(b->outcome);
   }
@@ -512,6 +517,7 @@ class CompiledGraph::Replay {
   std::vector<std::shared_ptr<Outcome>> doubts_, outcomes_;
   std::shared_ptr<Outcome> last_outcome_;
   std::vector<std::shared_ptr<Buffer>> kept_;
+  std::optional<vulkan::Turns::Turn> turn_;  // ends before the memory goes
 };
 
 namespace {

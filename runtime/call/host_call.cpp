@@ -69,8 +69,8 @@ uint64_t call_on_host(const CompiledKernel& kernel, std::span<const HostArray> a
     const HostArray& r = results[i];
     const int alias = p.args[arguments.size() + i].alias;
     const auto from = static_cast<size_t>(std::max(alias, 0));
-    // In place of the argument, or of our copy of it; a result of another type is none of the kernel's, which launch_into()
-    // says of an array of its own.
+    // In place of the argument, or of our copy of it; a result of another type is none of the kernel's, which
+    // launch_into() says of an array of its own.
     const bool takes = alias >= 0 && !inputs[from].donated() && (own[from] || arguments[from].data == r.data) &&
                        r.dtype == arguments[from].dtype && r.shape == arguments[from].shape;
     if (takes) {

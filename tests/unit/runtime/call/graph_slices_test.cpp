@@ -113,8 +113,8 @@ TEST_CASE("graphs: a call whose grid's size is a value is cut like any other") {
 TEST_CASE("graphs: the scratch of a call whose grid's size is a value stays to its last slice") {
   const Folder folder;
   const Device d = allowed(1e-12);
-  const Graph g = folder.graph(
-      "in %0 f32[2048]\nin %1 i32[]\n%2 = call \"kept.tir\"(%0) with n = %1 : f32[2048]\nout %2\n");
+  const Graph g =
+      folder.graph("in %0 f32[2048]\nin %1 i32[]\n%2 = call \"kept.tir\"(%0) with n = %1 : f32[2048]\nout %2\n");
   const CompiledGraph there = load(d, g, {.fuse = false});
   REQUIRE(load(d, there.graph().kernels[0]).program().scratch_bytes > 0);
   for (const int n : {5, 0, 1, 8}) {

@@ -10,8 +10,6 @@
 
 #include "engine/ir/text.h"
 #include "runtime/device/faults.h"
-#include "runtime/interop.h"
-#include "runtime/submit/context.h"
 #include "tests/unit/runtime/support.h"
 
 namespace host_call_test {
@@ -155,29 +153,18 @@ body (%x, %o) {
   const HostArray x[] = {{f32, {1024}, page.at<void>(64)}};
   CHECK(call_on_host(twice, x, x) == 0);
   // The first slice waits for the host, the second one is not taken.
-  vulkan::Context& context = *d.context();
-  const auto signal = reinterpret_cast<PFN_vkSignalSemaphore>(
-      context.instance().vk().vkGetDeviceProcAddr(context.handle(), "vkSignalSemaphore"));
-  const VkSemaphoreTypeCreateInfo type{VK_STRUCTURE_TYPE_SEMAPHORE_TYPE_CREATE_INFO, nullptr,
-                                       VK_SEMAPHORE_TYPE_TIMELINE, 0};
-  const VkSemaphoreCreateInfo info{VK_STRUCTURE_TYPE_SEMAPHORE_CREATE_INFO, &type, 0};
-  VkSemaphore gate = VK_NULL_HANDLE;
-  REQUIRE(context.vk().vkCreateSemaphore(context.handle(), &info, nullptr, &gate) == VK_SUCCESS);
-  wait_for(d, gate, 1);
+  Gate gate(d);
   faults.fail("vkQueueSubmit2", 1, VK_ERROR_OUT_OF_DEVICE_MEMORY);
   std::atomic<bool> opened = false;
   std::thread opens([&] {
     std::this_thread::sleep_for(std::chrono::milliseconds(300));
     opened = true;
-    const VkSemaphoreSignalInfo open{VK_STRUCTURE_TYPE_SEMAPHORE_SIGNAL_INFO, nullptr, gate, 1};
-    signal(context.handle(), &open);
+    gate.open();
   });
   CHECK(error_of<DeviceError>([&] { call_on_host(twice, x, x); }) ==
         "vkQueueSubmit2 of twice on " + d.info().name + ": VK_ERROR_OUT_OF_DEVICE_MEMORY");
   CHECK(opened);  // not before: the first slice would still write there
   opens.join();
-  d.wait();
-  context.vk().vkDestroySemaphore(context.handle(), gate, nullptr);
 }
 
 TEST_CASE("a result that is not the kernel's is an error wherever it lies") {
