@@ -147,13 +147,9 @@ void DeviceArray::download(void* to) const {
   const std::shared_ptr<Buffer> memory = buffer("download");
   if (!memory) return;
   const std::shared_ptr<Context>& context = state_->device.context();
-  std::shared_ptr<vulkan::Outcome> outcome;
-  {
-    std::lock_guard lock(context->mutex());
-    outcome = memory->outcome;
-  }
-  read_bytes(context, *memory, static_cast<std::byte*>(to), static_cast<uint64_t>(nbytes()),
-             describe(state_->shape, state_->dtype));
+  const std::shared_ptr<vulkan::Outcome> outcome =
+      read_bytes(context, *memory, static_cast<std::byte*>(to), static_cast<uint64_t>(nbytes()),
+                 describe(state_->shape, state_->dtype));
   context->say();
   context->throw_if_wrong(outcome);
 }
@@ -177,7 +173,9 @@ void DeviceArray::write(const DeviceArray& from) {
     throw SpecError("write: the array is on another Device", {}, "download it, then write the host array");
   if (!memory || memory == source) return;
   const std::shared_ptr<Context>& context = state_->device.context();
-  std::lock_guard lock(context->mutex());
+  std::unique_lock lock(context->mutex());
+  context->turns().wait(lock,
+                        [&] { return std::vector<vulkan::Turns::Use>{{source.get(), false}, {memory.get(), true}}; });
   context->recorder().submit("the copy of " + describe(shape(), dtype()), [&] {
     context->recorder().copy(*source, 0, *memory, 0, static_cast<uint64_t>(nbytes()));
     Buffer* shown[] = {memory.get()};

@@ -4,6 +4,8 @@
 #include <deque>
 #include <memory>
 #include <mutex>
+#include <optional>
+#include <vector>
 
 namespace tessera::vulkan {
 namespace {
@@ -17,10 +19,6 @@ constexpr size_t kPieces = 4;
 // needed.
 void staged_write(const std::shared_ptr<Context>& context, Buffer& to, const std::byte* from, uint64_t bytes,
                   const std::string& what) {
-  {
-    std::lock_guard lock(context->mutex());
-    to.outcome = nullptr;
-  }
   std::deque<uint64_t> in_flight;
   for (uint64_t offset = 0; offset < bytes; offset += kStagingBytes) {
     const uint64_t size = std::min(kStagingBytes, bytes - offset);
@@ -74,8 +72,10 @@ void staged_read(const std::shared_ptr<Context>& context, Buffer& from, std::byt
 
 void write_bytes(const std::shared_ptr<Context>& context, Buffer& to, const std::byte* from, uint64_t bytes,
                  const std::string& what) {
+  std::optional<Turns::Turn> turn;
   {
-    std::lock_guard lock(context->mutex());
+    std::unique_lock lock(context->mutex());
+    turn.emplace(context->turns(), lock, std::vector<Turns::Use>{{&to, true}});
     Recorder& recorder = context->recorder();
     // What a host has recorded may run at any time, so what it uses is written, and read below, in the queue's order.
     if (to.mapped() && !to.hazards.recorded() &&
@@ -86,16 +86,21 @@ void write_bytes(const std::shared_ptr<Context>& context, Buffer& to, const std:
       to.host_write(from, bytes);  // under the lock: no call may start to use it meanwhile
       return;
     }
+    to.outcome = nullptr;
   }
   staged_write(context, to, from, bytes, what);
 }
 
-void read_bytes(const std::shared_ptr<Context>& context, Buffer& from, std::byte* to, uint64_t bytes,
-                const std::string& what) {
+std::shared_ptr<Outcome> read_bytes(const std::shared_ptr<Context>& context, Buffer& from, std::byte* to,
+                                    uint64_t bytes, const std::string& what) {
   uint64_t value = 0;
   bool recorded;
+  std::shared_ptr<Outcome> outcome;
+  std::optional<Turns::Turn> turn;
   {
-    std::lock_guard lock(context->mutex());
+    std::unique_lock lock(context->mutex());
+    turn.emplace(context->turns(), lock, std::vector<Turns::Use>{{&from, false}});
+    outcome = from.outcome;
     recorded = from.hazards.recorded_writes != 0;
     if (from.host_reads() && !recorded && (from.hazards.written_by[0] || from.hazards.written_by[1])) {
       Buffer* shown[] = {&from};
@@ -104,13 +109,17 @@ void read_bytes(const std::shared_ptr<Context>& context, Buffer& from, std::byte
       value = from.hazards.readable_at;
     }
   }
-  if (!from.host_reads() || recorded) return staged_read(context, from, to, bytes, what);
+  if (!from.host_reads() || recorded) {
+    staged_read(context, from, to, bytes, what);
+    return outcome;
+  }
   context->wait(value);
   {
     std::lock_guard lock(context->mutex());
     context->recorder().note_host_read("the download of " + what, from, 0, bytes);
   }
   if (!from.is_at(to)) from.host_read(to, 0, bytes);
+  return outcome;
 }
 
 }  // namespace tessera::vulkan

@@ -13,8 +13,8 @@ namespace tessera::vulkan {
 /// `from` may be changed or gone when this returns. `what` names the array in errors.
 void write_bytes(const std::shared_ptr<Context>& context, Buffer& to, const std::byte* from, uint64_t bytes,
                  const std::string& what);
-/// Waits for the commands that write it.
-void read_bytes(const std::shared_ptr<Context>& context, Buffer& from, std::byte* to, uint64_t bytes,
-                const std::string& what);
+/// Waits for the commands that write it. Returns the outcome of the call that they are of, if there is one.
+std::shared_ptr<Outcome> read_bytes(const std::shared_ptr<Context>& context, Buffer& from, std::byte* to,
+                                    uint64_t bytes, const std::string& what);
 
 }  // namespace tessera::vulkan

@@ -214,9 +214,11 @@ std::vector<DeviceArray> launch(const Device& device, const PallasCall& call, co
     if (args[i].written ||
         std::any_of(args.begin(), args.end(), [&](const ProgramArg& a) { return a.alias == static_cast<int>(i); }))
       own[i] = donate(own[i]);
-    if (arguments[i].donated()) arguments[i].give_to(call.name());
   }
-  return ready(own, call.dims(kernel, grid));
+  std::vector<DeviceArray> made = ready(own, call.dims(kernel, grid));
+  for (size_t i = 0; i < spreads.size(); ++i)
+    if (spreads[i] && arguments[i].donated()) arguments[i].give_to(call.name());
+  return made;
 }
 
 std::vector<DeviceArray> launch(const Device& device, const PallasCall& call,

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <utility>
 
@@ -132,7 +133,11 @@ class CompiledGraph::Replay {
       if (storage.memory == Memory::input) buffers_[i] = given_[storage.index];
       if (storage.memory == Memory::output) buffers_[i] = made_.at(storage.index).buffer("an output of the graph");
     }
-    std::lock_guard lock(context_.mutex());
+    std::vector<vulkan::Turns::Use> uses;
+    for (size_t i = 0; i < given_.size(); ++i) uses.push_back({given_[i].get(), donated(i)});
+    for (const auto& [i, a] : made_) uses.push_back({a.buffer("an output of the graph").get(), true});
+    std::unique_lock lock(context_.mutex());
+    turn_.emplace(context_.turns(), lock, std::move(uses));
     for (const auto& b : given_)
       if (b && b->outcome && (!b->outcome->settled || b->outcome->error)) doubts_.push_back(b->outcome);
   }
@@ -144,6 +149,24 @@ class CompiledGraph::Replay {
     for (const auto& [at, list] : s_.parts)
       for (const State::Part& part : list)
         if (part.recording) part.recording->set_ran(false);
+    std::vector<std::shared_ptr<Buffer>> made;
+    try {
+      made = submit();
+    } catch (...) {
+      if (submitted_ > 0) give();  // what has begun may have changed them
+      throw;
+    }
+    give();
+    std::lock_guard lock(context_.mutex());
+    hand_on();
+    if (last_outcome_ || doubts_.empty())
+      for (const auto& b : made) b->outcome = last_outcome_;
+    return std::move(outputs_);
+  }
+
+ private:
+  /// All commands; returns the memory that they make.
+  std::vector<std::shared_ptr<Buffer>> submit() {
     nodes(s_.plan.nodes);
     std::vector<std::shared_ptr<Buffer>> made;
     std::vector<Buffer*> shown;
@@ -164,16 +187,12 @@ class CompiledGraph::Replay {
     flush();
     for (const auto& [i, a] : taken_)
       if (const auto b = a.buffer("an output of the graph")) made.push_back(b);
-    for (size_t i = 0; i < inputs_.size(); ++i)
-      if (inputs_[i].donated()) inputs_[i].give_to(s_.graph.name);
-    std::lock_guard lock(context_.mutex());
-    hand_on();
-    if (last_outcome_ || doubts_.empty())
-      for (const auto& b : made) b->outcome = last_outcome_;
-    return std::move(outputs_);
+    return made;
   }
-
- private:
+  void give() {
+    for (const DeviceArray& a : inputs_)
+      if (a.donated()) a.give_to(s_.graph.name);
+  }
   bool donated(size_t input) const { return input < s_.options.donated.size() && s_.options.donated[input]; }
   void check_donation(size_t i) const {
     const std::string where = s_.graph.name + ": argument " + std::to_string(i);
@@ -452,14 +471,14 @@ class CompiledGraph::Replay {
       addresses.push_back(b ? b->address() + at(place) : 0);
       if (b) accesses.push_back({b, p.args[k].read, p.args[k].written, at(place), static_cast<uint64_t>(place.bytes)});
     }
+    std::shared_ptr<Buffer> scratch, table;  // the slices of a call take several submissions
     if (p.scratch_bytes > 0) {
-      const std::shared_ptr<Buffer> scratch = vulkan::scratch_of(s_.device.context(), p, bound);
+      scratch = vulkan::scratch_of(s_.device.context(), p, bound);
       addresses.push_back(scratch->address());
       accesses.push_back({scratch.get(), true, true, 0, scratch->size()});
       kept_.push_back(scratch);
     }
     if (p.report_bytes > 0) addresses.push_back(report(call, dims, bound.longest_loop, accesses, shown));
-    std::shared_ptr<Buffer> table;
     const std::vector<std::vector<std::byte>> pushes =
         vulkan::pushes_of(s_.device.context(), p, addresses, bound, table);
     if (table) {
@@ -498,6 +517,7 @@ class CompiledGraph::Replay {
   std::vector<std::shared_ptr<Outcome>> doubts_, outcomes_;
   std::shared_ptr<Outcome> last_outcome_;
   std::vector<std::shared_ptr<Buffer>> kept_;
+  std::optional<vulkan::Turns::Turn> turn_;  // ends before the memory goes
 };
 
 namespace {

@@ -5,15 +5,20 @@
 
 #include "engine/base/plural.h"
 #include "runtime/launch.h"
+#include "runtime/memory/buffer.h"
 
 namespace tessera {
 namespace {
 
-/// However the call ends, the device is done with the host's memory before its owner gets it back.
+/// However the call ends, the device is done with the host's memory before its owner gets it back. Memory, not arrays:
+/// one that has been donated has none.
 struct Imports {
-  std::vector<DeviceArray> arrays;
+  std::vector<std::shared_ptr<vulkan::Buffer>> memory;
+  void add(const DeviceArray& a) {
+    if (auto b = a.memory()) memory.push_back(std::move(b));
+  }
   ~Imports() {
-    for (const DeviceArray& a : arrays) a.wait_unused();
+    for (const auto& b : memory) b->wait_unused();
   }
 };
 
@@ -21,7 +26,7 @@ struct Imports {
 DeviceArray argument(const Device& device, const HostArray& a, Imports& imports, bool& in_place) {
   if (auto there = DeviceArray::import_host(device, a.data, a.shape, a.dtype)) {
     in_place = true;
-    imports.arrays.push_back(*there);
+    imports.add(*there);
     return *std::move(there);
   }
   return {device, a.shape, a.dtype, a.data};
@@ -64,8 +69,10 @@ uint64_t call_on_host(const CompiledKernel& kernel, std::span<const HostArray> a
     const HostArray& r = results[i];
     const int alias = p.args[arguments.size() + i].alias;
     const auto from = static_cast<size_t>(std::max(alias, 0));
-    // In place of the argument, or of our copy of it.
-    const bool takes = alias >= 0 && !inputs[from].donated() && (own[from] || arguments[from].data == r.data);
+    // In place of the argument, or of our copy of it; a result of another type is none of the kernel's, which
+    // launch_into() says of an array of its own.
+    const bool takes = alias >= 0 && !inputs[from].donated() && (own[from] || arguments[from].data == r.data) &&
+                       r.dtype == arguments[from].dtype && r.shape == arguments[from].shape;
     if (takes) {
       const bool in_place = !own[from];
       inputs[from] = donate(inputs[from]);
@@ -74,8 +81,8 @@ uint64_t call_on_host(const CompiledKernel& kernel, std::span<const HostArray> a
     }
     if (!takes) {
       if (auto there = DeviceArray::import_host(device, r.data, r.shape, r.dtype)) {
-        outputs.push_back(*there);
-        imports.arrays.push_back(std::move(*there));
+        imports.add(*there);
+        outputs.push_back(*std::move(there));
         continue;
       }
       outputs.emplace_back(device, r.shape, r.dtype);
@@ -85,7 +92,6 @@ uint64_t call_on_host(const CompiledKernel& kernel, std::span<const HostArray> a
   for (size_t i = 0; i < arguments.size(); ++i)
     if (p.args[i].written && own[i] && !inputs[i].donated()) inputs[i] = donate(inputs[i]);
   const std::vector<DeviceArray> made = launch_into(device, p, inputs, outputs, dims);
-  imports.arrays.insert(imports.arrays.end(), made.begin(), made.end());
   for (size_t i = 0; i < results.size(); ++i) {
     made[i].download(results[i].data);
     if (std::find(to_copy.begin(), to_copy.end(), i) != to_copy.end())
@@ -123,7 +129,7 @@ uint64_t call_on_host(const CompiledGraph& graph, std::span<const HostArray> arg
                           to_string(Graph::Type{r.dtype, r.shape}) + " is expected",
                       g.loc);
     auto there = DeviceArray::import_host(device, r.data, r.shape, r.dtype);
-    if (there) imports.arrays.push_back(*there);
+    if (there) imports.add(*there);
     outputs.push_back(there ? *std::move(there) : DeviceArray());
   }
   const std::vector<DeviceArray> values = graph.run_into(inputs, outputs);

@@ -5,6 +5,7 @@
 #include <optional>
 #include <span>
 #include <thread>
+#include <vector>
 
 #include "engine/base/error.h"
 #include "runtime/device/names.h"
@@ -403,6 +404,7 @@ namespace tessera {
 using vulkan::Access;
 using vulkan::Buffer;
 using vulkan::Memory;
+using vulkan::Turns;
 
 DeviceImage::DeviceImage(const Device& device, const ImportedImage& image)
     : state_(std::make_shared<vulkan::ImageState>(device, image)) {}
@@ -452,7 +454,8 @@ void write_image(const DeviceImage& image, const DeviceArray& array, ImageLayout
   vulkan::Context& context = *s.device.context();
   std::optional<Buffer> bytes;
   if (s.packed()) bytes.emplace(s.device.context(), s.packed_bytes(), Memory::scratch, "the texels of an image");
-  const std::lock_guard lock(context.mutex());
+  std::unique_lock lock(context.mutex());
+  context.turns().wait(lock, [&] { return std::vector<Turns::Use>{{memory.get(), false}}; });
   s.used_at = context.recorder().submit("the writing of an image", [&] {
     if (!bytes) {
       const Access list[] = {{memory.get(), true, false, 0, memory->size()}};

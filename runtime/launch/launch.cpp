@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <mutex>
+#include <optional>
 
 #include "engine/base/bind.h"
 #include "engine/base/plural.h"
@@ -198,6 +199,8 @@ class Launch {
         shown_.push_back(buffers_[i].get());
     if (report_) shown_.push_back(report_.get());
     std::unique_lock lock(context_->mutex());
+    if (p_.open_ended && bound_.cut()) turn_.emplace(context_->turns(), lock, uses());
+    else context_->turns().wait(lock, [&] { return uses(); });
     if (table_) context_->recorder().note_host_write("launch of " + p_.name, *table_, table_->size());
     if (report_) context_->clear_report("launch of " + p_.name, *report_, p_);
     std::vector<std::shared_ptr<Outcome>> from = doubts();
@@ -206,6 +209,14 @@ class Launch {
     else submit(0, 1);
     give();
     set_outcome(std::move(from));
+  }
+
+  /// Of the arguments' arrays; all else is the call's own.
+  std::vector<vulkan::Turns::Use> uses() const {
+    std::vector<vulkan::Turns::Use> all;
+    for (size_t i = 0; i < buffers_.size(); ++i)
+      all.push_back({given_buffers_[i].get(), i >= inputs_.size() || inputs_[i].donated()});
+    return all;
   }
 
   /// Slices up to one that ends a submission, then the next ones; with the lock held but where it waits.
@@ -324,6 +335,7 @@ class Launch {
   std::vector<Buffer*> shown_;  // which the host may read
   double work_ = 0;
   uint64_t value_ = 0;  // of the last submission
+  std::optional<vulkan::Turns::Turn> turn_;
 };
 
 }  // namespace

@@ -18,6 +18,7 @@
 #include "runtime/submit/outcome.h"
 #include "runtime/submit/pace.h"
 #include "runtime/submit/recorder.h"
+#include "runtime/submit/turns.h"
 
 namespace tessera {
 struct Program;
@@ -40,6 +41,7 @@ class Context final : public DeviceHeap {
 
   Recorder& recorder() { return *recorder_; }  // with mutex() held
   Pace& pace() { return *pace_; }              // with mutex() held
+  Turns& turns() { return turns_; }            // with mutex() held
   double watchdog_seconds() const { return options_.watchdog_seconds; }
   const LogCallback& log_callback() const { return options_.log; }
 
@@ -98,7 +100,8 @@ class Context final : public DeviceHeap {
   void read_prints(Outcome& o, const std::vector<uint32_t>& header);
 
   std::unique_ptr<Recorder> recorder_;
-  std::unique_ptr<Pace> pace_;                      // goes before the recorder
+  std::unique_ptr<Pace> pace_;  // goes before the recorder
+  Turns turns_{mutex_};
   std::deque<std::shared_ptr<Outcome>> in_flight_;  // in the order of their submissions
   std::deque<std::shared_ptr<const Error>> untold_;
   std::vector<std::string> lines_;    // printed, and not handed on

@@ -8,7 +8,7 @@ namespace tessera::vulkan {
 
 std::unique_ptr<Timestamps> Timestamps::make(const std::shared_ptr<Context>& context, size_t commands,
                                              const char* name) {
-  if (context->probe().timestamp_bits == 0 || commands == 0) return nullptr;
+  if (context->probe().timestamp_bits == 0 || commands == 0 || commands > UINT32_MAX / 2) return nullptr;
   const DeviceTable& vk = context->vk();
   VkQueryPoolCreateInfo info{};
   info.sType = VK_STRUCTURE_TYPE_QUERY_POOL_CREATE_INFO;
@@ -17,11 +17,11 @@ std::unique_ptr<Timestamps> Timestamps::make(const std::shared_ptr<Context>& con
   VkQueryPool pool = VK_NULL_HANDLE;
   if (vk.vkCreateQueryPool(context->handle(), &info, vk.host, &pool) < 0) return nullptr;
   name_object(vk, context->handle(), pool, name);
-  return std::unique_ptr<Timestamps>(new Timestamps(context, pool, commands));
+  return std::unique_ptr<Timestamps>(new Timestamps(context, pool));
 }
 
-Timestamps::Timestamps(std::shared_ptr<Context> context, VkQueryPool pool, size_t commands)
-    : context_(std::move(context)), pool_(pool), values_(4 * commands) {}
+Timestamps::Timestamps(std::shared_ptr<Context> context, VkQueryPool pool)
+    : context_(std::move(context)), pool_(pool) {}
 
 Timestamps::~Timestamps() {
   if (!context_->ended()) context_->vk().vkDestroyQueryPool(context_->handle(), pool_, context_->vk().host);
@@ -46,6 +46,7 @@ void Timestamps::read(size_t first, std::span<std::optional<Ticks>> ticks) {
   std::fill(ticks.begin(), ticks.end(), std::nullopt);
   if (ticks.empty()) return;
   const auto query = static_cast<uint32_t>(2 * first), count = static_cast<uint32_t>(2 * ticks.size());
+  values_.resize(std::max(values_.size(), 4 * ticks.size()));
   const VkResult r = context_->vk().vkGetQueryPoolResults(
       context_->handle(), pool_, query, count, 2 * count * sizeof values_[0], values_.data(), 2 * sizeof values_[0],
       VK_QUERY_RESULT_64_BIT | VK_QUERY_RESULT_WITH_AVAILABILITY_BIT);

@@ -33,7 +33,7 @@ class Timestamps {
   void read(size_t first, std::span<std::optional<Ticks>> ticks);
 
  private:
-  Timestamps(std::shared_ptr<Context> context, VkQueryPool pool, size_t commands);
+  Timestamps(std::shared_ptr<Context> context, VkQueryPool pool);
   void write(VkCommandBuffer commands, size_t query, VkPipelineStageFlags2 stage) const;
 
   std::shared_ptr<Context> context_;

@@ -12,6 +12,8 @@
 #include "programs/SUBGROUP.h"
 #include "programs/TABLE.h"
 #include "runtime/call/call.h"
+#include "runtime/interop.h"
+#include "runtime/submit/context.h"
 #include "tests/unit/main.h"
 
 namespace tessera::test {
@@ -55,6 +57,27 @@ void check_clean(const Device& d) {
 bool uses_host_memory(const Device& d) {
   Array large({3 << 20}, f32);
   return DeviceArray::import_host(d, large.bytes(), large.shape(), f32).has_value();
+}
+
+Gate::Gate(const Device& d) : device_(d) {
+  vulkan::Context& context = *d.context();
+  const VkSemaphoreTypeCreateInfo type{VK_STRUCTURE_TYPE_SEMAPHORE_TYPE_CREATE_INFO, nullptr,
+                                       VK_SEMAPHORE_TYPE_TIMELINE, 0};
+  const VkSemaphoreCreateInfo info{VK_STRUCTURE_TYPE_SEMAPHORE_CREATE_INFO, &type, 0};
+  REQUIRE(context.vk().vkCreateSemaphore(context.handle(), &info, context.vk().host, &semaphore_) == VK_SUCCESS);
+  wait_for(d, semaphore_, 1);
+}
+Gate::~Gate() {
+  vulkan::Context& context = *device_.context();
+  context.wait_all();
+  context.vk().vkDestroySemaphore(context.handle(), semaphore_, context.vk().host);
+}
+void Gate::open() {
+  vulkan::Context& context = *device_.context();
+  const auto signal = reinterpret_cast<PFN_vkSignalSemaphore>(
+      context.instance().vk().vkGetDeviceProcAddr(context.handle(), "vkSignalSemaphore"));
+  const VkSemaphoreSignalInfo info{VK_STRUCTURE_TYPE_SEMAPHORE_SIGNAL_INFO, nullptr, semaphore_, 1};
+  REQUIRE(signal(context.handle(), &info) == VK_SUCCESS);
 }
 
 Program add() { return program("add", kADD, 2); }

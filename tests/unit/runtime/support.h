@@ -2,6 +2,7 @@
 // hold after every test.
 #pragma once
 #include <doctest/doctest.h>
+#include <vulkan/vulkan_core.h>
 
 #include <string>
 #include <vector>
@@ -35,6 +36,20 @@ bool uses_host_memory(const Device& d);
 Device& device();
 /// Validation has said nothing, and every conflicting pair of accesses in the log is ordered.
 void check_clean(const Device& d);
+
+/// What is submitted next waits until it is opened, and so does all that follows it on the device.
+class Gate {
+ public:
+  explicit Gate(const Device& d);
+  ~Gate();  ///< open, and the device is done with it
+  Gate(const Gate&) = delete;
+  Gate& operator=(const Gate&) = delete;
+  void open();
+
+ private:
+  const Device& device_;
+  VkSemaphore semaphore_ = VK_NULL_HANDLE;
+};
 
 /// The programs of programs.comp.
 Program add();

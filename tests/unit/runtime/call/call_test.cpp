@@ -275,6 +275,14 @@ TEST_CASE("vmap brings what is written to the batch, on device arrays by a copy 
   launch(device(), vmap(grow, {std::nullopt, 0, std::nullopt}), {donate(x), y, z});
   CHECK(!x.valid());
   CHECK(z.valid());
+  // A call that fails has taken nothing.
+  const DeviceArray kept(device(), values({2, 3}));
+  DeviceArray gone(device(), values({4, 2, 3}));
+  gone.free();
+  CHECK(error_of<SpecError>([&] {
+          launch(device(), vmap(grow, {std::nullopt, 0, std::nullopt}), {donate(kept), gone, z});
+        }) == "grow: argument 1: the device array i32[4, 2, 3] has been freed");
+  CHECK(ints(kept.download()) == ints(values({2, 3})));
   check_clean(device());
 }
 

@@ -26,6 +26,12 @@ struct Folder {
                                               "out f32[2048]" + block + body;
     std::ofstream(path + "/some.tir") << "tir 1\nkernel @some\ngrid (n parallel)\nin f32[2048]" + block +
                                              "out f32[2048] alias 0" + block + body;
+    std::ofstream(path + "/kept.tir") << "tir 1\nkernel @kept\ngrid (n parallel)\nin f32[2048]" + block +
+                                             "out f32[2048] alias 0" + block +
+                                             "scratch ref<vmem, f32[700, 256]>\nbody (%x, %o, %s) {\n  %a = load "
+                                             "%x[0:256]\n  %b = broadcast %a dims [1] : f32[700, 256]\n  store "
+                                             "%s[0:700, 0:256], %b\n  %i = program_id axis 0\n  %c = load %s[%i, "
+                                             "0:256]\n  %d = add %a, %c\n  store %o[0:256], %d\n  yield\n}\n";
     std::ofstream(path + "/below.tir") << "tir 1\nkernel @below\nin f32[2048] whole\nout bool[] whole\nbody (%x, %o) "
                                           "{\n  %a = load %x[2047]\n  %b = constant 1000.0 : f32[]\n  %c = lt %a, %b\n"
                                           "  store %o[], %c\n  yield\n}\n";
@@ -101,6 +107,53 @@ TEST_CASE("graphs: a call whose grid's size is a value is cut like any other") {
     const size_t dispatches = logged<LogEntry::Command>(d, "dispatch some", before);
     CHECK((n == 0 ? dispatches == 0 : dispatches >= static_cast<size_t>(n)));
   }
+  check_clean(d);
+}
+
+TEST_CASE("graphs: the scratch of a call whose grid's size is a value stays to its last slice") {
+  const Folder folder;
+  const Device d = allowed(1e-12);
+  const Graph g =
+      folder.graph("in %0 f32[2048]\nin %1 i32[]\n%2 = call \"kept.tir\"(%0) with n = %1 : f32[2048]\nout %2\n");
+  const CompiledGraph there = load(d, g, {.fuse = false});
+  REQUIRE(load(d, there.graph().kernels[0]).program().scratch_bytes > 0);
+  for (const int n : {5, 0, 1, 8}) {
+    const size_t before = d.command_log().size();
+    const std::vector<Array> inputs{ramp(2048), scalar_of(n)};
+    check_same(there.run(inputs), interpret(g, inputs));
+    // From its first dispatch to the last one no memory goes.
+    const CommandLog log = d.command_log();
+    std::vector<size_t> dispatches;
+    for (size_t i = before; i < log.size(); ++i)
+      if (log[i].is<LogEntry::Command>() && log[i].what == "dispatch kept") dispatches.push_back(i);
+    CHECK(dispatches.empty() == (n == 0));
+    size_t gone = 0;
+    for (size_t i = n == 0 ? 0 : dispatches.front(); n != 0 && i < dispatches.back(); ++i)
+      gone += log[i].is<LogEntry::Release>();
+    CHECK(gone == 0);
+  }
+  check_clean(d);
+}
+
+TEST_CASE("graphs: a donated argument is gone when a later slice is not taken") {
+  const Folder folder;
+  vulkan::Faults faults;
+  const Device d = allowed(1e-12);
+  const Graph g = folder.graph(
+      "in %0 f32[2048]\n%1 = call \"twice.tir\"(%0) : f32[2048]\n%2 = call \"twice.tir\"(%1) : f32[2048]\nout "
+      "%2\n");
+  const CompiledGraph there = load(d, g, {.fuse = false, .donated = {true}});
+  for (const int taken : {0, 10}) {
+    const DeviceArray x(d, ramp(2048));
+    d.wait();
+    faults.fail("vkQueueSubmit2", static_cast<uint64_t>(taken), VK_ERROR_OUT_OF_DEVICE_MEMORY);
+    CHECK(error_of<DeviceError>([&] { there({donate(x)}); }) ==
+          "vkQueueSubmit2 of a graph on " + d.info().name + ": VK_ERROR_OUT_OF_DEVICE_MEMORY");
+    CHECK(x.valid() == (taken == 0));
+    if (taken == 0) CHECK(floats(x)[5] == 5);
+    d.wait();
+  }
+  check_same({there({donate(DeviceArray(d, ramp(2048)))})[0].download()}, interpret(g, {ramp(2048)}));
   check_clean(d);
 }
 

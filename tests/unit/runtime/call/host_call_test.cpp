@@ -1,11 +1,15 @@
 #include "runtime/call/host_call.h"
 
+#include <atomic>
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <new>
+#include <thread>
 
 #include "engine/ir/text.h"
+#include "runtime/device/faults.h"
 #include "tests/unit/runtime/support.h"
 
 namespace host_call_test {
@@ -122,6 +126,59 @@ TEST_CASE("host memory of sizes that are no whole words, and of none") {
   call_on_host(negate, x, o);
   for (int i = 0; i < 13; ++i) CHECK(page.at<uint8_t>(256)[i] == 255 - i);
   CHECK(page.untouched_but({{128, 13}, {256, 13}}));
+  check_clean(device());
+}
+
+TEST_CASE("the device is done with the host's memory, also where a call fails half way") {
+  vulkan::Faults faults;
+  DeviceOptions options;
+  options.watchdog_seconds = 1e-12;  // several slices
+  const Device d(options);
+  if (!uses_host_memory(d)) return;
+  const CompiledKernel twice = load(d, ir::parse(R"(tir 1
+kernel @twice
+grid (4 parallel)
+in f32[1024] block (256) map (%i) { yield %i }
+out f32[1024] alias 0 block (256) map (%i) { yield %i }
+body (%x, %o) {
+  %a = load %x[0:256]
+  %b = add %a, %a
+  store %o[0:256], %b
+  yield
+}
+)",
+                                                 "twice.tir"));
+  Page page;
+  for (int i = 0; i < 1024; ++i) page.at<float>(64)[i] = 1;
+  const HostArray x[] = {{f32, {1024}, page.at<void>(64)}};
+  CHECK(call_on_host(twice, x, x) == 0);
+  // The first slice waits for the host, the second one is not taken.
+  Gate gate(d);
+  faults.fail("vkQueueSubmit2", 1, VK_ERROR_OUT_OF_DEVICE_MEMORY);
+  std::atomic<bool> opened = false;
+  std::thread opens([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(300));
+    opened = true;
+    gate.open();
+  });
+  CHECK(error_of<DeviceError>([&] { call_on_host(twice, x, x); }) ==
+        "vkQueueSubmit2 of twice on " + d.info().name + ": VK_ERROR_OUT_OF_DEVICE_MEMORY");
+  CHECK(opened);  // not before: the first slice would still write there
+  opens.join();
+}
+
+TEST_CASE("a result that is not the kernel's is an error wherever it lies") {
+  const CompiledKernel both = load(device(), ir::parse(kBoth, "both.tir"));
+  for (const size_t off : {0, 4}) {  // in place, or copied
+    Page page;
+    const HostArray arguments[] = {{f32, {19}, page.at<void>(64 + off)}, {f32, {19}, page.at<void>(192 + off)}};
+    for (const size_t p : {192 + off, 640 + off}) {  // in place of its argument, or not
+      const HostArray results[] = {{f32, {19}, page.at<void>(512 + off)}, {f32, {7}, page.at<void>(p)}};
+      CHECK(error_of<SpecError>([&] { call_on_host(both, arguments, results); }) ==
+            "both: out_specs[1]: the result is f32(19,) but its array is f32(7,)\n  at both.tir:2");
+    }
+    CHECK(page.untouched_but({}));
+  }
   check_clean(device());
 }
 

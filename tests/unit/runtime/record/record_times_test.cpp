@@ -119,6 +119,9 @@ TEST_CASE("what is wrong with a stream's times is said") {
         "CommandStream: StreamOptions::timed_calls must be positive but is -1");
   CHECK(error_of<SpecError>([&] { CommandStream(d, {.timed_calls = 1, .frames_in_flight = 0}); }) ==
         "CommandStream: StreamOptions::frames_in_flight must be positive but is 0");
+  // more than Vulkan counts
+  CHECK(error_of<DeviceError>([&] { CommandStream(d, {.timed_calls = 1 << 30, .frames_in_flight = 1}); }) ==
+        "CommandStream: the driver makes no pool of 4294967296 timestamps (vkCreateQueryPool)");
   const CommandStream fresh(d, {.timed_calls = 1});
   CHECK(error_of<SpecError>([&] { fresh.trace(0); }) ==
         "CommandStream::trace: there are no times of frame 0 but of none\n"

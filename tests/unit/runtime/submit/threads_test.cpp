@@ -2,7 +2,9 @@
 // thread sanitizer (preset tsan) too.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <functional>
@@ -11,6 +13,9 @@
 #include <vector>
 
 #include "engine/base/platform.h"
+#include "engine/front/control.h"
+#include "engine/front/ops.h"
+#include "engine/front/rearrange.h"
 #include "engine/graph/graph.h"
 #include "engine/ir/text.h"
 #include "runtime/call/call.h"
@@ -175,6 +180,103 @@ TEST_CASE("threads: a device for each") {
     }
     return good;
   });
+}
+
+namespace {
+Array filled(int64_t n, int v) { return Array({n}, std::vector<float>(static_cast<size_t>(n), static_cast<float>(v))); }
+bool equal_elements(const Array& a) {
+  const auto e = a.data<float>();
+  return std::all_of(e.begin(), e.end(), [&](float v) { return v == e[0]; });
+}
+}  // namespace
+
+// Each writes its own number to all elements, of 12 MiB: whoever reads finds one of them.
+TEST_CASE("threads: an array is written and read as a whole") {
+  constexpr int64_t n = 3 << 20;
+  for (const bool staged : {false, true}) {
+    CAPTURE(staged);
+    DeviceOptions o;
+    o.validation = kValidation, o.log_commands = true, o.always_stage = staged;
+    const Device d(o);
+    const DeviceArray x(d, filled(n, 7)), y(d, filled(n, 7)), z(d, filled(n, 7));
+    on_threads([&](int t) {
+      bool good = true;
+      DeviceArray own = x;
+      for (int i = 0; i < kRounds / 2; ++i) {
+        if (t % 3 == 0) own.write(filled(n, t));
+        else if (t % 3 == 1) launch_into(d, scale_shaped({n}), {x}, {y});
+        else good &= equal_elements(x.download()) && equal_elements(y.download());
+        good &= equal_elements(launch(d, scale_shaped({n}), {x})[0].download());
+        if (t % 3 == 1) DeviceArray(z).write(y);
+        else good &= equal_elements(z.download());
+      }
+      return good;
+    });
+    check_clean(d);
+  }
+}
+
+// What takes several submissions sees the same argument in all of them: the first one waits at a gate, while somebody
+// writes to the argument.
+TEST_CASE("threads: nobody comes between the submissions of a call") {
+  constexpr int64_t n = 4096;
+  DeviceOptions o;
+  o.validation = kValidation, o.log_commands = true, o.watchdog_seconds = 1e-12;
+  const Device d(o);
+  const ir::Kernel twice = ir::parse(
+      "tir 1\nkernel @twice\ngrid (n parallel)\nin f32[4096] block (512) map (%i) { yield %i }\nout f32[4096] block "
+      "(512) map (%i) { yield %i }\nbody (%x, %o) {\n  %a = load %x[0:512]\n  %b = add %a, %a\n  store %o[0:512], "
+      "%b\n  yield\n}\n");
+  // Two calls, each of a grid whose size the host waits for.
+  Graph g;
+  g.values = {{f32, {n}}, {i32, {}}, {f32, {n}}, {f32, {n}}};
+  const auto call = [](size_t result) {
+    return Graph::Step{
+        .what = Graph::Step::Call{.kernel = 0, .sizes = {{"n", 1}}}, .arguments = {0}, .results = {result}};
+  };
+  g.body = {{0, 1}, {2, 3}, {call(2), call(3)}};
+  g.kernels = {twice};
+  const CompiledGraph graph = load(d, g, {.fuse = false});
+  // Its loops run as long as data says: where the driver leaves loops, in dispatches that the host waits for.
+  const PallasCall looks_late = pallas_call(
+      [](Ref x, Ref steps, Ref y) {
+        const Value ends = fori_loop(0, steps[0], zeros({70}, i32), [&](Value i, Value a) {
+          return fori_loop(0, steps[1], a, [&](Value j, Value b) {
+            return fori_loop(0, steps[1], b, [&](Value k, Value c) { return c * 3 + k + i * j; });
+          });
+        });
+        const Value end = max(ends) & 2047;
+        y[all] = concatenate({x[ds(0, 70)], x[ds(end + 70, 70)]}, 0);
+      },
+      {.out_shape = {{{140}, f32}}, .name = "looks_late"});
+  const CompiledKernel late = load(d, looks_late.trace({{{n}, f32}, {{2}, i32}}));
+  CHECK(late.program().open_ended == (d.target().max_loop_iterations > 0));
+  const DeviceArray x(d, filled(n, 7)), steps(d, Array({2}, std::vector<int32_t>{40, 150})),
+      eight(d, Array({}, std::vector<int32_t>{8}));
+  const auto at_the_gate = [&](const std::function<std::vector<DeviceArray>()>& f) {
+    Gate gate(d);
+    std::vector<DeviceArray> made;
+    std::thread calls([&] { made = f(); });
+    std::this_thread::sleep_for(std::chrono::milliseconds(200));
+    std::atomic<bool> written = false;
+    std::thread writes([&] {
+      DeviceArray(x).write(filled(n, 8));
+      written = true;
+    });
+    std::this_thread::sleep_for(std::chrono::milliseconds(200));
+    CHECK(!written);
+    gate.open();
+    calls.join();
+    writes.join();
+    for (const DeviceArray& a : made) CHECK(equal_elements(a.download()));
+    CHECK(x.download().at(9) == 8);
+    DeviceArray(x).write(filled(n, 7));
+    return made;
+  };
+  const std::vector<DeviceArray> both = at_the_gate([&] { return graph({x, eight}); });
+  for (const DeviceArray& a : both) CHECK(a.download().at(n - 1) == 14);
+  if (late.program().open_ended) CHECK(at_the_gate([&] { return late({x, steps}); })[0].download().at(139) == 7);
+  check_clean(d);
 }
 
 }  // namespace threads_test
