@@ -1,6 +1,7 @@
 """Every primitive of jax.lax that JAX's own interpreter takes in a kernel: whole arrays of odd shapes in, a function of them out, compared with interpret=True.
 On Vulkan only what the exporter writes as other primitives (runtime/python/tessera/expansions.py) and what the suite `ops` has no row for."""
 
+import math
 import sys
 
 import jax
@@ -217,6 +218,17 @@ def test_primitives(device, name):
             np.testing.assert_allclose(np.asarray(got, np.float32), np.asarray(want, np.float32), rtol=tolerance, atol=tolerance, err_msg=f"output {i}")
         else:
             np.testing.assert_array_equal(got, want, err_msg=f"output {i}")
+
+
+@pytest.mark.parametrize("device", ["interpreter", "vulkan"])
+def test_lgamma_beside_its_zeros(device):
+    """To the last digits, which XLA's lacks there."""
+    def kernel(x_ref, o_ref):
+        o_ref[...] = lax.lgamma(x_ref[...])
+    x = np.asarray([0.5, 0.9, 0.9999, 1, 1.0001, 1.4616321, 1.999, 2, 2.001, 2.4, 2.5, 2.75], np.float32)
+    with tessera.on(device):
+        got = pl.pallas_call(kernel, out_shape=jax.ShapeDtypeStruct(x.shape, f32))(x)
+    np.testing.assert_allclose(got, [math.lgamma(v) for v in x], rtol=1e-6)
 
 
 def names(jaxpr):
