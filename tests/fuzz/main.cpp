@@ -25,6 +25,7 @@
 #include "engine/interpreter/interpreter.h"
 #include "engine/ir/reference.h"
 #include "engine/ir/text.h"
+#include "engine/ir/verify.h"
 #include "tests/fuzz/check.h"
 #include "tests/fuzz/coverage.h"
 #include "tests/fuzz/devices.h"
@@ -214,7 +215,13 @@ Case from_file(const std::string& path) {
     if (g.what == "dim" && c.dims.count(g.which)) c.dims[g.which] = std::stoll(g.values[0]);
   for (int i = 0; i < c.kernel.num_inputs; ++i) {
     const DType t = c.kernel.blocks[static_cast<size_t>(i)].dtype;
-    Array a(bind_shape(c.kernel, i, c.dims), t);
+    Shape shape;
+    try {
+      shape = bind_shape(c.kernel, i, c.dims);
+    } catch (const Error& e) {
+      usage(path + ": " + e.what() + "\n`// chk: dim NAME: SIZE` gives a size");
+    }
+    Array a(shape, t);
     for (int64_t e = 0; e < a.size(); ++e)
       a.set_element_bits(e, t == DType::boolean
                                 ? random.next() & 1
@@ -386,8 +393,10 @@ class Session {
 
   void one(const Case& c, const std::string& name) {
     progress_.begin_case(name);
-    coverage_.add(c);
-    if (a_.coverage) coverage_.add_steps(c);
+    if (ir::find_problems(c.kernel).empty()) {  // a file's kernel may have some, which the check reports
+      coverage_.add(c);
+      if (a_.coverage) coverage_.add_steps(c);
+    }
     if (a_.print) {
       std::cout << "// " << name << "\n" << ir::print(c.kernel);
       return;
