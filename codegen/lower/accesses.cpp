@@ -39,6 +39,16 @@ Values RefWindows::array_position(const RefState& r, const ir::BlockMapping& m, 
   return all;
 }
 
+// Overhang is one value however often it is read, so every access takes the same element for it: the one at the same
+// place of the last vector, of as many elements as the widest access along the dim has.
+Value RefWindows::inside_limit(const RefState& r, size_t d, Value p, int64_t divisor, const Coord& c) {
+  const int64_t unit = r.limit_unit[d];
+  if (unit == 1 || (c.axis != kNoAxis && plan(c.axis).vec == unit && divisor % unit == 0))
+    return nests_.clamp_along(p, r.limit[d], unit, c.axis, c.reg);
+  const Value within = b_.rem(p, unit), last = b_.add(r.limit[d], b_.i32(-unit));
+  return b_.add(b_.min(b_.sub(p, within), last), within);
+}
+
 Address RefWindows::address(const RefState& r, const ir::Op& o, const Coords& c, bool clamp, bool reads) {
   Address a;
   a.narrow = b_.i32(0);
@@ -66,8 +76,7 @@ Address RefWindows::address(const RefState& r, const ir::Op& o, const Coords& c,
     if (r.below[d] && clamp) p = b_.max(p, r.below[d]);
     if (r.limit[d] && clamp) {
       const bool along = slice && ix.size > 1 && ix.step == 1 && ix.is_static();
-      const int64_t divisor = along ? std::min(r.limit_divisor[d], passes::Divisors::of(ix.start)) : 1;
-      p = nests_.clamp_along(p, r.limit[d], divisor, along ? c[own_dim].axis : kNoAxis, along ? c[own_dim].reg : 0);
+      p = inside_limit(r, d, p, along ? passes::Divisors::of(ix.start) : 1, along ? c[own_dim] : Coord{});
     } else if (r.limit[d]) {
       a.valid = b_.both(a.valid, b_.lt(p, r.limit[d]));
     }

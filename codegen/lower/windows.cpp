@@ -11,6 +11,20 @@ using ir::Opcode;
 
 RefWindows::RefWindows(Emission& e) : Part(e), written_(stored_memory(k_)), states_(k_.region(k_.body).args.size()) {
   find_owned();
+  find_widths();
+}
+
+void RefWindows::find_widths() {
+  for (const Value ref : k_.region(k_.body).args) widths_.emplace_back(shape(ref).size());
+  for (const ir::Op& o : k_.ops) {
+    if (!ir::reads_ref(o.code) || o.results.empty()) continue;
+    const ir::AccessDims form = ir::access_dims(k_, o);
+    auto& widths = widths_[static_cast<size_t>(ref_position(k_, o.operands[0]))];
+    for (size_t d = 0; d < o.index.size(); ++d) {
+      const int axis = form.slice[d] < 0 ? kNoAxis : axes_.of(o.results[0], static_cast<size_t>(form.slice[d]));
+      if (axis != kNoAxis) widths[d].insert(plan(axis).vec);
+    }
+  }
 }
 
 // One store at fixed positions is all that touches the block: an element of the array always belongs to the same
@@ -105,7 +119,7 @@ Value RefWindows::offset_along(const ir::BlockMapping& m, size_t d, const Extent
 
 // What accesses need of a block's dim that begins at s.
 void RefWindows::add_dim(RefState& r, const ir::BlockMapping& m, size_t d, const BlockStart& known,
-                         const Extent& stride, Value s, Value bound) {
+                         const Extent& stride, Value s, Value bound, const std::set<int>& widths) {
   const ir::BlockDim& dim = m.block[d];
   const auto extent = m.array_shape[d].value();
   Value limit;
@@ -144,8 +158,11 @@ void RefWindows::add_dim(RefState& r, const ir::BlockMapping& m, size_t d, const
   r.origin.push_back(s);
   r.extent.push_back(from_inside && b_.not_negative({{1, end}, {-1, s}, {-dim.size, {}}}, {}) ? Value{} : end);
   r.below.push_back(known.nothing_below ? Value{} : b_.sub(b_.i32(0), s));
-  r.limit_divisor.push_back(
-      extent && dim.kind == ir::BlockDim::Kind::blocked ? std::gcd(std::gcd(*extent, dim.size), int64_t{16}) : 1);
+  int64_t unit = 1;
+  if (limit && extent && dim.kind == ir::BlockDim::Kind::blocked)
+    for (const int width : widths)
+      if (std::gcd(*extent, dim.size) % width == 0) unit = std::max<int64_t>(unit, width);
+  r.limit_unit.push_back(unit);
 }
 
 void RefWindows::enter_window(int i) {
@@ -178,7 +195,7 @@ void RefWindows::enter_window(int i) {
     r.origin.resize(rank);
     r.extent.resize(rank);
     r.halo.resize(rank);
-    r.limit_divisor.assign(rank, 1);
+    r.limit_unit.assign(rank, 1);
   } else {
     const std::vector<BlockStart> known = block_starts(k_, i, scalars_);
     Values starts;
@@ -193,7 +210,8 @@ void RefWindows::enter_window(int i) {
       else r.halo_offset = r.halo_offset ? b_.add(r.halo_offset, along) : along;
       const bool bounded = m.block[d].kind == ir::BlockDim::Kind::bounded;
       r.bounded = r.bounded || bounded;
-      add_dim(r, m, d, known[d], stride[d], s, bounded ? starts[at + 1] : Value{});
+      add_dim(r, m, d, known[d], stride[d], s, bounded ? starts[at + 1] : Value{},
+              widths_[static_cast<size_t>(i)][r.stride.size()]);
     }
     r.ref = b_.view(base, offset);
   }
@@ -267,7 +285,7 @@ void RefWindows::enter(size_t depth) {
       tile.origin.resize(type.shape.size());
       tile.extent.resize(type.shape.size());
       tile.halo.resize(type.shape.size());
-      tile.limit_divisor.assign(type.shape.size(), 1);
+      tile.limit_unit.assign(type.shape.size(), 1);
       tile.dead = num_elements(type.shape) == 0;
       if (!scratch) {
         const RefState window = r;

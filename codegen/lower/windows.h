@@ -2,6 +2,7 @@
 // an element of them (accesses.cpp).
 #pragma once
 #include <map>
+#include <set>
 
 #include "codegen/lower/part.h"
 #include "engine/base/function_ref.h"
@@ -26,7 +27,8 @@ struct RefState {
   std::vector<const ir::BlockDim*> halo;  // per visible dim: what says how positions outside are read, or none
   Value halo_offset;                      // i64: from ref to the block's first element
   bool narrow_inside = true;              // narrow, once ref is there
-  std::vector<int64_t> limit_divisor;     // a power of two, at most 16, that divides the limit
+  std::vector<int64_t>
+      limit_unit;             // a power of two that divides the limit: elements of the widest access along the dim
   Value inside;               // bool: squeezed dims' positions exist (arrays that may be empty); none: always
   bool bounded = false;       // a dim's elements are counted by the index map
   bool dead = false;          // the array is empty: no access may reach memory
@@ -92,13 +94,15 @@ class RefWindows : public Part {
   bool keeps_in_common(size_t ref, const RefState& tile, Slot& slot);
   Value wholly_inside(const RefState& r);
   void find_owned();
+  void find_widths();
+  Value inside_limit(const RefState& r, size_t d, Value p, int64_t divisor, const Coord& c);
   Value within_i32(const Extent& e, const ir::BlockDim& dim, Value minus);
   void index_map(int i, Values& starts);
   bool runs_only_with_elements(const Extent& e) const;
   Value block_begin(const ir::BlockMapping& m, size_t d, const BlockStart& known, Value index);
   Value offset_along(const ir::BlockMapping& m, size_t d, const Extent& stride, Value s);
   void add_dim(RefState& r, const ir::BlockMapping& m, size_t d, const BlockStart& known, const Extent& stride, Value s,
-               Value bound);
+               Value bound, const std::set<int>& widths);
   void keep_inside(const RefState& r, size_t d, Value p, Value& valid);
   void keep_in_block(int64_t n, Value p, Value& valid);
   Value at_edge(const RefState& r, size_t d, Value p, Address& a);
@@ -112,9 +116,10 @@ class RefWindows : public Part {
   Value load_at(const RefState& r, const Address& a, Value mask, Value other);
   void store_at(const RefState& r, const Address& a, Value v, Value predicate, bool adds = false, bool late = false);
 
-  std::vector<bool> written_, owned_;         // per body argument
-  std::vector<RefState> states_;              // per body argument
-  std::map<size_t, RefState> array_windows_;  // the array windows behind private tiles
+  std::vector<bool> written_, owned_;               // per body argument
+  std::vector<RefState> states_;                    // per body argument
+  std::vector<std::vector<std::set<int>>> widths_;  // per body argument and dim: how many elements loads have along it
+  std::map<size_t, RefState> array_windows_;        // the array windows behind private tiles
 };
 
 }  // namespace tessera::lowering

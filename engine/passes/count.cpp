@@ -51,7 +51,7 @@ class Count {
         (less->code != Opcode::lt && less->code != Opcode::gt))
       return std::nullopt;
     const bool turned = less->code == Opcode::gt;
-    const Value i = less->operands[turned], bound = less->operands[!turned];
+    const Value i = less->operands[turned], bound = replaced_(less->operands[!turned]);
     if (k_.value(i).region != loop.regions[0] || k_.value(bound).region == loop.regions[0] ||
         k_.type(i).dtype != DType::i32)
       return std::nullopt;

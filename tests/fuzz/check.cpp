@@ -377,10 +377,10 @@ class Checker {
       (k.level == ir::Level::lane ? lane : tile) = k;
       if (k.level != ir::Level::lane)
         for (tile_ops = 0; const ir::Op& op : k.ops)
-          tile_ops += op.code == ir::Opcode::dot  ? (is_float(k.type(op.results[0]).dtype) ? 48 : 60)
-                      : ir::is_scan(op.code)      ? 8
-                      : ir::accesses_ref(op.code) ? 4
-                                                  : 1;
+          tile_ops += op.code == ir::Opcode::dot ? (is_float(k.type(op.results[0]).dtype) ? 48 : 60)
+                      : ir::is_scan(op.code) || op.code == ir::Opcode::argmax || op.code == ir::Opcode::argmin ? 8
+                      : ir::accesses_ref(op.code)                                                              ? 4
+                                                                                                               : 1;
       if (step == "lower") lane_ops = k.ops.size(), most_ops = std::max(most_ops, lane_ops);
     };
     Program program;
@@ -402,7 +402,7 @@ class Checker {
     // an address, a test and a branch around it. What is lowered anew for a CPU driver, because its compiler would take
     // long, may be four times as large at first.
     begin(name + ": size");
-    const size_t most = 500 + (t.kind == Target::Kind::cpu && !general ? 192 : 64) * tile_ops;
+    const size_t most = 1000 + (t.kind == Target::Kind::cpu && !general ? 192 : 64) * tile_ops;
     if (lane_ops > most || most_ops > 4 * most)
       return failed(std::to_string(std::max(lane_ops, most_ops / 4)) + " ops at lane level of " +
                     std::to_string(tile_ops) + " at tile level: at most " + std::to_string(most) + " are allowed");
