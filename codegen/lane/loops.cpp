@@ -21,7 +21,6 @@ int op_weight(const Kernel& k, const Op& op) {
 
 Extent product(const Extent& a, const Extent& b) {
   const auto x = a.value(), y = b.value();
-  if (x == 0 || y == 0) return 0;
   int64_t xy;
   if (x && y) return __builtin_mul_overflow(*x, *y, &xy) ? kEndless : std::min(xy, kEndless);
   return a * b;
