@@ -83,6 +83,7 @@ TEST_CASE("loops: an iteration for every test, those in vain included") {
   CHECK(counts("for %i = %0 to %100 step %3 {\n barrier\n }") == "0 to 35");  // a driver may unroll so few
   CHECK(counts("for %i = %0 to %100 step %1 {\n barrier\n }") == "100 to 101");
   CHECK(counts("for %i = %0 to %d step %1 {\n store %o[%i], %i\n }") == "0 to any");
+  CHECK(counts("%m = max %d, %0\nfor %i = %0 to %m step %1 {\n store %o[%i], %i\n }") == "0 to any");  // to INT32_MAX
   CHECK(counts("for %i = %0 to %100 step %d {\n barrier\n }") == "0 to 101");
   CHECK(counts("%k = min %d, %100\n for %i = %0 to %k step %1 {\n store %o[%i], %i\n }") == "0 to 24");
 }
