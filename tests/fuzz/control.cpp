@@ -50,7 +50,7 @@ class Control {
   int64_t programs_ = 1, n_ = 1;
   bool parallel_ = false, busy_ = false;  // busy: a copy to %s is under way
   int names_ = 0, depth_ = 0, long_ones_ = 0;
-  Names scalars_;  // i32, in scope
+  Names scalars_, counters_;  // i32, in scope; counters_: 0 to 4, as loops have left them
 
   // Each makes at most one line after all lines that it needs: arguments of one call are made in variables.
   void line(const std::string& s) { body_ += indent_ + s + "\n"; }
@@ -64,12 +64,12 @@ class Control {
   void close(const std::string& s) { indent_.resize(indent_.size() - 2), line(s); }
   /// What is made inside goes out of scope behind.
   void scope(const Names& more, const std::function<void()>& inside) {
-    const Names outer = scalars_;
+    const Names outer = scalars_, counters = counters_;
     scalars_.insert(scalars_.end(), more.begin(), more.end());
     indent_ += "  ", ++depth_;
     inside();
     indent_.resize(indent_.size() - 2), --depth_;
-    scalars_ = outer;
+    scalars_ = outer, counters_ = counters;
   }
   void some(int64_t least, int64_t most) {
     for (int64_t n = random_.in(least, most); n-- > 0;) statement();
@@ -205,7 +205,8 @@ class Control {
   }
   /// A while whose test may store.
   void repeat() {
-    const std::string most = up_to(4), result = name(), i = name(), j = name();
+    const std::string most = !counters_.empty() && random_.chance(0.4) ? random_.pick(counters_) : up_to(4),
+                      result = name(), i = name(), j = name();
     line(result + " = while (" + i + " = %zero) {");
     scope({i}, [&] {
       if (random_.chance(0.4)) some(1, 2);
@@ -220,6 +221,7 @@ class Control {
     });
     line("}");
     scalars_.push_back(result);
+    counters_.push_back(result);
   }
   void region(const std::string& value) {
     scope({}, [&] {
