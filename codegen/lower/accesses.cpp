@@ -45,8 +45,8 @@ Value RefWindows::inside_limit(const RefState& r, size_t d, Value p, int64_t div
   const int64_t unit = r.limit_unit[d];
   if (unit == 1 || (c.axis != kNoAxis && plan(c.axis).vec == unit && divisor % unit == 0))
     return nests_.clamp_along(p, r.limit[d], unit, c.axis, c.reg);
-  const Value within = b_.rem(p, unit), last = b_.add(r.limit[d], b_.i32(-unit));
-  return b_.add(b_.min(b_.sub(p, within), last), within);
+  const Value last = b_.add(r.limit[d], b_.i32(-unit));
+  return b_.min(p, b_.add(last, b_.rem(p, unit)));
 }
 
 Address RefWindows::address(const RefState& r, const ir::Op& o, const Coords& c, bool clamp, bool reads) {
