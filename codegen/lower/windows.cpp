@@ -118,8 +118,9 @@ Value RefWindows::offset_along(const ir::BlockMapping& m, size_t d, const Extent
 }
 
 // What accesses need of a block's dim that begins at s.
-void RefWindows::add_dim(RefState& r, const ir::BlockMapping& m, size_t d, const BlockStart& known,
-                         const Extent& stride, Value s, Value bound, const std::set<int>& widths) {
+void RefWindows::add_dim(RefState& r, int i, size_t d, const BlockStart& known, const Extent& stride, Value s,
+                         Value bound) {
+  const ir::BlockMapping& m = k_.blocks[static_cast<size_t>(i)];
   const ir::BlockDim& dim = m.block[d];
   const auto extent = m.array_shape[d].value();
   Value limit;
@@ -160,7 +161,7 @@ void RefWindows::add_dim(RefState& r, const ir::BlockMapping& m, size_t d, const
   r.below.push_back(known.nothing_below ? Value{} : b_.sub(b_.i32(0), s));
   int64_t unit = 1;
   if (limit && extent && dim.kind == ir::BlockDim::Kind::blocked)
-    for (const int width : widths)
+    for (const int width : widths_[static_cast<size_t>(i)][r.limit_unit.size()])
       if (std::gcd(*extent, dim.size) % width == 0) unit = std::max<int64_t>(unit, width);
   r.limit_unit.push_back(unit);
 }
@@ -210,8 +211,7 @@ void RefWindows::enter_window(int i) {
       else r.halo_offset = r.halo_offset ? b_.add(r.halo_offset, along) : along;
       const bool bounded = m.block[d].kind == ir::BlockDim::Kind::bounded;
       r.bounded = r.bounded || bounded;
-      add_dim(r, m, d, known[d], stride[d], s, bounded ? starts[at + 1] : Value{},
-              widths_[static_cast<size_t>(i)][r.stride.size()]);
+      add_dim(r, i, d, known[d], stride[d], s, bounded ? starts[at + 1] : Value{});
     }
     r.ref = b_.view(base, offset);
   }

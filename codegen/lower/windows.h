@@ -27,8 +27,7 @@ struct RefState {
   std::vector<const ir::BlockDim*> halo;  // per visible dim: what says how positions outside are read, or none
   Value halo_offset;                      // i64: from ref to the block's first element
   bool narrow_inside = true;              // narrow, once ref is there
-  std::vector<int64_t>
-      limit_unit;             // a power of two that divides the limit: elements of the widest access along the dim
+  std::vector<int64_t> limit_unit;        // elements of the widest load along the dim that divide the limit; or 1
   Value inside;               // bool: squeezed dims' positions exist (arrays that may be empty); none: always
   bool bounded = false;       // a dim's elements are counted by the index map
   bool dead = false;          // the array is empty: no access may reach memory
@@ -101,8 +100,7 @@ class RefWindows : public Part {
   bool runs_only_with_elements(const Extent& e) const;
   Value block_begin(const ir::BlockMapping& m, size_t d, const BlockStart& known, Value index);
   Value offset_along(const ir::BlockMapping& m, size_t d, const Extent& stride, Value s);
-  void add_dim(RefState& r, const ir::BlockMapping& m, size_t d, const BlockStart& known, const Extent& stride, Value s,
-               Value bound, const std::set<int>& widths);
+  void add_dim(RefState& r, int i, size_t d, const BlockStart& known, const Extent& stride, Value s, Value bound);
   void keep_inside(const RefState& r, size_t d, Value p, Value& valid);
   void keep_in_block(int64_t n, Value p, Value& valid);
   Value at_edge(const RefState& r, size_t d, Value p, Address& a);
