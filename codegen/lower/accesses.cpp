@@ -39,8 +39,8 @@ Values RefWindows::array_position(const RefState& r, const ir::BlockMapping& m, 
   return all;
 }
 
-// Overhang is one value however often it is read, so every access takes the same element for it: the one at the same
-// place of the last vector, of as many elements as the widest access along the dim has.
+// p, or an element inside the array that stands in for p. Every load must choose the same one, because overhang has one
+// value per program: the element at p's place in the last vector of limit_unit elements.
 Value RefWindows::inside_limit(const RefState& r, size_t d, Value p, int64_t divisor, const Coord& c) {
   const int64_t unit = r.limit_unit[d];
   if (unit == 1 || (c.axis != kNoAxis && plan(c.axis).vec == unit && divisor % unit == 0))

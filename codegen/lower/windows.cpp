@@ -14,6 +14,7 @@ RefWindows::RefWindows(Emission& e) : Part(e), written_(stored_memory(k_)), stat
   find_widths();
 }
 
+// For limit_unit: all loads of a Ref are known before the first one is emitted.
 void RefWindows::find_widths() {
   for (const Value ref : k_.region(k_.body).args) widths_.emplace_back(shape(ref).size());
   for (const ir::Op& o : k_.ops) {
