@@ -22,6 +22,8 @@ struct State {
   VkResult result = VK_SUCCESS;
   bool failed = false, lost = false, hides_coherent = false;
   uint64_t without_callbacks = 0;
+  int naming = 0, changing = 0;  // calls that are being made now; see device_list()
+  uint64_t overlaps = 0;
   std::map<std::string, int64_t> alive;
   VkDevice device = VK_NULL_HANDLE;  // made last
   PFN_vkDeviceWaitIdle wait_idle = nullptr;
@@ -81,6 +83,25 @@ void destroyed(std::string_view what) {
   if (--s.alive[type] == 0) s.alive.erase(type);
 }
 
+// Counts a call as being made, for as long as it is.
+class Made {
+ public:
+  explicit Made(int State::* calls) : calls_(calls) {
+    const std::lock_guard lock(state().mutex);
+    ++(state().*calls);
+    state().overlaps += state().naming > 0 && state().changing > 0;
+  }
+  ~Made() {
+    const std::lock_guard lock(state().mutex);
+    --(state().*calls_);
+  }
+  Made(const Made&) = delete;
+  Made& operator=(const Made&) = delete;
+
+ private:
+  int State::* calls_;
+};
+
 void count_bare() {
   State& s = state();
   const std::lock_guard lock(s.mutex);
@@ -102,6 +123,10 @@ template <class Name, class R, class... A> struct Way<Name, R(VKAPI_PTR*)(A...)>
   static VKAPI_ATTR R VKAPI_CALL call(A... a) {
     constexpr bool destroys = name.starts_with("vkDestroy") || name == "vkFreeMemory";
     constexpr bool creates = name.starts_with("vkCreate") || name == "vkAllocateMemory";
+    constexpr bool changes = (destroys || creates) && (name.ends_with("Device") || name.ends_with("Instance"));
+    std::optional<Made> made;
+    if constexpr (changes) made.emplace(&State::changing);
+    if constexpr (name == "vkSetDebugUtilsObjectNameEXT") made.emplace(&State::naming);
     std::optional<VkResult> afterwards;
     const std::optional<VkResult> r = begin(Name::text, std::is_same_v<R, VkResult>, afterwards);
     const auto all = std::tie(a...);
@@ -193,7 +218,7 @@ Faults::Faults() {
   s.calls.clear();
   s.failing.clear();
   s.failed = s.lost = s.hides_coherent = false;
-  s.without_callbacks = 0;
+  s.without_callbacks = s.overlaps = 0;
 }
 Faults::~Faults() {
   State& s = state();
@@ -227,6 +252,10 @@ std::vector<Faults::Call> Faults::calls() const {
 uint64_t Faults::without_callbacks() const {
   const std::lock_guard lock(state().mutex);
   return state().without_callbacks;
+}
+uint64_t Faults::overlaps() const {
+  const std::lock_guard lock(state().mutex);
+  return state().overlaps;
 }
 bool Faults::failed() const {
   const std::lock_guard lock(state().mutex);

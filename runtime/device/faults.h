@@ -35,6 +35,8 @@ class Faults {
   void count();
   /// Since then.
   std::vector<Call> calls() const;
+  /// Objects named since the Faults while an instance or a device was made or destroyed, or the other way round.
+  uint64_t overlaps() const;
   /// Calls since the Faults that make or destroy something without callbacks for host memory.
   uint64_t without_callbacks() const;
   bool failed() const;  ///< the failure has been returned

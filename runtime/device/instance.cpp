@@ -102,7 +102,10 @@ Instance::Instance(const std::string& library, Validation validation, bool names
   info.enabledExtensionCount = static_cast<uint32_t>(extensions.size());
   info.ppEnabledExtensionNames = extensions.data();
 
-  const VkResult r = lib.vkCreateInstance(&info, this->host(), &handle_);
+  const VkResult r = [&] {
+    const std::lock_guard lock(device_list());
+    return lib.vkCreateInstance(&info, this->host(), &handle_);
+  }();
   if (r == VK_ERROR_INCOMPATIBLE_DRIVER) no_driver();
   check(r, "vkCreateInstance", "the Vulkan loader");
   try {
@@ -112,6 +115,7 @@ Instance::Instance(const std::string& library, Validation validation, bool names
       check(vk_.vkCreateDebugUtilsMessengerEXT(handle_, &messenger, vk_.host, &messenger_),
             "vkCreateDebugUtilsMessengerEXT", "the Vulkan loader");
   } catch (...) {
+    const std::lock_guard lock(device_list());
     if (vk_.vkDestroyInstance) vk_.vkDestroyInstance(handle_, this->host());
     throw;
   }
@@ -131,6 +135,7 @@ Instance::Instance(PFN_vkGetInstanceProcAddr lookup, VkInstance instance, bool d
 Instance::~Instance() {
   if (!owned_) return;
   if (messenger_) vk_.vkDestroyDebugUtilsMessengerEXT(handle_, messenger_, vk_.host);
+  const std::lock_guard lock(device_list());
   vk_.vkDestroyInstance(handle_, vk_.host);
 }
 

@@ -8,6 +8,7 @@ std::string with_line(const std::string& what, Loc loc) { return loc ? what + " 
 void set_name(const DeviceTable& vk, VkDevice device, VkObjectType type, uint64_t handle, const std::string& name) {
   const VkDebugUtilsObjectNameInfoEXT info{VK_STRUCTURE_TYPE_DEBUG_UTILS_OBJECT_NAME_INFO_EXT, nullptr, type, handle,
                                            name.c_str()};
+  const std::shared_lock lock(device_list());
   vk.vkSetDebugUtilsObjectNameEXT(device, &info);
 }
 

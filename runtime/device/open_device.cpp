@@ -32,13 +32,16 @@ OpenDevice::OpenDevice(const DeviceOptions& options, const ImportedDevice* impor
   try {
     create_device();
   } catch (...) {
+    const std::lock_guard lock(device_list());
     if (device_ && vk_.vkDestroyDevice) vk_.vkDestroyDevice(device_, vk_.host);
     throw;
   }
 }
 
 OpenDevice::~OpenDevice() {
-  if (!imported_) vk_.vkDestroyDevice(device_, vk_.host);
+  if (imported_) return;
+  const std::lock_guard lock(device_list());
+  vk_.vkDestroyDevice(device_, vk_.host);
 }
 
 void OpenDevice::choose_device() {
@@ -70,7 +73,11 @@ void OpenDevice::create_device() {
   info.pQueueCreateInfos = &queue;
   info.enabledExtensionCount = static_cast<uint32_t>(probe_.extensions.size());
   info.ppEnabledExtensionNames = probe_.extensions.data();
-  check(instance_->vk().vkCreateDevice(physical_, &info, instance_->vk().host, &device_), "vkCreateDevice", name());
+  const auto create = [&] {
+    const std::lock_guard lock(device_list());
+    return instance_->vk().vkCreateDevice(physical_, &info, instance_->vk().host, &device_);
+  };
+  check(create(), "vkCreateDevice", name());
   vk_ = load_device(instance_->vk(), device_, {probe_.extensions.begin(), probe_.extensions.end()},
                     instance_->debug_utils());
   queue_.family = probe_.queue_family;

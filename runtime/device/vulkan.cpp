@@ -30,6 +30,11 @@ template <class F> void require_of(const char* extension, F f, const char* name,
 }
 }  // namespace
 
+std::shared_mutex& device_list() {
+  static std::shared_mutex mutex;
+  return mutex;
+}
+
 Library::~Library() {
   if (handle) platform::close_library(handle);
 }
@@ -72,6 +77,7 @@ InstanceTable load_instance(const Library& library, VkInstance instance, bool de
 
 DeviceTable load_device(const InstanceTable& instance, VkDevice device, const std::vector<std::string>& extensions,
                         bool debug_utils, bool imported) {
+  const std::shared_lock lock(device_list());
   DeviceTable t;
   t.host = instance.host;
 #define X(f)                                                                 \

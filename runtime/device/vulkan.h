@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <shared_mutex>
 #include <string>
 #include <vector>
 
@@ -138,6 +139,12 @@ struct DeviceTable {
   TESSERA_VK_DEVICE_OPTIONAL(TESSERA_VK_FIELD)
   const VkAllocationCallbacks* host = nullptr;
 };
+
+/// The Vulkan loader's list of the process's devices. Debian 12's loader (1.3.239) walks it to name an object and to
+/// look up a device's function, without the lock under which it changes it: a Device that goes in one thread would be
+/// read, freed, by a Device that names an array in another. So these calls share this lock, and who makes or destroys
+/// an instance or a device has it alone.
+std::shared_mutex& device_list();
 
 /// The opened library and the functions that need no instance.
 struct Library {

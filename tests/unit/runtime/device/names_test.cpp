@@ -5,12 +5,15 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <mutex>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "engine/ir/text.h"
 #include "runtime/call/call.h"
+#include "runtime/device/faults.h"
 #include "runtime/record.h"
 #include "runtime/submit/context.h"
 #include "runtime/submit/pipeline.h"
@@ -107,6 +110,29 @@ TEST_CASE("names: a mistake in a dispatch is told with the kernel's name and lin
   const std::vector<std::string> kept = d.validation_messages();
   REQUIRE(!kept.empty());
   CHECK_MESSAGE(kept[0].find("\n  in scale at samples/scale.cpp:12") != std::string::npos, kept[0]);
+}
+
+// device_list() says why. The loader's own fault is a few instructions wide; what must not happen is the overlap.
+TEST_CASE("names: Devices come and go while others name their objects") {
+  Faults faults;
+  DeviceOptions named;
+  named.debug_info = true;
+  const Device d(named);
+  const DeviceArray x(d, ramp(10));
+  const auto buffer = x.buffer("");
+  const DeviceTable& vk = d.context()->vk();
+  REQUIRE(has_names(vk));
+  std::atomic<bool> done{false};
+  int64_t names = 0;
+  {
+    std::jthread thread([&] {
+      for (; !done; ++names) name_object(vk, d.context()->handle(), buffer->handle(), "x");
+    });
+    for (int i = 0; i < 20; ++i) Device{named};
+    done = true;
+  }
+  CHECK(names > 0);
+  CHECK(faults.overlaps() == 0);
 }
 
 TEST_CASE("names: arrays are named by shape, kernel and place" * under_validation) {
