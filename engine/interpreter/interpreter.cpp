@@ -588,11 +588,21 @@ class Prepared {
 }  // namespace interpreter
 
 namespace {
+// What is not a value has no line of its own: blocks, scratch, and an op's copies of its operands.
+template <class F> auto within_memory(const ir::Kernel& k, const F& f) {
+  try {
+    return f();
+  } catch (const std::bad_alloc&) {
+    throw KernelError(k.name + ": this machine has no memory for what the interpreter keeps of blocks and scratch",
+                      k.loc, "give smaller blocks, or less scratch");
+  }
+}
+
 template <class Inputs> std::unique_ptr<Prepared> prepare(const ir::Kernel& k, const Inputs& inputs,
                                                           const InterpretOptions& options) {
   Prepared::Types types;
   for (const auto& a : inputs) types.emplace_back(Prepared::type_of(a), Prepared::shape_of(a));
-  return std::make_unique<Prepared>(k, std::move(types), options);
+  return within_memory(k, [&] { return std::make_unique<Prepared>(k, std::move(types), options); });
 }
 
 std::vector<Array> run_on_arrays(const ir::Kernel& k, const std::vector<Array>& inputs, const InterpretOptions& options,
@@ -612,7 +622,7 @@ std::vector<Array> run_on_arrays(const ir::Kernel& k, const std::vector<Array>& 
     memory.push_back(prepared.written(i) || k.blocks[i].alias < 0 ? a.bytes()
                                                                   : const_cast<std::byte*>(std::as_const(a).bytes()));
   }
-  prepared.run(options);
+  within_memory(k, [&] { prepared.run(options); });
   return outputs;
 }
 }  // namespace
@@ -671,7 +681,7 @@ uint64_t interpret(const ir::Kernel& k, std::span<const HostArray> inputs, std::
     std::memcpy(out.data, memory[static_cast<size_t>(b.alias)], bytes);
     copied += bytes;
   }
-  prepared->run(options);
+  within_memory(k, [&] { prepared->run(options); });
   if (!options.observe) plans.give_back(std::move(prepared));  // which is planned with it
   return copied;
 }

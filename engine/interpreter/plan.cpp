@@ -50,6 +50,15 @@ class Planner {
   }
 
   void run() {
+    try {
+      plan();
+    } catch (const std::bad_alloc&) {
+      no_memory();
+    }
+  }
+
+ private:
+  void plan() {
     for (const ir::BlockMapping& b : k_.blocks)
       if (!b.whole) plan_top(b.index_map, true);
     plan_top(k_.body, false);
@@ -60,8 +69,20 @@ class Planner {
     for (auto& [region, make] : late_) m_.steps[region].push_back(make());
     for (const auto& make : hoisted_) make()(m_);
   }
+  // The arena, or a table of positions, is as large as the largest value makes it.
+  [[noreturn]] void no_memory() const {
+    const Op* of = nullptr;
+    Value largest;
+    for (const Op& op : k_.ops)
+      for (const Value v : op.results)
+        if (!type(v).is_ref && (!of || bytes(v) > bytes(largest))) largest = v, of = &op;
+    if (!of) throw;
+    throw KernelError(
+        k_.name + ": this machine has no memory for the interpreter's values: " + std::string(ir::name(of->code)) +
+            " gives " + ir::to_string(type(largest)) + ", of " + std::to_string(bytes(largest)) + " bytes",
+        of->loc, "compute with smaller blocks, or in a loop over parts of the value");
+  }
 
- private:
   using Make = std::function<Step()>;
   const ir::Kernel& k_;
   Machine& m_;
@@ -131,11 +152,14 @@ class Planner {
   }
 
   // -- buffers
+  void append(Value v) {
+    offset_[v.index] = top_;
+    top_ += bytes(v);
+  }
   void take(Value v) {
     auto& list = free_[bytes(v)];
     if (list.empty()) {
-      offset_[v.index] = top_;
-      top_ += bytes(v);
+      append(v);
     } else {
       offset_[v.index] = list.back();
       list.pop_back();
@@ -198,8 +222,7 @@ class Planner {
       else emit(r, std::move(make));
     } else if (hoist) {
       // Its own buffer, never shared: the hoisted steps run in this order before everything else.
-      offset_[op.results[0].index] = top_;
-      top_ += bytes(op.results[0]);
+      append(op.results[0]);
       permanent_[op.results[0].index] = true;
       hoisted_.push_back(array_op(op));
     } else {

@@ -6,6 +6,7 @@
 #include "engine/base/npy.h"
 #include "runtime/cuda.h"
 #include "tessera/version.h"
+#include "tests/support/sanitizer.h"
 #include "tests/unit/runtime/support.h"
 
 #ifdef TESSERA_CLI
@@ -124,6 +125,32 @@ TEST_CASE("tessera run: the interpreter judges" * without_device) {
         "error: --races, --seed, --uninitialised and --out-of-bounds are the interpreter's\n  note: add --device "
         "interpreter\n");
 }
+
+#ifndef _WIN32
+TEST_CASE("tessera run: a value too large for this machine" * without_device * doctest::skip(kSanitized)) {
+  const Scratch s;
+  s.write("big.tir", R"(tir 1
+kernel @big
+grid (1)
+in f32[n] block (50) map (%0) { yield %0 }
+out f32[n] block (50) map (%1) { yield %1 }
+body (%2: ref<vmem, f32[50]>, %3: ref<vmem, f32[50]>) {
+  %4 = load %2[0:50] : f32[50]
+  %5 = broadcast %4 dims [2] : f32[32768, 1024, 50]
+  %6 = reduce_max %5 axes [0, 1] : f32[50]
+  store %3[0:50], %6
+}
+)");
+  const int code = run_program(s.path, "sh",
+                               "-c 'ulimit -v 3000000; exec " + std::string(TESSERA_CLI) +
+                                   " run big.tir --in a.npy --out o.npy --device interpreter'");
+  CHECK(
+      s.read("err.txt") ==
+      "error: big: this machine has no memory for the interpreter's values: broadcast gives f32[32768, 1024, 50], of "
+      "6710886400 bytes\n  at big.tir:8\n  note: compute with smaller blocks, or in a loop over parts of the value\n");
+  CHECK(code == 1);
+}
+#endif
 
 TEST_CASE("tessera run without --out prints the outputs") {
   const Scratch s;
