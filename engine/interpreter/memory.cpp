@@ -284,7 +284,7 @@ uint64_t unspecified_bits(DType t, int fill, uint64_t place) {
   }
   if (fill == 1 && t == DType::boolean) return 0;
   if (fill == 1) return reference::from_double(t, is_float(t) ? 3e4 : 1e30);
-  if (fill == 2) return reference::from_double(t, is_float(t) ? -1.5 : 1);
+  if (fill == 2) return reference::from_double(t, 77);
   if (fill == 3) return 0;
   switch (t) {
     case DType::boolean: return 1;

@@ -23,6 +23,7 @@
 #include "codegen/program/program_file.h"
 #include "codegen/spirv/emit.h"
 #include "engine/interpreter/interpreter.h"
+#include "engine/interpreter/machine.h"
 #include "engine/ir/reference.h"
 #include "engine/ir/text.h"
 #include "engine/ir/verify.h"
@@ -480,7 +481,8 @@ class Checker {
     return true;
   }
 
-  // The inputs, and what outputs hold before the call.
+  // The inputs, and what outputs hold before the call: what Uninitialised::small is, so that an element that hangs on
+  // it has been seen to.
   std::vector<Array> arguments() const {
     std::vector<Array> arrays = case_.inputs;
     for (const Array& o : reference_->outputs) {
@@ -490,8 +492,8 @@ class Checker {
       }
       Array a(o.shape(), o.dtype());
       for (int64_t i = 0; i < a.size(); ++i)
-        a.set_element_bits(
-            i, o.dtype() == DType::boolean ? static_cast<uint64_t>(i & 1) : reference::from_double(o.dtype(), 77));
+        a.set_element_bits(i, o.dtype() == DType::boolean ? static_cast<uint64_t>(i & 1)
+                                                          : interpreter::unspecified_bits(o.dtype(), 2));
       arrays.push_back(std::move(a));
     }
     return arrays;
