@@ -136,10 +136,14 @@ class Finder:
         self.add(s, "statement", e.start.offset, e.end.offset, "dropped", lambda n, a: f"if (!tessera::mutants::live({n})) {a}")
 
 
-def find(root, flags):
+def find(root, flags, only):
     index = cindex.Index.create()
     sites = []
     files = sorted([f for folder in FOLDERS for f in (root / folder).rglob("*.cpp") if not NOT.search(str(f))] + [root / f for f in ALONE])
+    if only:
+        files = [f for f in files if any((root / part) in [f, *f.parents] for part in only)]
+        if not files:
+            sys.exit("plant.py: no file to plant faults in lies in " + ", ".join(only))
     for f in files:
         unit = index.parse(str(f), args=flags)
         errors = [d for d in unit.diagnostics if d.severity >= cindex.Diagnostic.Error]
@@ -242,13 +246,14 @@ def main():
     p.add_argument("tree", type=pathlib.Path)
     p.add_argument("--count", type=int, default=260)
     p.add_argument("--seed", type=int, default=1)
+    p.add_argument("--in", action="append", default=[], dest="only", help="a folder or file: only there")
     p.add_argument("--survivors", action="store_true", help="those of survivors.tsv too")
     p.add_argument("--include", action="append", default=[], help="a folder of generated headers")
     p.add_argument("--headers", default="", help="Clang's own (clang -print-resource-dir), for a libclang that has none")
     a = p.parse_args()
     root = a.root.resolve()
     flags = ["-std=c++20", "-DTESSERA_SPIRV_TOOLS", *(f"-I{i}" for i in a.include)]
-    sites = find(root, ["-x", "c++", f"-I{root}", *(["-resource-dir", a.headers] if a.headers else []), *flags])
+    sites = find(root, ["-x", "c++", f"-I{root}", *(["-resource-dir", a.headers] if a.headers else []), *flags], a.only)
     known = known_survivors(root, sites) if a.survivors else []
     spare = choose(sites, a.count * 2, a.seed, known)
     order = random.Random(a.seed + 1)
