@@ -300,6 +300,16 @@ class MatrixDot : public ChunkedDot {
     }
     return all;
   }
+  // Outside of its array a box has zeros, other loads have the nearest elements: a program may see only one of them.
+  bool others_see_overhang(const Tensor& t) const {
+    const std::vector<Value>& limits = refs_.state(t.ref).limit;
+    if (std::none_of(limits.begin(), limits.end(), [](Value v) { return bool{v}; })) return false;
+    int others = -1;  // the load itself
+    ir::each_op(k_, k_.body, [&](ir::OpId i) {
+      for (auto v : k_.op(i).operands) others += v == t.load->operands[0] || (i != id_ && v == t.load->results[0]);
+    });
+    return others > 0;
+  }
   std::optional<Tensor> tensor_of(const Operand& o) {
     constexpr size_t kMostDims = 5;
     constexpr int64_t kMostInBox = 256, kAlignment = 16;
@@ -328,7 +338,9 @@ class MatrixDot : public ChunkedDot {
     if (*m.array_shape.back().value() * size % kAlignment != 0) return {};
     const auto dims = dims_of_array(o, t, m);
     const size_t last = o.by_k ? rank_ : o.dim, other = o.by_k ? o.dim : rank_;
-    if (dims.back() != last || std::count(dims.begin(), dims.end(), other) != 1 || down(o) > kMostInBox) return {};
+    if (dims.back() != last || std::count(dims.begin(), dims.end(), other) != 1 || down(o) > kMostInBox ||
+        others_see_overhang(t))
+      return {};
     t.box.assign(dims.size(), 1);
     for (size_t i = 0; i + 1 < dims.size(); ++i)
       if (dims[i] == other) t.box[i] = down(o);

@@ -110,7 +110,8 @@ uint16_t Decoder::order() {
   if (take("volatile")) flags |= kStrong | kVolatile;
   if (take("mmio")) flags |= kStrong;
   take("weak");
-  ignore({"cta", "cluster", "gpu", "sys"});
+  i->of_cta = take("cta");
+  ignore({"cluster", "gpu", "sys"});
   return flags;
 }
 

@@ -6,6 +6,7 @@
 #include <functional>
 #include <map>
 #include <optional>
+#include <set>
 
 #include "tests/ptx/emulator.h"
 #include "tests/ptx/memory.h"
@@ -32,6 +33,7 @@ struct Instr {
   bool opaque = false;            // works on mbarriers
   bool proxy = false;             // accesses memory through the asynchronous proxy
   bool effects = false;           // more than writing registers
+  bool of_cta = false;            // its scope is the block
   uint8_t width = 32, from = 32;  // bits, of the result and of a source
   uint8_t mode = 0, n = 1;
   Type type = Type::none, source = Type::none;
@@ -80,6 +82,7 @@ struct Code {
   bool shares = false;                        // blocks may have to see each other: atomics, or accesses with an order
   std::vector<std::vector<uint32_t>> writes;  // by pc: slots
   std::vector<std::vector<uint32_t>> successors;  // by pc, of what does not just go on to the next
+  std::set<uint32_t> of_products;                 // wgmma: slots of fragments of A, and of sums
   const Statement& statement(const Instr& i) const {
     return sources[i.statement].function->code[sources[i.statement].statement];
   }
@@ -125,6 +128,7 @@ struct Thread {
   uint32_t agent = 0, epoch = 1, async_epoch = 0, async_done = 0, sources_done = 0;
   ClockPtr seen, proxied;      // proxied: what the asynchronous proxy may see
   uint32_t proxied_epoch = 0;  // of its own
+  uint32_t proxied_done = 0;   // of its own copies that do not run through that proxy
   const Row* row = nullptr;    // of seen, of its own block
   ClockPtr fenced, acquired;   // by fences: what the next strong write passes on; what strong reads have met
   std::deque<std::pair<uint32_t, uint32_t>> committed_products;  // wgmma: group, epoch
@@ -146,6 +150,7 @@ struct MBarrier {
   uint32_t expected = 0, pending = 0, phase = 0;
   int64_t bytes = 0;                            // that are still to come
   Touch made;                                   // by mbarrier.init
+  bool told = false;                            // by fence.mbarrier_init, to the asynchronous proxy, too
   ClockPtr clock, proxied, done, done_proxied;  // of this phase, and of those that are complete
 };
 
@@ -162,7 +167,11 @@ struct Sums {
 struct Products {
   std::deque<Product> begun;
   uint32_t committed = 0;
-  bool fenced = false;                   // since registers may have been written
+  bool fenced = false;  // since registers may have been written
+  // what registers held at the last wgmma.fence: by slot, then by lane
+  std::unordered_map<uint32_t, std::vector<uint64_t>> at_fence;
+  uint64_t history = 0;                  // of wgmma's instructions, alike in the warps of a warpgroup
+  uint32_t last = 0;                     // pc of the last of them
   std::map<uint32_t, Sums> sums, given;  // given: as the last wait left them in the registers
 };
 
@@ -240,8 +249,8 @@ class Machine {
   };
   Found mbarrier_at(Thread& t, const Instr& i, Space space, uint64_t address, bool proxied);
   void mbarrier_arrive(const Thread& t, const Instr& i, const Found& f, uint32_t count);
-  /// Bytes have come.
-  void mbarrier_bytes(Block& b, uint64_t offset, int64_t bytes, const ClockPtr& clock);
+  /// Bytes have come. `by_proxy`: by the asynchronous proxy, which then sees them.
+  void mbarrier_bytes(Block& b, uint64_t offset, int64_t bytes, const ClockPtr& clock, bool by_proxy = true);
 
   // ---- copies in flight
   void launch_async(Thread& t, const Instr& i, PendingKind kind, bool needs_shared, std::function<void()> land);

@@ -31,6 +31,8 @@ ClockPtr join(const ClockPtr& a, const ClockPtr& b);
 struct Touch {
   uint32_t agent = UINT32_MAX, epoch = 0, at = 0;  // at: the instruction
   bool strong = false;                             // atomic, or with an order
+  bool of_cta = false;                             // strong for its own block alone
+  uint8_t bytes = 0;                               // of a strong access, to one element
   bool none() const { return agent == UINT32_MAX; }
 };
 struct Cell {
@@ -44,6 +46,7 @@ struct Object {
   std::vector<uint8_t> bytes, poison;
   uint32_t granule = 2;                             // log2 of the bytes to a cell
   std::vector<std::unique_ptr<Cell[]>> pages;       // none: not watched
+  std::vector<Touch> constant;                      // by cell, what .nc has read; empty: nothing
   std::vector<uint8_t> opaque;                      // by 8 bytes: a barrier object; empty: none
   std::unordered_map<uint64_t, ClockPtr> released;  // by offset
 

@@ -1,4 +1,6 @@
 // Atomics, on all types and in all scopes. They are one after the other here, so scope makes no difference to values.
+#include <algorithm>
+#include <cmath>
 #include <cstring>
 
 #include "tests/ptx/decode.h"
@@ -8,6 +10,7 @@ namespace tessera::ptx {
 namespace {
 
 enum Op : uint32_t { kAdd, kMin, kMax, kInc, kDec, kAnd, kOr, kXor, kExch, kCas };
+constexpr uint16_t kFlushes = 1 << 8;  // a sum of f32 outside shared memory: subnormal numbers are zeros
 
 double minimum(double a, double b, bool want_max) {
   if (a != a) return b;
@@ -20,7 +23,10 @@ uint64_t combine_float(const Instr& i, Type t, uint64_t a, uint64_t b) {
     return std::bit_cast<uint64_t>(i.kind == kAdd ? x + y : minimum(x, y, i.kind == kMax));
   }
   const double x = widen(t, a), y = widen(t, b);
-  return narrow(t, i.kind == kAdd ? odd_add(x, y) : minimum(x, y, i.kind == kMax), Round::even);
+  if (i.kind != kAdd) return narrow(t, minimum(x, y, i.kind == kMax), Round::even);
+  if (!(i.flags & kFlushes)) return narrow(t, odd_add(x, y), Round::even);
+  const auto flushed = [](double v) { return std::fabs(v) < 0x1p-126 ? std::copysign(0.0, v) : v; };
+  return narrow(t, flushed(widen(t, narrow(t, odd_add(flushed(x), flushed(y)), Round::even))), Round::even);
 }
 
 }  // namespace
@@ -58,6 +64,11 @@ void atomic(Thread& t, const Instr& i) {
   const uint64_t bytes = i.from / 8, all = bytes * i.n;
   const Access a = m.reach(t, i, i.space, address_in(t, i, i.a, i.imm), all, all, How::atomic);
   m.touch(t, i, a, all, How::atomic, true);
+  Instr sum = i;
+  const auto& blocks = t.block->cluster;
+  if (i.type == Type::f32 &&
+      std::none_of(blocks.begin(), blocks.end(), [&](Block* b) { return a.object == &b->shared; }))
+    sum.flags |= kFlushes;
   before_access(t, i, a, How::atomic);
   const auto& lists = m.code.lists;
   for (uint32_t k = 0; k < i.n; ++k) {
@@ -66,7 +77,7 @@ void atomic(Thread& t, const Instr& i) {
     std::memcpy(&old.poison, a.poison() + k * bytes, bytes);
     const Slot b = t.r[i.n == 1 ? i.b : lists[i.list + i.n + k]], c = i.c == kNone ? Slot{} : t.r[i.c];
     const uint64_t mask = mask_of(i.from);
-    const uint64_t value = combine_atomic(i, old.bits, b.bits & mask, c.bits & mask) & mask;
+    const uint64_t value = combine_atomic(sum, old.bits, b.bits & mask, c.bits & mask) & mask;
     uint64_t poison = (i.kind == kExch ? 0 : old.poison) | b.poison | c.poison;
     if (poison && i.kind != kExch) poison = mask;
     poison &= mask;

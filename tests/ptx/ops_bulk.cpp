@@ -391,6 +391,7 @@ void decode_bulk(Decoder& d, bool reduces) {
     i.flags |= kReduces;
     i.kind |= static_cast<uint32_t>(op) << 8;
     i.type = is_tensor ? Type::none : d.need_type();
+    if (!is_tensor) i.from = static_cast<uint8_t>(width_of(i.type));
   }
   d.accesses(2);
   if (is_tensor) return decode_tensor(d);

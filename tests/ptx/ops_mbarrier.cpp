@@ -13,7 +13,7 @@ Machine::Found Machine::mbarrier_at(Thread& t, const Instr& i, Space space, uint
     if (found == b->mbarriers.end())
       stop(Fault::undefined, t, i,
            "there is no mbarrier at byte " + std::to_string(a.offset) + " of shared memory: nobody has made one");
-    if (launch.races && !has_seen(t, found->second.made, proxied))
+    if (launch.races && !has_seen(t, found->second.made, proxied && !found->second.told))
       stop(Fault::race, t, i,
            "the mbarrier at byte " + std::to_string(a.offset) +
                " of shared memory is made by mbarrier.init of thread " +
@@ -33,12 +33,13 @@ void Machine::mbarrier_arrive(const Thread& t, const Instr& i, const Found& f, u
   b.pending -= count;
 }
 
-void Machine::mbarrier_bytes(Block& b, uint64_t offset, int64_t bytes, const ClockPtr& clock) {
+void Machine::mbarrier_bytes(Block& b, uint64_t offset, int64_t bytes, const ClockPtr& clock, bool by_proxy) {
   const auto found = b.mbarriers.find(offset);
   if (found == b.mbarriers.end()) return;  // invalidated: whoever did that is at fault where it matters
   MBarrier& bar = found->second;
   bar.bytes -= bytes;
-  bar.clock = join(bar.clock, clock), bar.proxied = join(bar.proxied, clock);
+  bar.clock = join(bar.clock, clock);
+  if (by_proxy) bar.proxied = join(bar.proxied, clock);
   phase_check(b, offset, bar);
 }
 
@@ -65,6 +66,8 @@ uint32_t value(Thread& t, const Instr& i, uint32_t slot, uint32_t otherwise) {
   return static_cast<uint32_t>(t.r[slot].bits);
 }
 
+constexpr uint32_t kMostCount = (1u << 20) - 1;  // of arrivals, and of bytes
+
 void make(Thread& t, const Instr& i) {
   Machine& m = *t.m;
   const Access a = m.reach(t, i, i.space, address_in(t, i, i.a, i.imm), 8, 8, How::write);
@@ -81,7 +84,7 @@ void make(Thread& t, const Instr& i) {
   }
   if (opaque[a.offset / 8]) m.stop(Fault::undefined, t, i, "there is an mbarrier already");
   const uint32_t count = value(t, i, i.b, 0);
-  if (count == 0 || count > (1u << 20) - 1)
+  if (count == 0 || count > kMostCount)
     m.stop(Fault::barrier, t, i, "an mbarrier cannot be for " + std::to_string(count) + " arrivals");
   MBarrier b;
   b.expected = b.pending = count;
@@ -97,6 +100,10 @@ void arrive(Thread& t, const Instr& i) {
   const bool expects = i.kind == kExpect || i.kind == kArriveExpect || i.kind == kDropExpect;
   const bool arrives = i.kind >= kArrive;
   const uint32_t n = value(t, i, i.b, 1);
+  if ((arrives && !expects && n == 0) || n > kMostCount)
+    m.stop(Fault::barrier, t, i, "it cannot be " + std::to_string(n) + (arrives && !expects ? " arrivals" : " bytes"));
+  if (i.d != kNone && f.block != t.block)
+    m.stop(Fault::undefined, t, i, "an arrival at another block's mbarrier gives no state");
   if (i.d != kNone) t.r[i.d] = {b.phase, 0};
   if (expects) b.bytes += n;
   if (i.kind == kComplete) b.bytes -= n;
@@ -118,6 +125,7 @@ void test(Thread& t, const Instr& i) {
   const uint64_t address = address_in(t, i, i.a, i.imm);
   const Machine::Found f = m.mbarrier_at(t, i, i.space, address, false);
   const MBarrier& b = *f.barrier;
+  if (f.block != t.block) m.stop(Fault::undefined, t, i, "nobody can wait at another block's mbarrier");
   const uint32_t which = value(t, i, i.b, 0);
   bool over = (i.flags & kParity) ? (b.phase & 1) != (which & 1) : b.phase != which;
   if (!(i.flags & kParity) && which != b.phase && which + 1 != b.phase)
@@ -204,7 +212,7 @@ void copies_arrive(Thread& t, const Instr& i) {
     const auto found = f.block->mbarriers.find(f.offset);
     if (found == f.block->mbarriers.end()) return;
     m.mbarrier_arrive(t, i, {f.block, f.offset, &found->second}, 1);
-    m.mbarrier_bytes(*f.block, f.offset, 0, clock);
+    m.mbarrier_bytes(*f.block, f.offset, 0, clock, false);
   });
 }
 

@@ -46,11 +46,15 @@ void load(Thread& t, const Instr& i) {
   if (!a.object->pages.empty()) {
     t.m->touch(t, i, a, all, How::read, strong);
     if (i.flags & kReadOnly) {
-      const Cell& c = a.object->cell(a.offset >> a.object->granule);
-      if (!c.write.none())
-        t.m->stop(
-            Fault::race, t, i,
-            ".nc reads byte " + std::to_string(a.offset) + " of " + a.object->name + ", which this launch has written");
+      Object& o = *a.object;
+      if (o.constant.empty()) o.constant.resize((o.size >> o.granule) + 1);
+      for (uint64_t k = a.offset >> o.granule; k <= (a.offset + all - 1) >> o.granule; ++k) {
+        if (!o.cell(k).write.none())
+          t.m->stop(
+              Fault::race, t, i,
+              ".nc reads byte " + std::to_string(k << o.granule) + " of " + o.name + ", which this launch has written");
+        o.constant[k] = {.agent = t.agent, .epoch = t.epoch, .at = i.pc};
+      }
     }
   }
   if (strong) after_access(t, i, a, How::read), give_way(t);
@@ -149,9 +153,13 @@ enum Fence : uint32_t { kOrdinary, kProxy, kInit };
 void fence(Thread& t, const Instr& i) {
   Machine& m = *t.m;
   if (!m.launch.races) return;
-  if (i.kind == kProxy || i.kind == kInit) {
+  if (i.kind == kInit) {  // of the mbarriers that it has made, and of nothing else
+    for (auto& [offset, b] : t.block->mbarriers) b.told = b.told || b.made.agent == t.agent;
+    return;
+  }
+  if (i.kind == kProxy) {
     t.proxied = join(t.proxied, t.seen);
-    t.proxied_epoch = t.epoch;
+    t.proxied_epoch = t.epoch, t.proxied_done = t.async_done;
     m.advance(t);
     return;
   }
@@ -191,6 +199,7 @@ void copy(Thread& t, const Instr& i) {
     if (t.r[i.b].poison) m.stop(Fault::poison, t, i, "its size hangs on what nobody has written");
     size = t.r[i.b].bits;
   }
+  if (i.flags && t.r[i.c].poison) m.stop(Fault::poison, t, i, "its predicate hangs on what nobody has written");
   if (i.flags && (t.r[i.c].bits & 1)) size = 0;  // ignore-src
   if (size > bytes)
     m.stop(Fault::undefined, t, i, std::to_string(size) + " bytes of " + std::to_string(bytes) + " are to be copied");
@@ -261,6 +270,7 @@ void decode_cp(Decoder& d) {
     d.fail("this size is not allowed");
   if (d.operands() > 3) {
     const Operand& o = d.operand(3);
+    if (o.negated) d.fail("a negated predicate is not known here");
     if (o.kind == Operand::reg && d.register_width(o) == 1) i.c = d.predicate(o), i.flags = 1;
     else if (d.register_width(o) != 64) i.b = d.source(o, Type::b32);  // 64: a cache policy
   }

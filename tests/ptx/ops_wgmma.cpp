@@ -22,6 +22,7 @@ Descriptor decoded(uint64_t bits) {
   static const uint32_t kSwizzles[] = {16, 128, 64, 32};
   return {(bits & 0x3fff) << 4, (bits >> 16 & 0x3fff) << 4, (bits >> 32 & 0x3fff) << 4, kSwizzles[bits >> 62]};
 }
+constexpr uint64_t kOfDescriptor = uint64_t{3} << 62 | uint64_t{0x3fff} << 32 | 0x3fff3fff;
 uint64_t swizzled(uint64_t address, uint32_t swizzle) { return address ^ (address >> 7 & (swizzle / 16 - 1)) << 4; }
 
 /// Where an element is: `row` of the side that is not summed, `k` of the one that is; in bytes along what is
@@ -78,13 +79,36 @@ Shape shape_of(const Instr& i) {
 
 Products& products(const Thread& t) { return t.block->products[t.warp]; }
 
+/// One of a warpgroup's instructions: the other warps have to come here, too, with the same descriptors.
+void note(Thread& t, const Instr& i, uint64_t a, uint64_t b) {
+  Products& p = products(t);
+  for (const uint64_t x : {uint64_t{i.pc}, a, b}) p.history = (p.history ^ x) * 0x9e3779b97f4a7c15u + 1;
+  p.last = i.pc;
+}
+
 void aligned_fence(Thread& t, const Instr& i) {
-  if (t.m->gather(t, i, 0xffffffff, true).empty()) return;
-  products(t).fenced = true;
-  products(t).given.clear();
+  const std::vector<Thread*> all = t.m->gather(t, i, 0xffffffff, true);
+  if (all.empty()) return;
+  Products& p = products(t);
+  note(t, i, 0, 0);
+  p.fenced = true;
+  p.given.clear();
+  p.at_fence.clear();
+  for (const uint32_t slot : t.m->code.of_products)
+    for (const Thread* x : all) p.at_fence[slot].push_back(x->r[slot].bits);
 }
 void commit(Thread& t, const Instr& i) {
-  if (!t.m->gather(t, i, 0xffffffff, true).empty()) ++products(t).committed;
+  if (t.m->gather(t, i, 0xffffffff, true).empty()) return;
+  note(t, i, 0, 0);
+  ++products(t).committed;
+}
+
+/// A register of a product that is under way holds nothing: whoever writes it meanwhile makes it hold something.
+void check_untouched(const std::vector<Thread*>& all, const Instr& i, const Sums& s) {
+  for (const Thread* x : all)
+    for (const uint32_t slot : s.slots)
+      if (x->r[slot].poison != ~uint64_t{0})
+        x->m->stop(Fault::undefined, *x, i, "a register of a product under way has been written");
 }
 
 /// Makes the products of the oldest groups, and gives the sums that nothing else is added to.
@@ -92,6 +116,7 @@ void wait_group(Thread& t, const Instr& i) {
   const std::vector<Thread*> all = t.m->gather(t, i, 0xffffffff, true);
   if (all.empty()) return;
   Products& p = products(t);
+  note(t, i, 0, 0);
   while (!p.begun.empty() && p.begun.front().group + i.imm < p.committed) {
     const Product x = std::move(p.begun.front());
     p.begun.pop_front();
@@ -100,6 +125,7 @@ void wait_group(Thread& t, const Instr& i) {
         std::any_of(p.begun.begin(), p.begun.end(), [&](const Product& y) { return y.result == x.result; });
     if (more) continue;
     Sums s = std::move(p.sums.at(x.result));
+    check_untouched(all, i, s);
     p.sums.erase(x.result);
     for (Thread* u : all)
       for (size_t k = 0; k < s.slots.size(); ++k) u->r[s.slots[k]] = s.values[u->lane * s.slots.size() + k];
@@ -178,6 +204,7 @@ Sums& sums_of(Thread& t, const Instr& i, const std::vector<Thread*>& all, const 
   if (found != p.sums.end()) {
     if (found->second.slots.size() != count)
       t.m->stop(Fault::undefined, t, i, "a product into other registers has not ended yet");
+    check_untouched(all, i, found->second);
     return found->second;
   }
   for (const auto& [first, other] : p.sums)
@@ -213,6 +240,16 @@ void mma_async(Thread& t, const Instr& i) {
                  x->r[list[4 + k]].bits == given->second.values[x->lane * count + k].bits;
     if (!same) m.stop(Fault::undefined, t, i, "its registers may have been written, and there is no wgmma.fence since");
   }
+  const auto as_fenced = [&](uint32_t slot) {
+    const auto found = p.at_fence.find(slot);
+    for (size_t lane = 0; lane < all.size(); ++lane)
+      if (found == p.at_fence.end() || found->second[lane] != all[lane]->r[slot].bits)
+        m.stop(Fault::undefined, *all[lane], i, "a register has been written, and there is no wgmma.fence since");
+  };
+  if (i.flags & kRegistersA)
+    for (uint32_t k = 0; k < 4; ++k) as_fenced(list[k]);
+  if (p.fenced && !p.sums.count(list[4]))
+    for (uint32_t k = 0; k < count; ++k) as_fenced(list[4 + k]);
   const auto same_everywhere = [&](uint32_t slot) {
     for (Thread* x : all)
       if (x->r[slot].poison || x->r[slot].bits != t.r[slot].bits)
@@ -222,6 +259,9 @@ void mma_async(Thread& t, const Instr& i) {
   };
   const bool adds = same_everywhere(i.e) != 0;
   const uint64_t b_bits = same_everywhere(i.b), a_bits = i.flags & kRegistersA ? 0 : same_everywhere(i.a);
+  if ((a_bits | b_bits) & ~kOfDescriptor)
+    m.stop(Fault::undefined, t, i, "a descriptor has a base offset, or bits that mean nothing");
+  note(t, i, a_bits, b_bits);
   sums_of(t, i, all, list + 4, count);
   for (Thread* x : all) {
     ++x->async_epoch;
@@ -238,7 +278,13 @@ void mma_async(Thread& t, const Instr& i) {
   const uint32_t result = list[4];
   Product x;
   x.group = p.committed, x.result = result;
-  x.make = [&m, &i, &p, reader, a, b, adds, late, a_bits, b_bits, first, s, a_type, b_type, result] {
+  std::vector<uint64_t> held;  // by fragments of A in registers, which may not change meanwhile
+  for (uint32_t k = 0; (i.flags & kRegistersA) && k < 4; ++k)
+    for (const Thread* y : all) held.push_back(y->r[list[k]].bits);
+  x.make = [&m, &i, &p, reader, all, list, held, a, b, adds, late, a_bits, b_bits, first, s, a_type, b_type, result] {
+    for (size_t k = 0; k < held.size(); ++k)
+      if (const Thread& y = *all[k % 32]; y.r[list[k / 32]].bits != held[k])
+        m.stop(Fault::undefined, y, i, "a register of A has been written before the product has ended");
     if (late) {
       if (!(i.flags & kRegistersA))
         fetch(*reader, i, a_bits, first, 16, s.k, a_type, i.flags & kTransA, false, a.get());
@@ -276,7 +322,9 @@ void decode_product(Decoder& d) {
   if (d.take("satfinite")) i.flags |= kSaturate;
   const Type into = d.need_type(), a = d.need_type(), b = d.need_type();
   const bool whole = a == Type::s8 || a == Type::u8, halves = a == Type::f16 || a == Type::bf16;
-  if (s.n % 8 || s.n > 256 || s.n == 0 || s.k * element_bytes(a) != 32) d.fail("there is no such shape");
+  // of whole numbers beyond 32 columns there are multiples of 16 alone
+  if (s.n % 8 || s.n > 256 || s.n == 0 || (whole && s.n > 32 && s.n % 16) || s.k * element_bytes(a) != 32)
+    d.fail("there is no such shape");
   const bool known =
       whole ? into == Type::s32 : into == Type::f32 || (into == Type::f16 && (a == Type::f16 || element_bytes(a) == 1));
   if (!known || element_bytes(a) != element_bytes(b)) d.fail("it is not known for these types");
@@ -308,7 +356,10 @@ void decode_product(Decoder& d) {
   }
   d.need_operands(at);
   d.begin_list();
-  for (const uint32_t slot : slots) d.append(slot);
+  for (const uint32_t slot : slots) {
+    d.append(slot);
+    if (slot != kNone) d.code.of_products.insert(slot);
+  }
   d.accesses(element_bytes(a));
   i.run = mma_async;
 }

@@ -23,7 +23,7 @@ void Object::make(uint64_t n, bool watched) {
   size = n;
   bytes.assign(n, 0);
   poison.assign(n, 0);
-  pages.clear();
+  pages.clear(), constant.clear();
   if (watched) pages.resize(((n >> granule) >> 8) + 1);
 }
 
@@ -74,7 +74,7 @@ ClockPtr with_row(const ClockPtr& base, uint32_t block, size_t agents, F&& chang
 void own(Row& row, const Thread& t, bool proxied, size_t threads) {
   row[t.index] = std::max(row[t.index], proxied ? t.proxied_epoch : t.epoch);
   uint32_t& copies = row[kCopies * threads + t.index];
-  copies = std::max(copies, t.async_done);
+  copies = std::max(copies, proxied ? t.proxied_done : t.async_done);
   uint32_t& sources = row[kSources * threads + t.index];
   sources = std::max(sources, std::max(t.async_done, t.sources_done));
 }
@@ -121,12 +121,14 @@ bool Machine::has_seen(const Thread& t, const Touch& x, bool proxied) const {
   const uint32_t block = x.agent >> kAgentBits, kind = x.agent >> kThreadBits & 3;
   const bool async = kind != kSelf;
   const uint32_t index = x.agent & ((1u << kThreadBits) - 1);
+  const bool needs_fence = proxied && !code.code[x.at].proxy;
   if (block == t.block->number && index == t.index) {
-    if (!async) return !proxied || x.epoch <= t.proxied_epoch;
-    if (x.epoch <= t.async_done || (kind == kSources && x.epoch <= t.sources_done)) return true;
+    if (!async) return !needs_fence || x.epoch <= t.proxied_epoch;
+    if (needs_fence ? x.epoch <= t.proxied_done : x.epoch <= t.async_done) return true;
+    if (kind == kSources && x.epoch <= t.sources_done) return true;
   }
   const size_t at = size_t{kind} * threads_per_block + index;
-  if (proxied && !async) {  // what a generic access did, the asynchronous proxy sees after a fence
+  if (needs_fence) {  // what a generic access or cp.async did, the asynchronous proxy sees after a fence
     const Row* row = t.proxied ? t.proxied->find(block) : nullptr;
     return row && (*row)[at] >= x.epoch;
   }
@@ -140,16 +142,33 @@ ClockPtr Machine::clock_of_copy(const Thread& t, uint32_t epoch) const {
   });
 }
 
+namespace {
+
+/// Two strong accesses of one place are no race if both are of all of it, and each is strong for the other's block.
+bool both_strong(const Touch& a, const Touch& b) {
+  const bool one_block = a.agent >> kAgentBits == b.agent >> kAgentBits;
+  return a.strong && b.strong && a.bytes == b.bytes && (one_block || (!a.of_cta && !b.of_cta));
+}
+
+}  // namespace
+
 void Machine::touch(Thread& t, const Instr& i, const Access& a, uint64_t bytes, How how, bool strong, Agent agent) {
   Object& o = *a.object;
   if (o.pages.empty() || bytes == 0) return;
   const bool async = agent != kSelf, proxied = async && i.proxy;
-  const Touch me{t.agent | agent << kThreadBits, async ? t.async_epoch : t.epoch, i.pc, strong};
+  const Touch me{.agent = t.agent | agent << kThreadBits,
+                 .epoch = async ? t.async_epoch : t.epoch,
+                 .at = i.pc,
+                 .strong = strong,
+                 .of_cta = i.of_cta,
+                 .bytes = static_cast<uint8_t>(i.from / 8)};
   const uint64_t last = (a.offset + bytes - 1) >> o.granule;
   for (uint64_t k = a.offset >> o.granule; k <= last; ++k) {
     Cell& c = o.cell(k);
     const Touch& w = c.write;
-    if (!w.none() && w.agent != me.agent && !(strong && w.strong) && !has_seen(t, w, proxied && how == How::read)) {
+    const bool other_proxy = proxied && !w.none() && !code.code[w.at].proxy;
+    if (!w.none() && (w.agent != me.agent || other_proxy) && !both_strong(me, w) &&
+        !has_seen(t, w, other_proxy && how == How::read)) {
       race(t, i, {a.object, k << o.granule}, w, how, w.strong ? How::atomic : How::write, async);
     }
     if (how == How::read) {
@@ -163,11 +182,14 @@ void Machine::touch(Thread& t, const Instr& i, const Access& a, uint64_t bytes, 
       continue;
     }
     for (const Touch& r : c.read) {
-      if (!r.none() && r.agent != me.agent && !(strong && r.strong) && !has_seen(t, r, false))
+      if (!r.none() && r.agent != me.agent && !both_strong(me, r) && !has_seen(t, r, false))
         race(t, i, {a.object, k << o.granule}, r, how, How::read, async);
     }
-    if (proxied && !w.none() && (w.agent >> kThreadBits & 3) == kSelf && !has_seen(t, w, true))
-      race(t, i, {a.object, k << o.granule}, w, how, How::write, async);
+    if (other_proxy && !has_seen(t, w, true)) race(t, i, {a.object, k << o.granule}, w, how, How::write, async);
+    if (!o.constant.empty() && !o.constant[k].none())
+      stop(
+          Fault::race, t, i,
+          "it writes byte " + std::to_string(k << o.granule) + " of " + o.name + ", which this launch has read by .nc");
     // what the same thread did weakly in the same epoch stays to be found
     const bool weak = w.agent == me.agent && w.epoch == me.epoch && !w.strong;
     c.write = me;

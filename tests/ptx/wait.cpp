@@ -65,6 +65,11 @@ void Machine::exit(Thread& t) {
   Block& b = *t.block;
   --b.alive;
   if (b.alive == 0) {
+    for (uint32_t w = 0; w + 3 < warps_per_block; w += 4)
+      for (uint32_t k = w + 1; k < w + 4; ++k)
+        if (const Products &p = b.products[w], &q = b.products[k]; p.history != q.history)
+          stop(Fault::divergence, t, code.code[p.history ? p.last : q.last],
+               "the warps of its warpgroup did not all run the same wgmma, with the same descriptors");
     for (const Thread& x : b.threads)
       if (x.last_source > std::max(x.sources_done, x.async_done))
         stop(Fault::undefined, x, code.code[x.last_source_at],

@@ -2,6 +2,7 @@
 // and each small change to it is found.
 #include <doctest/doctest.h>
 
+#include <bit>
 #include <fstream>
 #include <numeric>
 #include <sstream>
@@ -172,6 +173,14 @@ TEST_CASE("bulk copies: waits, fences, bytes, bounds") {
   found(text, "[%r1], [%d1], 512,", "[%r1], [%d1+16], 512,", Fault::bounds, "byte 528 of in");
   found(text, store, changed(store, "[%r2], 512", "[%r2], 520"), Fault::alignment, "no multiple of 16");
   found(text, "ld.shared.u32 %r7, [%r6];", "ld.shared.u32 %r7, [%r3];", Fault::undefined, "belongs to an mbarrier");
+  // fence.mbarrier_init tells the proxy of new mbarriers, and of nothing else
+  CHECK(two_blocks(changed(text, "fence.proxy.async;", "fence.mbarrier_init.release.cluster;"), 1).result.ok());
+  found(text, "fence.proxy.async.shared::cta;", "fence.mbarrier_init.release.cluster;", Fault::race, "its copy reads");
+  // counts
+  found(text, "[%r3], 512;", "[%r3], 1048576;", Fault::barrier, "it cannot be 1048576 bytes");
+  found(text, "  bar.sync 0;\n  @%p0 bra WAIT;",
+        "  bar.sync 0; mbarrier.arrive.shared.b64 _, [%r3], 0;\n  @%p0 bra WAIT;", Fault::barrier,
+        "it cannot be 0 arrivals");
   // the source may be written again when it has been read, the destination not before all is done
   const std::string wait = "cp.async.bulk.wait_group.read 0;";
   const std::string again = wait + " st.shared.u32 [%r2], 7;", early = " st.shared.u32 [%r2], 7; " + wait;
@@ -204,6 +213,112 @@ TEST_CASE("clusters: shared memory of others, their barrier, one copy to all") {
   found(text, "barrier.cluster.arrive.release.aligned;", "barrier.cluster.arrive.relaxed.aligned;", Fault::race,
         "nothing orders them");
   found(text, "barrier.cluster.wait.aligned;", "", Fault::barrier, "arrives twice");
+  found(text, "WAIT:\n", "mapa.shared::cluster.u32 %r3, %r3, %r9;\nWAIT:\n", Fault::undefined,
+        "nobody can wait at another block's mbarrier");
+  found(text, "WAIT:\n", "mapa.shared::cluster.u32 %r15, %r3, %r9; mbarrier.arrive.shared.b64 %d3, [%r15];\nWAIT:\n",
+        Fault::undefined, "gives no state");
+}
+
+namespace {
+
+/// out[i] = 16, by products of a warpgroup: A in registers, B in shared memory, all ones. `fill` brings B there.
+const std::string kFill = "st.shared.v2.b32 [%r2], {%r10, %r10}; fence.proxy.async.shared::cta;";
+const std::string kProduct =
+    "wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%c0, %c1, %c2, %c3}, {%r10, %r11, %r12, %r13}, %d2, %p0, 1, 1, "
+    "0;\n";
+const std::string kFence = "wgmma.fence.sync.aligned;\n", kCommit = "wgmma.commit_group.sync.aligned;\n",
+                  kWait = "wgmma.wait_group.sync.aligned 0;\n";
+std::string of_warpgroup(const std::string& body, const std::string& fill = kFill) {
+  return ".version 8.6\n.target sm_90a\n.address_size 64\n.visible .entry ones(.param .u64 in, .param .u64 out)\n"
+         ".reqntid 128, 1, 1\n{\n.shared .align 1024 .b8 s[1024];\n.reg .pred %p<4>; .reg .b32 %r<20>; .reg .b64 "
+         "%d<8>; .reg .f32 %c<8>;\n"
+         "mov.u32 %r0, %tid.x; shr.u32 %r5, %r0, 5; mov.u32 %r1, s; shl.b32 %r3, %r0, 3; add.u32 %r2, %r1, %r3;\n"
+         "mul.wide.u32 %d6, %r0, 8; ld.param.u64 %d5, [in]; add.u64 %d5, %d5, %d6;\n"
+         "mov.b32 %r10, 0x3c003c00; mov.b32 %r11, %r10; mov.b32 %r12, %r10; mov.b32 %r13, %r10; setp.ne.b32 %p0, 1, "
+         "0;\n"
+         "setp.eq.u32 %p1, %r5, 3; mov.f32 %c0, 0f00000000; mov.f32 %c1, %c0; mov.f32 %c2, %c0; mov.f32 %c3, %c0;\n" +
+         fill +
+         "\nbar.sync 0;\n"
+         "shr.u32 %r4, %r1, 4; cvt.u64.u32 %d2, %r4; mov.b64 %d3, 0x800080000; or.b64 %d2, %d2, %d3;\n" +
+         body +
+         "ld.param.u64 %d4, [out]; mul.wide.u32 %d6, %r0, 4; add.u64 %d4, %d4, %d6; st.global.f32 [%d4], "
+         "%c0;\nret;\n}\n";
+}
+Words ones(const std::string& text, uint64_t seed) {
+  Words w;
+  w.in.resize(256, 0x3c003c00), w.out.resize(128);
+  Launch l;
+  l.block[0] = 128, l.seed = seed, l.max_instructions = 10000000;
+  l.buffer({.name = "in", .bytes = std::as_writable_bytes(std::span(w.in)), .may_write = false});
+  l.buffer({.name = "out", .bytes = std::as_writable_bytes(std::span(w.out)), .initialised = false});
+  w.result = run(parse(text), l);
+  return w;
+}
+
+}  // namespace
+
+TEST_CASE("wgmma: registers under way, warps that go elsewhere, what cp.async brings") {
+  const auto gives = [](const std::string& text, float sum) {
+    CHECK(assembled(text, "sm_90a"));
+    for (uint64_t seed = 0; seed < 8; ++seed) {
+      const Words w = ones(text, seed);
+      CHECK_MESSAGE(w.result.ok(), w.result.text);
+      for (const uint32_t x : w.out) CHECK(std::bit_cast<float>(x) == sum);
+    }
+  };
+  const auto refused = [](const std::string& text, Fault fault, const std::string& says) {
+    for (uint64_t seed = 0; seed < 8; ++seed) {
+      const Result r = ones(text, seed).result;
+      CAPTURE(r.text);
+      CHECK(static_cast<int>(r.fault) == static_cast<int>(fault));
+      CHECK(r.text.find(says) != std::string::npos);
+    }
+  };
+  gives(of_warpgroup(kFence + kProduct + kCommit + kWait), 16);
+  gives(of_warpgroup(kFence + kProduct + kProduct + kCommit + kWait), 32);
+  // sums that nobody has touched may be added to without another fence; so may new fragments with one
+  gives(of_warpgroup(kFence + kProduct + kCommit + kWait + kProduct + kCommit + kWait), 32);
+  const std::string halved = "mov.b32 %r10, 0x38003800;\n", sum = "mov.f32 %c0, 0f3f800000;\n";
+  gives(of_warpgroup(kFence + kProduct + kCommit + kWait + halved + kFence + kProduct + kCommit + kWait), 28);
+  const std::string unfenced = "there is no wgmma.fence since";
+  refused(of_warpgroup(kFence + halved + kProduct + kCommit + kWait), Fault::undefined, unfenced);
+  refused(of_warpgroup(kFence + sum + kProduct + kCommit + kWait), Fault::undefined, unfenced);
+  refused(of_warpgroup(kFence + kProduct + kCommit + kWait + halved + kProduct + kCommit + kWait), Fault::undefined,
+          unfenced);
+  refused(of_warpgroup(kFence + kProduct + kCommit + halved + kWait), Fault::undefined,
+          "a register of A has been written before the product has ended");
+  refused(of_warpgroup(kFence + kProduct + kCommit + sum + kWait), Fault::undefined,
+          "a register of a product under way has been written");
+  // the last warp does something else
+  const std::string whole = "the warps of its warpgroup did not all run the same wgmma";
+  refused(of_warpgroup(kFence + "@%p1 bra PAST;\n" + kProduct + "PAST:\n" + kCommit + kWait), Fault::divergence, whole);
+  refused(of_warpgroup("@%p1 add.u64 %d2, %d2, 8;\n" + kFence + kProduct + kCommit + kWait), Fault::divergence, whole);
+  // a descriptor beyond its fields
+  refused(of_warpgroup("or.b64 %d2, %d2, 0x4000;\n" + kFence + kProduct + kCommit + kWait), Fault::undefined,
+          "bits that mean nothing");
+  // cp.async writes through the generic proxy
+  const std::string copied = "cp.async.ca.shared.global [%r2], [%d5], 8; cp.async.wait_all;";
+  gives(of_warpgroup(kFence + kProduct + kCommit + kWait, copied + "fence.proxy.async.shared::cta;"), 16);
+  refused(of_warpgroup(kFence + kProduct + kCommit + kWait, copied), Fault::race, "its copy reads");
+  refused(of_warpgroup(kFence + kProduct + kCommit + kWait, "fence.proxy.async.shared::cta;" + copied), Fault::race,
+          "its copy reads");
+  // shapes of whole numbers
+  for (const uint32_t n : {8, 16, 24, 32, 40, 48, 56, 72, 240, 248}) {
+    std::string names;
+    for (uint32_t k = 0; k < n / 2; ++k) names += (k ? ", %q" : "%q") + std::to_string(k);
+    const std::string text = of_warpgroup(".reg .b32 %q<128>; setp.ne.b32 %p0, 1, 1;\n" + kFence +
+                                          "wgmma.mma_async.sync.aligned.m64n" + std::to_string(n) + "k32.s32.s8.s8 {" +
+                                          names + "}, {%r10, %r11, %r12, %r13}, %d2, %p0;\n" + kCommit + kWait);
+    bool known = true;
+    try {
+      check(parse(text), "");
+    } catch (const Error&) {
+      known = false;
+    }
+    CAPTURE(n);
+    CHECK(known == (n <= 32 || n % 16 == 0));
+    if (known) CHECK(assembled(text, "sm_90a"));
+  }
 }
 
 TEST_CASE("the assembler takes the kernels") {

@@ -115,6 +115,33 @@ TEST_CASE("global memory: races between blocks, atomics") {
         "nothing orders them");
 }
 
+TEST_CASE("global memory: scopes, parts of words, constant reads, sums of small floats") {
+  // blocks that share a place need a scope of both, and accesses of all of it
+  const std::string add = "atom.relaxed.gpu.global.add.u32 %r5, [%d1], 1;";
+  const auto with = [&](const std::string& from, const std::string& to) {
+    std::string s = add;
+    return s.replace(s.find(from), from.size(), to);
+  };
+  for (uint64_t seed = 0; seed < 8; ++seed) CHECK(run_on(add, seed, 128, 2).out[0] == 256);
+  CHECK(gives(with("gpu", "cta"))[0] == 128);
+  finds(with("gpu", "cta"), Fault::race, "nothing orders them", 2);
+  CHECK(gives(add + "ld.relaxed.gpu.global.u32 %r6, [%d1];")[0] == 128);
+  finds(add + "ld.relaxed.gpu.global.u16 %r6, [%d1];", Fault::race, "nothing orders them");
+  finds(add + "st.relaxed.gpu.global.u8 [%d1+3], 0;", Fault::race, "nothing orders them");
+  // what .nc reads nobody writes, not even the reader later
+  CHECK(gives("ld.global.nc.u32 %r5, [%d3]; st.global.u32 [%d4], %r5;")[7] == 7);
+  finds("ld.global.nc.u32 %r5, [%d4]; add.u32 %r5, %r5, 1; st.global.u32 [%d4], %r5;", Fault::race,
+        "which this launch has read by .nc");
+  finds("st.global.u32 [%d4], %r1; ld.global.nc.u32 %r5, [%d4];", Fault::race, "which this launch has written");
+  // the device's sums of f32 have no subnormal numbers, those of shared memory do
+  const std::string once = "setp.ne.u32 %p1, %r1, 0; @%p1 bra DONE; ";
+  CHECK(gives(once + "red.global.add.f32 [%d1], 0f00000005; DONE:")[0] == 0);
+  CHECK(gives(once + "st.global.u32 [%d1], 0x800000; red.global.add.f32 [%d1], 0f80000001; DONE:")[0] == 0x800000);
+  CHECK(gives(once + "st.global.u32 [%d1], 0x800001; red.global.add.f32 [%d1], 0f80800000; DONE:")[0] == 0);
+  CHECK(gives(once + "st.shared.u32 [%r3], 2; red.shared.add.f32 [%r3], 0f00000005; ld.shared.u32 %r5, [%r3]; "
+                     "st.global.u32 [%d1], %r5; DONE:")[0] == 7);
+}
+
 TEST_CASE("poison: unwritten memory") {
   finds("ld.shared.u32 %r5, [%r4]; st.global.u32 [%d4], %r5;", Fault::poison, "byte 0 of out hangs on");
   finds("ld.shared.u32 %r5, [%r4]; setp.eq.u32 %p1, %r5, 0; @%p1 st.global.u32 [%d4], %r1;", Fault::poison,
