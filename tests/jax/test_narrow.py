@@ -159,6 +159,28 @@ def test_exported_functions(device):
     same(exported.call(x), [x * 2])
 
 
+def test_functions_that_are_exported_for_several_platforms(device):
+    x = jnp.arange(1024.0).reshape(8, 128)
+    f = jax.jit(call(lambda x_ref, o_ref: o_ref.__setitem__(..., x_ref[...] * 2), ((8, 128), f32)))
+    exported = jax.export.export(f, platforms=("cpu", "tpu"))(x)  # what runs on a TPU is JAX's own
+    calls = tessera.stats()["calls"]
+    same(exported.call(x), [x * 2])
+    assert tessera.stats()["calls"] == calls + 1
+
+
+def test_exported_functions_of_symbolic_sizes(device):
+    n, = jax.export.symbolic_shape("n")
+    row = pl.BlockSpec((1, 8), lambda i: (i, 0))
+
+    def doubles(x):
+        def kernel(x_ref, o_ref):
+            o_ref[...] = x_ref[...] * 2
+        return pl.pallas_call(kernel, out_shape=jax.ShapeDtypeStruct(x.shape, f32), grid=x.shape[:1], in_specs=[row], out_specs=row)(x)
+    with pytest.raises(tessera.Error, match=r"kernel: a value has the shape \(n, 8\): sizes must be known when the call is traced\n  at .*test_narrow.py:\d+\n"
+                                            r"  note: export the function once per size \(jax.export without symbolic shapes\)"):
+        jax.export.export(jax.jit(doubles))(jax.ShapeDtypeStruct((n, 8), f32))
+
+
 def test_exported_functions_in_other_processes(device, tmp_path):
     pytest.importorskip("flatbuffers")  # which serialize() needs
     f = jax.jit(call(lambda x_ref, o_ref: o_ref.__setitem__(..., x_ref[...] * 2), ((8,), f32)))

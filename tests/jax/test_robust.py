@@ -129,6 +129,40 @@ def test_several_devices_of_the_platform(device):
         np.testing.assert_array_equal(f(x), jnp.roll(x, 2, axis=0) * 6)
 
 
+def test_positions_along_the_mesh_around_a_call(device):
+    mesh = jax.sharding.Mesh(np.array(jax.devices()).reshape(1, 2), ("a", "b"))
+    spec = jax.sharding.PartitionSpec("b")
+
+    def over(f, out=spec):
+        return jax.shard_map(f, mesh=mesh, in_specs=spec, out_specs=out, check_vma=False)
+
+    def kernel(x_ref, o_ref):
+        @pl.when(pl.program_id(0) == 0)
+        def _():
+            o_ref[...] = x_ref[...] + lax.axis_index(("a", "b")) * 10
+
+        @pl.when(pl.program_id(0) == 1)
+        def _():
+            o_ref[...] = x_ref[...] * (lax.axis_index("b") + 3)
+    row = pl.BlockSpec((1, 3), lambda i: (i, 0))
+    f = pl.pallas_call(kernel, out_shape=jax.ShapeDtypeStruct((2, 3), f32), grid=(2,), in_specs=[row], out_specs=row)
+    x = whole(4, 3)
+    wanted = jnp.stack([x[0], x[1] * 3, x[2] + 10, x[3] * 4])
+    np.testing.assert_array_equal(jax.jit(over(f))(x), wanted)
+    np.testing.assert_array_equal(over(f)(x), wanted)
+    np.testing.assert_array_equal(jax.jit(over(lambda x: jax.vmap(f)(x[None])[0] + lax.scan(lambda c, y: (c, f(y)), 0, x[None])[1][0]))(x), 2 * wanted)
+
+    spec_of_map = pl.BlockSpec((1, 3), lambda i: (lax.axis_index("b"), 0))
+    with pytest.raises(tessera.Error, match="kernel: axis_index: 'b' is an axis of the mesh around the call, where an index map cannot look\n  at .*test_robust.py:\\d+\n"
+                                            "  note: pass lax.axis_index as a scalar-prefetch operand"):
+        jax.jit(over(times(2, grid=(2,), in_specs=[spec_of_map], out_specs=row)))(x)
+
+    def meets(x_ref, o_ref):
+        o_ref[...] = lax.psum(x_ref[...], "b")
+    with pytest.raises(tessera.Error, match="meets: psum: kernels cannot meet programs on other devices\n  note: call it on the results of the kernel\n  at .*test_robust.py:"):
+        jax.jit(over(pl.pallas_call(meets, out_shape=jax.ShapeDtypeStruct((2, 3), f32))))(x)
+
+
 def test_threads_that_trace_and_call_at_once(device):
     wrong = []
 

@@ -9,8 +9,9 @@ import types
 import warnings
 
 import jax
-from jax._src import core
+from jax._src import core, effects
 from jax._src.interpreters import mlir
+from jax._src.lax import parallel
 from jax._src.pallas import pallas_call as pallas_call_module
 from jax._src.pallas.mosaic import tpu_info
 from jax._src.random import prng
@@ -139,16 +140,24 @@ def grid_size(n):
     return (jax.numpy.minimum(n, 2**31 - 1) if n.dtype.itemsize >= 4 else n).astype(jax.numpy.int32)
 
 
+def _axes_around(ctx):
+    """The names of the axes of the mesh whose devices each run the code that is lowered (shard_map, pmap)."""
+    return getattr(getattr(ctx.module_context.axis_context, "mesh", None), "axis_names", ())
+
+
 def _lower(ctx, *nodes, interpret, **params):
     where, own = _where.value, params.get("compiler_params")
     if isinstance(own, CompilerParams):
         where = device_name(own.device), own.fallback
-    if interpret or where is None or tuple(ctx.module_context.platforms) != ("cpu",):
+    platforms = tuple(ctx.platforms or ctx.module_context.platforms)
+    if interpret or where is None or "cpu" not in platforms:
         return _stock(ctx, *nodes, interpret=interpret, **params)
+    if len(platforms) > 1:  # what is exported for several has each platform's own code
+        return mlir.lower_per_platform(ctx, "pallas_call", {"cpu": _lower}, _stock, effects.no_effects, *nodes, interpret=interpret, **params)
     device, fallback = where
     tables = []
     try:
-        text = jaxpr.export(**params, tables=tables).encode()
+        text = jaxpr.export(**params, tables=tables, mesh_axes=_axes_around(ctx)).encode()
         key = hashlib.sha256(text).hexdigest()
         check(native.tessera_prepare(text, len(text), key.encode(), device.encode()))
     except (Error, jaxpr.ExportError) as error:
@@ -172,6 +181,7 @@ def _lower(ctx, *nodes, interpret, **params):
     def call(*args):
         args = [jax.random.key_data(a) if jax.dtypes.issubdtype(a.dtype, jax.dtypes.prng_key) else a.astype(jaxpr.wide(a.dtype)) for a in args]
         args[:dynamic] = map(grid_size, args[:dynamic])
-        made = jax.ffi.ffi_call(_TARGET, results, input_output_aliases=aliases, has_side_effect=speaks)(*args, *tables, module=text.decode(), key=key, device=device)
+        behind = [parallel.axis_index_p.bind(axis_name=t.name) if isinstance(t, jaxpr.MeshAxis) else t for t in tables]
+        made = jax.ffi.ffi_call(_TARGET, results, input_output_aliases=aliases, has_side_effect=speaks)(*args, *behind, module=text.decode(), key=key, device=device)
         return [prng.random_wrap(a, impl=k._impl) if k else a.astype(o.dtype) for a, k, o in zip(made, keys, params["out_avals"])]
     return mlir.lower_fun(call, multiple_results=True)(ctx, *nodes)
