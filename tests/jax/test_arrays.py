@@ -203,6 +203,14 @@ def test_names_of_devices_and_files(tmp_path):
             f()
     with pytest.raises(tessera.Error, match='tessera: the device "toaster" is not known\n  note: "interpreter", '):
         tessera.install("toaster", fallback=True)
+    for name, shown in (("vulkan:a\0b", r"a\\x00b"), ("vulkan:\udcff", r"\\udcff")):
+        with pytest.raises(tessera.Error, match=f'tessera: the device "vulkan:{shown}" is not known\n'):
+            tessera.load(tmp_path / "k.tir", name)
+    (tmp_path / "binary.tir").write_bytes(b"\x80\xb6\xff\0")
+    with pytest.raises(tessera.Error, match=r"binary.tir:1:1: expected 'tir 1' on the first line but found "):
+        tessera.load(tmp_path / "binary.tir", "interpreter")()
+    with pytest.raises(tessera.Error, match=r"bad.tir:3:1: expected .* but found 'foo'"):
+        tessera.load(os.fsencode(tmp_path / "bad.tir"), "interpreter")()
     python(f"""
 import numpy as np, tessera
 double = tessera.load({str(tmp_path / "k.tir")!r})

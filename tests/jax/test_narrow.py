@@ -117,6 +117,21 @@ def test_kernels_that_only_print(device, capsys):
         assert capsys.readouterr().out == "here is 7.0\n"
 
 
+def test_prints_without_a_stdout():
+    assert python("""
+import sys
+import jax, jax.numpy as jnp, tessera
+from jax.experimental import pallas as pl
+def kernel(x_ref, o_ref):
+    o_ref[...] = x_ref[...] * 2
+    pl.debug_print("one {}", x_ref[0])
+sys.stdout = None
+with tessera.on("interpreter"):
+    f = jax.jit(pl.pallas_call(kernel, out_shape=jax.ShapeDtypeStruct((4,), jnp.float32)))
+    assert f(jnp.ones(4)).sum() == 8
+""", JAX_PLATFORMS="cpu") == ("", "")
+
+
 def test_sums_that_start_from_nothing(device):
     def adds(x_ref, o_ref):
         o_ref[...] += x_ref[...]

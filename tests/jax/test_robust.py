@@ -247,6 +247,40 @@ for turn in range(2):
     python(program)
 
 
+def test_uninstall_leaves_what_others_need():
+    """What on() says holds until its block ends, in other threads too, and what CompilerParams say for as long as they live."""
+    python("""
+import threading
+import jax, jax.numpy as jnp, tessera
+from jax.experimental import pallas as pl
+def double(scale, **options):
+    return float(pl.pallas_call(lambda x_ref, o_ref: o_ref.__setitem__(..., x_ref[...] * scale), out_shape=jax.ShapeDtypeStruct((4,), jnp.float32), **options)(jnp.ones(4)).sum())
+def refused(*args, **options):
+    try: double(*args, **options)
+    except ValueError as e: return str(e) == "Only interpret mode is supported on CPU backend."
+entered, left = threading.Event(), threading.Event()
+def other():
+    with tessera.on("interpreter"):
+        entered.set()
+        left.wait(60)
+        found.append(double(2))
+found, thread = [], threading.Thread(target=other)
+tessera.install("interpreter")
+with tessera.on("vulkan"):
+    thread.start()
+    entered.wait(60)
+    tessera.uninstall()
+    assert double(3) == 12
+assert refused(4)
+left.set()
+thread.join()
+assert found == [8] and refused(5), found
+params = tessera.CompilerParams("interpreter")
+tessera.uninstall()
+assert double(6, compiler_params=params) == 24 and refused(7)
+""", JAX_PLATFORMS="cpu")
+
+
 INSTALLS = """
 import tessera, warnings
 from tessera._native_library import unnamed_cpu_driver

@@ -24,6 +24,9 @@ _TARGET = "tessera_call"
 _lock = threading.Lock()
 _stock = pallas_call_module._pallas_call_lowering  # JAX's own rule
 _registered = False  # the handler, which stays
+_needed = 0  # contexts of on() that have been entered, and 1 for CompilerParams that were made: uninstall() leaves them what they need
+_going = False  # uninstall() was called, and nothing was installed since
+_params_made = False
 _looked = False  # for a device that is none of the GPU's
 _where = jax.make_user_context(None)  # (device, fallback); part of the key under which JAX keeps what it has traced and compiled
 
@@ -42,6 +45,7 @@ class CompilerParams:
                         f"({self.dimension_semantics!r},) for one")
         if self.dimension_semantics is not None:
             object.__setattr__(self, "dimension_semantics", tuple(self.dimension_semantics))
+        _keep()
         _hook()  # JAX asks the rules that are registered with it on its GPU and TPU platforms only
 
     def replace(self, **changes):  # which JAX calls for pl.kernel on some meshes
@@ -73,9 +77,17 @@ def _place(rule):
     pallas_call_module._pallas_call_lowering = rule  # what pl.kernel and core_map call
 
 
-def _hook():
-    global _registered
+def _keep():
+    """CompilerParams hold for their calls, installed or not."""
+    global _needed, _params_made
     with _lock:
+        _needed, _params_made = _needed + (not _params_made), True
+
+
+def _hook():
+    global _registered, _going
+    with _lock:
+        _going = False
         if not _registered:
             jax.ffi.register_ffi_target(_TARGET, jax.ffi.pycapsule(native.tessera_call), platform="cpu")
             pallas_extend.register_lowering_rule(CompilerParams, _other_platform, "gpu")
@@ -117,20 +129,37 @@ def install(device, fallback):
     _where.set_global((device, fallback))
 
 
+def _leave():
+    """Under the lock: puts back JAX's own, once nobody needs ours."""
+    if not _going or _needed:
+        return
+    _place(_stock)
+    if isinstance(tpu_info.registry, _AnyChip):
+        tpu_info.registry = dict(tpu_info.registry)
+
+
 def uninstall():
+    global _going
     _where.set_global(None)
     with _lock:
-        _place(_stock)
-        if isinstance(tpu_info.registry, _AnyChip):
-            tpu_info.registry = dict(tpu_info.registry)
+        _going = True
+        _leave()
 
 
 @contextlib.contextmanager
 def on(device, fallback):
+    global _needed
     device = device_name(device)
-    _hook()
-    with _where((device, fallback)):
-        yield
+    with _lock:
+        _needed += 1
+    try:
+        _hook()
+        with _where((device, fallback)):
+            yield
+    finally:
+        with _lock:
+            _needed -= 1
+            _leave()
 
 
 def grid_size(n):
