@@ -49,6 +49,18 @@ def test_grad(device):
     np.testing.assert_array_equal(jax.vmap(jax.grad(lambda x: cube(x).sum()))(whole(3, 5)), 3 * whole(3, 5) ** 2)
 
 
+def test_arguments_without_tangents(device):
+    def scales(x_ref, y_ref, o_ref):
+        o_ref[...] = x_ref[...] * y_ref[...]
+    f = pl.pallas_call(scales, out_shape=jax.ShapeDtypeStruct((5,), f32))
+    x = whole(5)
+    for y in (x + 1, whole(5, dtype=jnp.int32)):
+        with pytest.raises(tessera.Error, match=r"scales.*: the call has 6 Refs, but its kernel takes 5: JAX's jvp makes such calls where an argument, of integers say, has no tangent\n  at .*test_robust.py:"
+                                                r"\d+\n  note: give every argument a tangent \(jnp.zeros_like\), or the function around the call a rule of its own \(jax.custom_jvp\)"):
+            jax.jvp(lambda x: f(x, y), (x,), (x,))
+    np.testing.assert_array_equal(jax.jvp(f, (x, x + 1), (x, jnp.zeros_like(x)))[1], x * (x + 1))
+
+
 def test_aliases(device):
     def add_to(x_ref, y_ref, o_ref):
         o_ref[...] = y_ref[...] + x_ref[...]

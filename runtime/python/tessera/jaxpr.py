@@ -641,6 +641,10 @@ def _describe(jaxpr, name, at, strip, *, grid_mapping, input_output_aliases=(), 
             check_dtype(a.dtype, f"scratch {i}")
     rank, vmapped = len(gm.grid), [int(d) for d in gm.vmapped_dims]
     threads = mosaic_gpu.describe_mesh(mesh, compiler_params) if mosaic_gpu.is_mesh(mesh) else None
+    refs = len(gm.index_map_avals) - rank + len(gm.block_mappings) + len(gm.scratch_avals)
+    if not threads and len(jaxpr.invars) != refs:  # what JAX's rule for jvp makes of some calls
+        raise ExportError(f"the call has {refs} Refs, but its kernel takes {len(jaxpr.invars)}: JAX's jvp makes such calls where an argument, of integers say, has no tangent",
+                          note="give every argument a tangent (jnp.zeros_like), or the function around the call a rule of its own (jax.custom_jvp)")
     module = {
         "tessera": VERSION,
         "name": name,
