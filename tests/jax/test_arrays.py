@@ -203,6 +203,14 @@ def test_names_of_devices_and_files(tmp_path):
             f()
     with pytest.raises(tessera.Error, match='tessera: the device "toaster" is not known\n  note: "interpreter", '):
         tessera.install("toaster", fallback=True)
+    for name, shown in (("vulkan:a\0b", r"a\\x00b"), ("vulkan:\udcff", r"\\udcff")):
+        with pytest.raises(tessera.Error, match=f'tessera: the device "vulkan:{shown}" is not known\n'):
+            tessera.load(tmp_path / "k.tir", name)
+    (tmp_path / "binary.tir").write_bytes(b"\x80\xb6\xff\0")
+    with pytest.raises(tessera.Error, match=r"binary.tir:1:1: expected 'tir 1' on the first line but found "):
+        tessera.load(tmp_path / "binary.tir", "interpreter")()
+    with pytest.raises(tessera.Error, match=r"bad.tir:3:1: expected .* but found 'foo'"):
+        tessera.load(os.fsencode(tmp_path / "bad.tir"), "interpreter")()
     python(f"""
 import numpy as np, tessera
 double = tessera.load({str(tmp_path / "k.tir")!r})
@@ -277,12 +285,12 @@ def test_a_folder_that_others_have_touched(where, tmp_path):
 
 def test_what_export_cannot_write(tmp_path):
     x = jnp.arange(8.0)
-    with pytest.raises(tessera.Error, match="cholesky: the primitive cholesky of JAX cannot be imported"):
+    with pytest.raises(tessera.Error, match="^tessera.export: cholesky: the primitive cholesky of JAX cannot be imported\n  at .*test_arrays.py:.*\n  note: write it with other operations, or compute it outside of what is exported$"):
         tessera.export(lambda x: jnp.linalg.cholesky(x[:4].reshape(2, 2)), x, path=tmp_path)
     with pytest.raises(tessera.Error, match="tessera.export: argument 0 has the dtype complex64, which kernels cannot hold\n  note: pass the real and the imaginary part as two arrays"):
         tessera.export(jnp.real, x.astype(jnp.complex64), path=tmp_path)
     over = jax.shard_map(jnp.sin, mesh=jax.sharding.Mesh(np.array(jax.devices()[:1]), ("i",)), in_specs=jax.sharding.PartitionSpec("i"), out_specs=jax.sharding.PartitionSpec("i"))
-    with pytest.raises(tessera.Error, match=r"^shard_map: the primitive shard_map of JAX cannot be imported") as refused:
+    with pytest.raises(tessera.Error, match=r"^tessera.export: shard_map: the primitive shard_map of JAX cannot be imported") as refused:
         tessera.export(over, x, path=tmp_path)
     assert "graph.py" not in str(refused.value)
     with pytest.raises(tessera.Error, match=r"tessera.export: complex: outputs\[0\]: the array has the dtype complex64, which kernels cannot hold\n  at .*test_arrays.py:"):

@@ -117,6 +117,21 @@ def test_kernels_that_only_print(device, capsys):
         assert capsys.readouterr().out == "here is 7.0\n"
 
 
+def test_prints_without_a_stdout():
+    assert python("""
+import sys
+import jax, jax.numpy as jnp, tessera
+from jax.experimental import pallas as pl
+def kernel(x_ref, o_ref):
+    o_ref[...] = x_ref[...] * 2
+    pl.debug_print("one {}", x_ref[0])
+sys.stdout = None
+with tessera.on("interpreter"):
+    f = jax.jit(pl.pallas_call(kernel, out_shape=jax.ShapeDtypeStruct((4,), jnp.float32)))
+    assert f(jnp.ones(4)).sum() == 8
+""", JAX_PLATFORMS="cpu") == ("", "")
+
+
 def test_sums_that_start_from_nothing(device):
     def adds(x_ref, o_ref):
         o_ref[...] += x_ref[...]
@@ -157,6 +172,28 @@ def test_exported_functions(device):
     exported = jax.export.export(f)(jax.ShapeDtypeStruct((8,), f32))
     x = jnp.arange(8.0)
     same(exported.call(x), [x * 2])
+
+
+def test_functions_that_are_exported_for_several_platforms(device):
+    x = jnp.arange(1024.0).reshape(8, 128)
+    f = jax.jit(call(lambda x_ref, o_ref: o_ref.__setitem__(..., x_ref[...] * 2), ((8, 128), f32)))
+    exported = jax.export.export(f, platforms=("cpu", "tpu"))(x)  # what runs on a TPU is JAX's own
+    calls = tessera.stats()["calls"]
+    same(exported.call(x), [x * 2])
+    assert tessera.stats()["calls"] == calls + 1
+
+
+def test_exported_functions_of_symbolic_sizes(device):
+    n, = jax.export.symbolic_shape("n")
+    row = pl.BlockSpec((1, 8), lambda i: (i, 0))
+
+    def doubles(x):
+        def kernel(x_ref, o_ref):
+            o_ref[...] = x_ref[...] * 2
+        return pl.pallas_call(kernel, out_shape=jax.ShapeDtypeStruct(x.shape, f32), grid=x.shape[:1], in_specs=[row], out_specs=row)(x)
+    with pytest.raises(tessera.Error, match=r"kernel: a value has the shape \(n, 8\): sizes must be known when the call is traced\n  at .*test_narrow.py:\d+\n"
+                                            r"  note: export the function once per size \(jax.export without symbolic shapes\)"):
+        jax.export.export(jax.jit(doubles))(jax.ShapeDtypeStruct((n, 8), f32))
 
 
 def test_exported_functions_in_other_processes(device, tmp_path):

@@ -217,6 +217,29 @@ def test_aliases_and_kinds_of_blocks(device):
         same(g(x, y, start + 0), start + x[1:] + x[:-1] + y)
 
 
+@pytest.mark.parametrize("index", [lambda i: pl.ds(i * 5, 5), lambda i: pl.ds(4, i + 1), lambda i: pl.ds(3, 8), lambda i: pl.ds(20 - i * 3, i + 2)])
+def test_blocks_that_are_slices_of_a_constant_start_or_size(device, index):
+    """JAX's interpreter refuses them, and its jaxpr of an index map returns only what is not constant."""
+    def kernel(x_ref, o_ref):
+        o_ref[...] = x_ref[...] * 2
+    x, y = numbers(24, 3), numbers(2, 3, 24)
+    f = call(kernel, ((24, 3), f32), grid=(3,), in_specs=[pl.BlockSpec((pl.BoundedSlice(8), 3), lambda i: (index(i), 0))], out_specs=pl.BlockSpec((8, 3), lambda i: (i, 0)))
+    g = call(kernel, ((3, 24), f32), grid=(3,), in_specs=[pl.BlockSpec((3, 8), lambda i: (0, i))], out_specs=pl.BlockSpec((3, pl.BoundedSlice(8)), lambda i: (0, index(i))),
+             input_output_aliases={0: 0})
+    got, stored = jax.jit(f)(x), jax.vmap(g)(y)
+    for i in range(3):
+        start, size = index(i).start, min(index(i).size, 24 - index(i).start)
+        same(got[i * 8:i * 8 + size], x[start:start + size] * 2)
+    if index(0).start != index(1).start:  # no two programs store to one place
+        for i in range(3):
+            start, size = index(i).start, min(index(i).size, 24 - index(i).start)
+            if all(start + size <= index(j).start or index(j).start + index(j).size <= start for j in range(3) if j != i):
+                same(stored[:, :, start:start + size], y[:, :, i * 8:i * 8 + size] * 2)
+    with pytest.raises(tessera.Error, match=r"kernel: args\[0\]: the index map returns a slice with the stride 2, but a block has each element\n  at .*test_primitives.py:\d+\n"
+                                            r"  note: pl.ds\(start, size\)"):
+        call(kernel, ((8,), f32), grid=(1,), in_specs=[pl.BlockSpec((pl.BoundedSlice(8),), lambda i: (pl.ds(0, 8, 2),))])(numbers(8))
+
+
 def test_kernels_without_a_grid_of_their_own(device):
     mesh = pltpu.create_tensorcore_mesh("core", num_cores=2)
 

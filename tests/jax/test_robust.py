@@ -49,6 +49,18 @@ def test_grad(device):
     np.testing.assert_array_equal(jax.vmap(jax.grad(lambda x: cube(x).sum()))(whole(3, 5)), 3 * whole(3, 5) ** 2)
 
 
+def test_arguments_without_tangents(device):
+    def scales(x_ref, y_ref, o_ref):
+        o_ref[...] = x_ref[...] * y_ref[...]
+    f = pl.pallas_call(scales, out_shape=jax.ShapeDtypeStruct((5,), f32))
+    x = whole(5)
+    for y in (x + 1, whole(5, dtype=jnp.int32)):
+        with pytest.raises(tessera.Error, match=r"scales.*: the call has 6 Refs, but its kernel takes 5: JAX's jvp makes such calls where an argument, of integers say, has no tangent\n  at .*test_robust.py:"
+                                                r"\d+\n  note: give every argument a tangent \(jnp.zeros_like\), or the function around the call a rule of its own \(jax.custom_jvp\)"):
+            jax.jvp(lambda x: f(x, y), (x,), (x,))
+    np.testing.assert_array_equal(jax.jvp(f, (x, x + 1), (x, jnp.zeros_like(x)))[1], x * (x + 1))
+
+
 def test_aliases(device):
     def add_to(x_ref, y_ref, o_ref):
         o_ref[...] = y_ref[...] + x_ref[...]
@@ -127,6 +139,40 @@ def test_several_devices_of_the_platform(device):
     x = whole(4, 3)
     for _ in range(5):
         np.testing.assert_array_equal(f(x), jnp.roll(x, 2, axis=0) * 6)
+
+
+def test_positions_along_the_mesh_around_a_call(device):
+    mesh = jax.sharding.Mesh(np.array(jax.devices()).reshape(1, 2), ("a", "b"))
+    spec = jax.sharding.PartitionSpec("b")
+
+    def over(f, out=spec):
+        return jax.shard_map(f, mesh=mesh, in_specs=spec, out_specs=out, check_vma=False)
+
+    def kernel(x_ref, o_ref):
+        @pl.when(pl.program_id(0) == 0)
+        def _():
+            o_ref[...] = x_ref[...] + lax.axis_index(("a", "b")) * 10
+
+        @pl.when(pl.program_id(0) == 1)
+        def _():
+            o_ref[...] = x_ref[...] * (lax.axis_index("b") + 3)
+    row = pl.BlockSpec((1, 3), lambda i: (i, 0))
+    f = pl.pallas_call(kernel, out_shape=jax.ShapeDtypeStruct((2, 3), f32), grid=(2,), in_specs=[row], out_specs=row)
+    x = whole(4, 3)
+    wanted = jnp.stack([x[0], x[1] * 3, x[2] + 10, x[3] * 4])
+    np.testing.assert_array_equal(jax.jit(over(f))(x), wanted)
+    np.testing.assert_array_equal(over(f)(x), wanted)
+    np.testing.assert_array_equal(jax.jit(over(lambda x: jax.vmap(f)(x[None])[0] + lax.scan(lambda c, y: (c, f(y)), 0, x[None])[1][0]))(x), 2 * wanted)
+
+    spec_of_map = pl.BlockSpec((1, 3), lambda i: (lax.axis_index("b"), 0))
+    with pytest.raises(tessera.Error, match="kernel: axis_index: 'b' is an axis of the mesh around the call, where an index map cannot look\n  at .*test_robust.py:\\d+\n"
+                                            "  note: pass lax.axis_index as a scalar-prefetch operand"):
+        jax.jit(over(times(2, grid=(2,), in_specs=[spec_of_map], out_specs=row)))(x)
+
+    def meets(x_ref, o_ref):
+        o_ref[...] = lax.psum(x_ref[...], "b")
+    with pytest.raises(tessera.Error, match="meets: psum: kernels cannot meet programs on other devices\n  note: call it on the results of the kernel\n  at .*test_robust.py:"):
+        jax.jit(over(pl.pallas_call(meets, out_shape=jax.ShapeDtypeStruct((2, 3), f32))))(x)
 
 
 def test_threads_that_trace_and_call_at_once(device):
@@ -211,6 +257,40 @@ for turn in range(2):
         assert str(e) == "Only interpret mode is supported on CPU backend.", e
 """
     python(program)
+
+
+def test_uninstall_leaves_what_others_need():
+    """What on() says holds until its block ends, in other threads too, and what CompilerParams say for as long as they live."""
+    python("""
+import threading
+import jax, jax.numpy as jnp, tessera
+from jax.experimental import pallas as pl
+def double(scale, **options):
+    return float(pl.pallas_call(lambda x_ref, o_ref: o_ref.__setitem__(..., x_ref[...] * scale), out_shape=jax.ShapeDtypeStruct((4,), jnp.float32), **options)(jnp.ones(4)).sum())
+def refused(*args, **options):
+    try: double(*args, **options)
+    except ValueError as e: return str(e) == "Only interpret mode is supported on CPU backend."
+entered, left = threading.Event(), threading.Event()
+def other():
+    with tessera.on("interpreter"):
+        entered.set()
+        left.wait(60)
+        found.append(double(2))
+found, thread = [], threading.Thread(target=other)
+tessera.install("interpreter")
+with tessera.on("vulkan"):
+    thread.start()
+    entered.wait(60)
+    tessera.uninstall()
+    assert double(3) == 12
+assert refused(4)
+left.set()
+thread.join()
+assert found == [8] and refused(5), found
+params = tessera.CompilerParams("interpreter")
+tessera.uninstall()
+assert double(6, compiler_params=params) == 24 and refused(7)
+""", JAX_PLATFORMS="cpu")
 
 
 INSTALLS = """

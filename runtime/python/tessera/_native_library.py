@@ -55,7 +55,8 @@ native = _open()
 
 @ctypes.CFUNCTYPE(None, ctypes.c_char_p)
 def _print(line):
-    sys.stdout.write(line.decode(errors="replace") + "\n")  # what Python calls stdout: a notebook's cell, say
+    if (out := sys.stdout) is not None:  # what Python calls stdout: a notebook's cell, say; none in a program without a console
+        out.write(line.decode(errors="replace") + "\n")
 
 
 native.tessera_set_printer(ctypes.cast(_print, ctypes.c_void_p))
@@ -75,8 +76,9 @@ def device_name(device):
     """What the library is told. TESSERA_DEVICE=interpreter means the interpreter wherever no other device is named, as it does in C++."""
     if not isinstance(device, str):
         raise Error(f'tessera: a device is a name, not {device!r}\n  note: "interpreter", "vulkan" and "vulkan:INDEX-OR-NAME" are')
-    if device not in ("interpreter", "vulkan") and not device.startswith("vulkan:"):  # at once, and no reason for a fallback
-        raise Error(f'tessera: the device "{device}" is not known\n  note: "interpreter", "vulkan" and "vulkan:INDEX-OR-NAME" are')
+    if device not in ("interpreter", "vulkan") and not (device.startswith("vulkan:") and device.isprintable()):  # at once, and no reason for a fallback
+        shown = device if device.isprintable() else ascii(device)[1:-1]
+        raise Error(f'tessera: the device "{shown}" is not known\n  note: "interpreter", "vulkan" and "vulkan:INDEX-OR-NAME" are')
     return "interpreter" if device == "vulkan" and native.tessera_interpreter_selected() else device
 
 

@@ -326,7 +326,7 @@ def _over_dims(f):
     """A reduction over axes with names: under vmap they have become dims, which is all that a kernel can see of them."""
     def over(p, *xs):
         if any(not isinstance(a, int) for a in p["axes"]) or p["axis_index_groups"] is not None:
-            raise NotImplementedError("kernels cannot meet programs on other devices")
+            raise NotImplementedError("kernels cannot meet programs on other devices\n  note: call it on the results of the kernel")
         return tuple(f(x, axis=p["axes"]) for x in xs)
     return over
 

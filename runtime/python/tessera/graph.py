@@ -101,7 +101,10 @@ class _Writer:
             module = to_json.describe(**params, tables=tables, at=place)
         except to_json.ExportError as error:
             raise Error(f"tessera.export: {error}") from None
-        text = import_text(to_json.dump(module))
+        try:
+            text = import_text(to_json.dump(module))
+        except Error as error:  # which tells of JAX's interpreter, where calls are run
+            raise Error("tessera.export: " + re.sub(r"or leave such calls to JAX's interpreter: [^\n]*", "or compute it outside of what is exported", str(error))) from None
         operands = [*operands, *(self.constant(t) for t in tables)]
         self.line(self.result(names, f'call "{self.file(module["name"], text)}"({", ".join(operands[bounds:])}){" with " if bounds else ""}{sizes}', [v.aval for v in eqn.outvars]))
         return names

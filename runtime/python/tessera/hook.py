@@ -9,8 +9,9 @@ import types
 import warnings
 
 import jax
-from jax._src import core
+from jax._src import core, effects
 from jax._src.interpreters import mlir
+from jax._src.lax import parallel
 from jax._src.pallas import pallas_call as pallas_call_module
 from jax._src.pallas.mosaic import tpu_info
 from jax._src.random import prng
@@ -23,6 +24,9 @@ _TARGET = "tessera_call"
 _lock = threading.Lock()
 _stock = pallas_call_module._pallas_call_lowering  # JAX's own rule
 _registered = False  # the handler, which stays
+_needed = 0  # contexts of on() that have been entered, and 1 for CompilerParams that were made: uninstall() leaves them what they need
+_going = False  # uninstall() was called, and nothing was installed since
+_params_made = False
 _looked = False  # for a device that is none of the GPU's
 _where = jax.make_user_context(None)  # (device, fallback); part of the key under which JAX keeps what it has traced and compiled
 
@@ -41,6 +45,7 @@ class CompilerParams:
                         f"({self.dimension_semantics!r},) for one")
         if self.dimension_semantics is not None:
             object.__setattr__(self, "dimension_semantics", tuple(self.dimension_semantics))
+        _keep()
         _hook()  # JAX asks the rules that are registered with it on its GPU and TPU platforms only
 
     def replace(self, **changes):  # which JAX calls for pl.kernel on some meshes
@@ -72,9 +77,17 @@ def _place(rule):
     pallas_call_module._pallas_call_lowering = rule  # what pl.kernel and core_map call
 
 
-def _hook():
-    global _registered
+def _keep():
+    """CompilerParams hold for their calls, installed or not."""
+    global _needed, _params_made
     with _lock:
+        _needed, _params_made = _needed + (not _params_made), True
+
+
+def _hook():
+    global _registered, _going
+    with _lock:
+        _going = False
         if not _registered:
             jax.ffi.register_ffi_target(_TARGET, jax.ffi.pycapsule(native.tessera_call), platform="cpu")
             pallas_extend.register_lowering_rule(CompilerParams, _other_platform, "gpu")
@@ -116,20 +129,37 @@ def install(device, fallback):
     _where.set_global((device, fallback))
 
 
+def _leave():
+    """Under the lock: puts back JAX's own, once nobody needs ours."""
+    if not _going or _needed:
+        return
+    _place(_stock)
+    if isinstance(tpu_info.registry, _AnyChip):
+        tpu_info.registry = dict(tpu_info.registry)
+
+
 def uninstall():
+    global _going
     _where.set_global(None)
     with _lock:
-        _place(_stock)
-        if isinstance(tpu_info.registry, _AnyChip):
-            tpu_info.registry = dict(tpu_info.registry)
+        _going = True
+        _leave()
 
 
 @contextlib.contextmanager
 def on(device, fallback):
+    global _needed
     device = device_name(device)
-    _hook()
-    with _where((device, fallback)):
-        yield
+    with _lock:
+        _needed += 1
+    try:
+        _hook()
+        with _where((device, fallback)):
+            yield
+    finally:
+        with _lock:
+            _needed -= 1
+            _leave()
 
 
 def grid_size(n):
@@ -139,16 +169,24 @@ def grid_size(n):
     return (jax.numpy.minimum(n, 2**31 - 1) if n.dtype.itemsize >= 4 else n).astype(jax.numpy.int32)
 
 
+def _axes_around(ctx):
+    """The names of the axes of the mesh whose devices each run the code that is lowered (shard_map, pmap)."""
+    return getattr(getattr(ctx.module_context.axis_context, "mesh", None), "axis_names", ())
+
+
 def _lower(ctx, *nodes, interpret, **params):
     where, own = _where.value, params.get("compiler_params")
     if isinstance(own, CompilerParams):
         where = device_name(own.device), own.fallback
-    if interpret or where is None or tuple(ctx.module_context.platforms) != ("cpu",):
+    platforms = tuple(ctx.platforms or ctx.module_context.platforms)
+    if interpret or where is None or "cpu" not in platforms:
         return _stock(ctx, *nodes, interpret=interpret, **params)
+    if len(platforms) > 1:  # what is exported for several has each platform's own code
+        return mlir.lower_per_platform(ctx, "pallas_call", {"cpu": _lower}, _stock, effects.no_effects, *nodes, interpret=interpret, **params)
     device, fallback = where
     tables = []
     try:
-        text = jaxpr.export(**params, tables=tables).encode()
+        text = jaxpr.export(**params, tables=tables, mesh_axes=_axes_around(ctx)).encode()
         key = hashlib.sha256(text).hexdigest()
         check(native.tessera_prepare(text, len(text), key.encode(), device.encode()))
     except (Error, jaxpr.ExportError) as error:
@@ -172,6 +210,7 @@ def _lower(ctx, *nodes, interpret, **params):
     def call(*args):
         args = [jax.random.key_data(a) if jax.dtypes.issubdtype(a.dtype, jax.dtypes.prng_key) else a.astype(jaxpr.wide(a.dtype)) for a in args]
         args[:dynamic] = map(grid_size, args[:dynamic])
-        made = jax.ffi.ffi_call(_TARGET, results, input_output_aliases=aliases, has_side_effect=speaks)(*args, *tables, module=text.decode(), key=key, device=device)
+        behind = [parallel.axis_index_p.bind(axis_name=t.name) if isinstance(t, jaxpr.MeshAxis) else t for t in tables]
+        made = jax.ffi.ffi_call(_TARGET, results, input_output_aliases=aliases, has_side_effect=speaks)(*args, *behind, module=text.decode(), key=key, device=device)
         return [prng.random_wrap(a, impl=k._impl) if k else a.astype(o.dtype) for a, k, o in zip(made, keys, params["out_avals"])]
     return mlir.lower_fun(call, multiple_results=True)(ctx, *nodes)

@@ -75,7 +75,7 @@ def check_dtype(dtype, what):
 
 def _shape(shape, what):
     if not all(isinstance(d, (int, np.integer)) for d in shape):
-        raise ExportError(f"{what} has the shape {tuple(shape)}: sizes must be known when the call is traced")
+        raise ExportError(f"{what} has the shape {tuple(shape)}: sizes must be known when the call is traced", note="export the function once per size (jax.export without symbolic shapes)")
     if max(shape, default=0) >= 2**31 or math.prod(d for d in shape if d) > 2**40:
         raise ExportError(f"{what} has the shape {tuple(shape)}: dims have at most {2**31 - 1} elements, arrays {2**40}",
                           note="reshape an array whose dim is too long to two dims before the call")
@@ -128,6 +128,8 @@ class _Source:
     at: str = ""                   # the line of what was expanded into the equations at hand
     tables: list | None = None     # gets constants that are arrays of different elements: operands of the call, behind its own
     in_index_map: bool = False
+    grid_names: tuple = ()
+    mesh_axes: tuple = ()          # names of axes around the call, of a mesh of JAX's devices
 
     def line(self, source_info):
         frame = None if self.at else source_info_util.user_frame(source_info.traceback)
@@ -142,8 +144,19 @@ class _Source:
             return _constant(value, dtype)
         if self.tables is None:
             raise ExportError("a constant is an array of different elements, which only a kernel's body can look into", note="pass it as an input")
+        return self.table(array)
+
+    def table(self, array):
         self.tables.append(array)
         return {"table": len(self.tables) - 1}
+
+
+@dataclasses.dataclass(frozen=True)
+class MeshAxis:
+    """A table that each device computes for itself: its position along an axis of the mesh around the call."""
+    name: str
+    dtype = np.dtype(np.int32)
+    shape = ()
 
 
 class _Scope:
@@ -446,7 +459,16 @@ def _chosen(eqn, scope):
     return {"p": "closed_call", "in": [scope.operand(v) for v in eqn.invars], "params": {"call_jaxpr": body}}
 
 
+def _axis_index(name, scope):
+    """Of an axis around the call, which the call gets as an operand."""
+    if scope.source.tables is None:
+        raise ExportError(f"{name!r} is an axis of the mesh around the call, where an index map cannot look", note="pass lax.axis_index as a scalar-prefetch operand")
+    return {"p": "name", "in": [scope.source.table(MeshAxis(name))], "params": {}}
+
+
 def _equation(eqn, scope):
+    if eqn.primitive.name == "axis_index" and (name := eqn.params["axis_name"]) in scope.source.mesh_axes and name not in scope.source.grid_names:
+        return _axis_index(name, scope)
     if eqn.primitive.name in _ACCESSES:
         return _access(eqn, scope)
     if eqn.primitive.name in ("dma_start", "dma_wait"):
@@ -565,13 +587,23 @@ def _block_dim(d):
     return int(getattr(d, "block_size", d))
 
 
+def _block_indices(m, operands):
+    """What an index map returns, per dim; of a slice its start and its size, though JAX's jaxpr returns only those of the two that are not constant."""
+    indices = []
+    for x in jax.tree.unflatten(m.index_map_out_tree, [(o,) for o in operands]):
+        if isinstance(x, indexing.Slice) and x.stride != 1:
+            raise ExportError(f"{m.origin}: the index map returns a slice with the stride {x.stride}, but a block has each element", note="pl.ds(start, size)")
+        indices += [x.start, x.size] if isinstance(x, indexing.Slice) else [x]
+    return [x[0] if isinstance(x, tuple) else _constant(x, np.int32) for x in indices]
+
+
 def _block(m, source):
     if m.transforms:
         raise ExportError(f"{m.origin}: transforms of blocks ({type(m.transforms[0]).__name__}) are not supported")
     words = _key_shape(m.array_aval.dtype)
     block = {"origin": str(m.origin), "array": type_of(m.array_aval), "block": [*(_block_dim(d) for d in m.block_shape), *words],
              "space": _space(m.transformed_block_aval.memory_space), "map": _jaxpr(m.index_map_jaxpr, dataclasses.replace(source, in_index_map=True))}
-    block["map"]["out"] += [_constant(0, np.int32) for _ in words]
+    block["map"]["out"] = [*_block_indices(m, block["map"]["out"]), *(_constant(0, np.int32) for _ in words)]
     if m.pipeline_mode is not None:
         block["buffered"] = getattr(m.pipeline_mode, "buffer_count", 2)
     return block
@@ -579,7 +611,7 @@ def _block(m, source):
 
 def describe(*, jaxpr, name=None, at=None, strip="", **params):
     """The call as plain Python data; `strip` is a prefix to take off the names of source files, `at` another line than the kernel's own. `tables` gets arrays,
-    operands of the kernel behind its own."""
+    operands of the kernel behind its own, and for each of the `mesh_axes` that the kernel asks for a MeshAxis."""
     info = mosaic_gpu.debug_info(jaxpr) if mosaic_gpu.is_mesh(params.get("mesh")) else jaxpr.debug_info
     name = name or (info.func_name if info else "kernel")
     if at is None:
@@ -594,9 +626,10 @@ def describe(*, jaxpr, name=None, at=None, strip="", **params):
         raise error.within(name, at) from None
 
 
-def _describe(jaxpr, name, at, strip, *, grid_mapping, input_output_aliases=(), compiler_params=None, cost_estimate=None, metadata=None, tables=None, mesh=None, **_):
+def _describe(jaxpr, name, at, strip, *, grid_mapping, input_output_aliases=(), compiler_params=None, cost_estimate=None, metadata=None, tables=None, mesh=None, mesh_axes=(), **_):
     gm = grid_mapping
-    maps = _Source(strip)
+    names = jax_versions.grid_names(gm)
+    maps = _Source(strip, grid_names=tuple(names), mesh_axes=tuple(mesh_axes))
     if jaxpr.constvars:
         raise ExportError("the kernel closes over Refs")
     for m in gm.block_mappings:
@@ -608,6 +641,10 @@ def _describe(jaxpr, name, at, strip, *, grid_mapping, input_output_aliases=(), 
             check_dtype(a.dtype, f"scratch {i}")
     rank, vmapped = len(gm.grid), [int(d) for d in gm.vmapped_dims]
     threads = mosaic_gpu.describe_mesh(mesh, compiler_params) if mosaic_gpu.is_mesh(mesh) else None
+    refs = len(gm.index_map_avals) - rank + len(gm.block_mappings) + len(gm.scratch_avals)
+    if not threads and len(jaxpr.invars) != refs:  # what JAX's rule for jvp makes of some calls
+        raise ExportError(f"the call has {refs} Refs, but its kernel takes {len(jaxpr.invars)}: JAX's jvp makes such calls where an argument, of integers say, has no tangent",
+                          note="give every argument a tangent (jnp.zeros_like), or the function around the call a rule of its own (jax.custom_jvp)")
     module = {
         "tessera": VERSION,
         "name": name,
@@ -633,7 +670,7 @@ def _describe(jaxpr, name, at, strip, *, grid_mapping, input_output_aliases=(), 
         module["blocks"][gm.num_inputs:gm.num_inputs] = [{"origin": f"constant {i}", "array": t, "block": t[1], "space": "any", "map": {}} for i, t in enumerate(types)]
         module["num_inputs"] += len(tables)
         module["tables"] = len(tables)
-    if names := jax_versions.grid_names(gm):
+    if names:
         module["grid_names"] = names
     if given := _backend_params(compiler_params):
         module["compiler_params"] = given

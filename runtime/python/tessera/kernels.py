@@ -121,5 +121,5 @@ def load(path, device="vulkan"):
         graph = Kernel(text, device, path, path, _contents(path, text))
         check(native.tessera_load_graph(graph.text, len(graph.text), path.encode(), graph.key, graph.device))
         return graph
-    with open(path) as f:
-        return Kernel(f.read(), device, path)
+    with open(path, encoding="utf-8", errors="replace") as f:  # what is no text, the parser refuses
+        return Kernel(f.read(), device, os.fsdecode(path))
