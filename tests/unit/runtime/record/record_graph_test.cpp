@@ -1,5 +1,5 @@
 // Graphs in a host's command buffers.
-#include "runtime/call/record_graph.h"
+#include "runtime/record_graph.h"
 
 #include <memory>
 
