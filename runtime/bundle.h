@@ -85,6 +85,7 @@ std::string signature(const GraphProgram& graph);
 /// For the headers of tessera bundle: throws SpecError with both signatures if the kernel or graph has another one than
 /// the header was made for.
 CompiledKernel checked(CompiledKernel kernel, std::string_view signature);
+void check_signature(const GraphProgram& graph, std::string_view signature);
 GraphCode checked(GraphCode graph, std::string_view signature);
 
 struct BundlePrewarmOptions {

@@ -190,11 +190,14 @@ std::string signature(const GraphProgram& g) {
   return text;
 }
 
-GraphCode checked(GraphCode code, std::string_view wanted) {
-  if (const std::string has = signature(*code.graph); has != wanted)
+void check_signature(const GraphProgram& graph, std::string_view wanted) {
+  if (const std::string has = signature(graph); has != wanted)
     throw SpecError(
-        code.graph->name + ": the bundle's graph is " + has + " but the header was made for " + std::string(wanted),
-        code.graph->loc, "use the header that tessera bundle wrote with the bundle");
+        graph.name + ": the bundle's graph is " + has + " but the header was made for " + std::string(wanted),
+        graph.loc, "use the header that tessera bundle wrote with the bundle");
+}
+GraphCode checked(GraphCode code, std::string_view wanted) {
+  check_signature(*code.graph, wanted);
   return code;
 }
 

@@ -43,6 +43,7 @@ void check_code(const GraphProgram& g, const std::vector<PreparedKernel>& kernel
       damaged(g, "argument " + std::to_string(argument) + " of " + k.program().name + " is " + to_string(type) +
                      " and " + to_string(wanted));
   };
+  std::vector<int64_t> calls(kernels.size());
   for (const GraphProgram::Own& own : g.own)
     if (own.contents && GraphProgram::Type{own.contents->dtype(), own.contents->shape()} != own.type)
       damaged(g, "a constant is " + to_string(own.type) + " and " +
@@ -50,12 +51,22 @@ void check_code(const GraphProgram& g, const std::vector<PreparedKernel>& kernel
   for (const GraphProgram::Call& c : g.calls) {
     check_position(g, c.kernel, kernels.size(), "kernel");
     const PreparedKernel& k = kernels[c.kernel];
+    ++calls[c.kernel];
     if (c.arguments.size() != k.program().args.size())
       damaged(g, k.program().name + " has " + plural(k.program().args.size(), "argument") + ", and " +
                      plural_is(c.arguments.size(), "array") + " given");
     for (size_t a = 0; a < c.arguments.size(); ++a) {
       same(k, a, type_at(g, c.arguments[a]));
-      if (k.program().args[a].by_value) damaged(g, k.program().name + " takes a number");
+      const ProgramArg& arg = k.program().args[a];
+      if (arg.by_value) damaged(g, k.program().name + " takes a number");
+      if (!arg.is_output) continue;
+      if (c.arguments[a].memory == Memory::input) damaged(g, k.program().name + " writes to an input");
+      for (size_t b = 0; b < c.arguments.size(); ++b) {
+        const bool one = c.arguments[a].memory == c.arguments[b].memory && c.arguments[a].index == c.arguments[b].index;
+        if (a != b && one != (arg.alias == static_cast<int>(b)))
+          damaged(g, "arguments " + std::to_string(b) + " and " + std::to_string(a) + " of " + k.program().name +
+                         (one ? " are" : " are not") + " one array");
+      }
     }
     if (!c.groups) continue;
     const auto& [t, shape] = type_at(g, {Memory::own, *c.groups});
@@ -64,6 +75,20 @@ void check_code(const GraphProgram& g, const std::vector<PreparedKernel>& kernel
       damaged(g, "the numbers of workgroups of " + k.program().name + " lie at byte " + std::to_string(c.groups_at) +
                      " of " + to_string({t, shape}));
   }
+  for (const GraphProgram::Number& n : g.numbers) {
+    check_position(g, n.input, g.inputs.size(), "input");
+    check_position(g, n.kernel, kernels.size(), "kernel");
+    const PreparedKernel& k = kernels[n.kernel];
+    ++calls[n.kernel];
+    if (k.program().args.size() != 2 || !k.program().args[0].by_value)
+      damaged(g, k.program().name + " does not store a number");
+    same(k, 0, g.inputs[n.input]);
+    same(k, 1, type_at(g, {Memory::own, n.own}));
+  }
+  for (size_t k = 0; k < kernels.size(); ++k)
+    if (g.kernels[k].calls != std::max<int64_t>(calls[k], 1))
+      damaged(g, kernels[k].program().name + " is called " + plural(static_cast<size_t>(calls[k]), "time") +
+                     " and not " + std::to_string(g.kernels[k].calls) + " times");
   for (const GraphProgram::Gate& gate : g.gates) {
     const auto& [t, shape] = type_at(g, {Memory::own, gate.numbers});
     for (const auto& [slot, kernel] : gate.members) {
@@ -72,15 +97,6 @@ void check_code(const GraphProgram& g, const std::vector<PreparedKernel>& kernel
           (int64_t{slot} + 1) * 3 > shape[1])
         damaged(g, "a gate has a member " + std::to_string(slot) + " in " + to_string({t, shape}));
     }
-  }
-  for (const GraphProgram::Number& n : g.numbers) {
-    check_position(g, n.input, g.inputs.size(), "input");
-    check_position(g, n.kernel, kernels.size(), "kernel");
-    const PreparedKernel& k = kernels[n.kernel];
-    if (k.program().args.size() != 2 || !k.program().args[0].by_value)
-      damaged(g, k.program().name + " does not store a number");
-    same(k, 0, g.inputs[n.input]);
-    same(k, 1, type_at(g, {Memory::own, n.own}));
   }
 }
 
@@ -91,6 +107,8 @@ PreparedGraph::PreparedGraph(const Device& device, const GraphCode& code, const 
   const GraphProgram& g = *graph_;
   for (const GraphProgram::Kernel& k : g.kernels) {
     check_position(g, k.program, code.programs.size(), "program");
+    if (k.calls < 1 || static_cast<size_t>(k.calls) > std::max<size_t>(g.calls.size() + g.numbers.size(), 1))
+      damaged(g, "one of its kernels is called " + std::to_string(k.calls) + " times");
     alignment_ = std::max<int64_t>(alignment_, code.programs[k.program]->alignment);
     prepared_.emplace_back(device, code.programs[k.program],
                            PrepareOptions{.frames_in_flight = options.frames_in_flight,
