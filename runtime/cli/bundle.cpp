@@ -106,6 +106,7 @@ using Choices = std::function<ScheduleChoices(const Target&, const ir::Kernel&)>
 struct GraphSource {
   std::string name;
   RecordableGraph graph;
+  std::vector<std::string> arguments;
 };
 /// All kernels and graphs, and what messages and headers call the files that they are from.
 struct Sources {
@@ -136,17 +137,23 @@ Sources read_all(const std::vector<std::string>& files) {
     r.kernels.push_back({std::move(k), std::move(names)});
     file_of.push_back(r.files.size() - 1);
   };
+  const auto add_graph = [&](const std::string& folder, std::vector<std::string> names) {
+    const std::string name = folder_name(folder);
+    for (const GraphSource& other : r.graphs)
+      if (other.name == name)
+        throw SpecError(r.files.back() + ": there is a graph called " + name + " already", {},
+                        "graphs of a bundle are called as their folders: give one of them another name");
+    Graph g = read_graph(folder);
+    g.name = name;
+    for (size_t i = names.size(); i < g.body.inputs.size(); ++i) names.push_back("in" + std::to_string(i));
+    for (size_t i = names.size() - g.body.inputs.size(); i < g.body.outputs.size(); ++i)
+      names.push_back("out" + std::to_string(i));
+    r.graphs.push_back({name, make_graph_program(g), std::move(names)});
+  };
   for (const std::string& file : files) {
     if (fs::is_directory(file)) {
       r.files.push_back(file);
-      const std::string name = folder_name(file);
-      for (size_t i = 0; i < r.graphs.size(); ++i)
-        if (r.graphs[i].name == name)
-          throw SpecError(file + ": there is a graph called " + name + " already", {},
-                          "graphs of a bundle are called as their folders: give one of them another name");
-      Graph g = read_graph(file);
-      g.name = name;
-      r.graphs.push_back({name, make_graph_program(g)});
+      add_graph(file, {});
       continue;
     }
     if (!is_kernel_list(file)) {
@@ -160,6 +167,7 @@ Sources read_all(const std::vector<std::string>& files) {
       const std::string text = read_text(kernel);
       add(parse_kernel(text, fs::path(kernel).filename().string()), text);
     }
+    for (const KernelFiles::Graph& g : list.graphs) add_graph(g.folder, g.names);
   }
   for (const GraphSource& g : r.graphs)
     for (const BundleSource& k : r.kernels)
@@ -204,10 +212,8 @@ void add_graphs(MadeBundle& made, const Sources& read, const std::vector<Target>
         strict_by_environment(), choices);
     before += kernels.size();
     BundleGraph& graph =
-        made.file.graphs.emplace_back(BundleGraph{g.name, g.graph.program.loc, {}, g.graph.program, {}});
+        made.file.graphs.emplace_back(BundleGraph{g.name, g.graph.program.loc, g.arguments, g.graph.program, {}});
     graph.kernels = std::move(own.file.kernels);
-    for (size_t i = 0; i < graph.program.inputs.size(); ++i) graph.arguments.push_back("in" + std::to_string(i));
-    for (size_t i = 0; i < graph.program.outputs.size(); ++i) graph.arguments.push_back("out" + std::to_string(i));
     for (std::string& text : own.left_out) made.left_out.push_back(g.name + ": " + text);
   }
 }
