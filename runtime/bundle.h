@@ -1,5 +1,6 @@
-// Bundle: a file of kernels that `tessera bundle` compiled ahead of time (codegen/program/bundle.h), for programs that
-// contain no compiler. For each kernel it finds the variant that suits a device best. The header that `tessera bundle
+// Bundle: a file of kernels and graphs that `tessera bundle` compiled ahead of time (codegen/program/bundle.h), for
+// programs that contain no compiler. For each kernel it finds the variant that suits a device best. The header that
+// `tessera bundle
 // --header` writes has a typed function for each kernel, based on this one. Any number of threads may use one Bundle,
 // and copies share it. Read next: compiled_kernel.h, launch.h.
 #pragma once
@@ -11,6 +12,7 @@
 #include <string_view>
 #include <vector>
 
+#include "codegen/program/graph_program.h"
 #include "runtime/compiled_kernel.h"
 #include "runtime/device.h"
 
@@ -19,7 +21,7 @@ namespace tessera {
 /// A kernel is ready: the `done`th of `total`.
 struct Prewarmed {
   size_t done = 0, total = 0;
-  std::string kernel;
+  std::string kernel;  // one of a graph: "solver: step"
 };
 
 /// An array that a kernel of a bundle takes or makes.
@@ -30,6 +32,13 @@ struct BundleArgument {
   bool is_output = false;
   int alias = -1;         // of an output: the input with whose contents it starts
   bool by_value = false;  // an input that a call passes as a number
+};
+
+/// A graph's code for a device: which kernels are called on what, and their Programs, by GraphProgram::Kernel::program.
+/// What a PreparedGraph (record_graph.h) is made of.
+struct GraphCode {
+  std::shared_ptr<const GraphProgram> graph;
+  std::vector<std::shared_ptr<const Program>> programs;
 };
 
 class Bundle {
@@ -53,6 +62,11 @@ class Bundle {
   /// needs subgroups of 64 (it has 8 to 8)".
   std::string explain(const Device& device, std::string_view kernel) const;
 
+  /// Graphs, in the order in which they were given.
+  std::vector<std::string> graphs() const;
+  /// A graph's code for the device: ts::PreparedGraph g(device, bundle.graph(device, "solver")). Throws as kernel().
+  GraphCode graph(const Device& device, std::string_view name) const;
+
   /// Reads the file again if it has changed, and takes its kernels from then on; true if so. Throws BundleError or
   /// Error if the file cannot be read or is no good bundle; then all is as before, and the next reload() looks again.
   /// Kernels that were taken before stay what they were. Of a bundle from memory: false.
@@ -67,18 +81,21 @@ class Bundle {
 
 /// "(f32[n, 128], i32[4]) -> (f32[n])"
 std::string signature(const Program& program);
-/// For the headers of tessera bundle: throws SpecError with both signatures if the kernel has another one than the
-/// header was made for.
+std::string signature(const GraphProgram& graph);
+/// For the headers of tessera bundle: throws SpecError with both signatures if the kernel or graph has another one than
+/// the header was made for.
 CompiledKernel checked(CompiledKernel kernel, std::string_view signature);
+void check_signature(const GraphProgram& graph, std::string_view signature);
+GraphCode checked(GraphCode graph, std::string_view signature);
 
 struct BundlePrewarmOptions {
   int threads = 0;  ///< 0: one per core
   /// Called on the worker threads, one call at a time. What it throws ends the work, and prewarm() throws it.
   std::function<void(const Prewarmed&)> progress = {};
 };
-/// Makes the pipelines of all kernels of the bundle on several threads; with TESSERA_CACHE, from disk or to it. Throws
-/// what the first one that fails throws (in time, not in order), once the threads have finished the kernels that they
-/// had begun; SpecError if threads < 0.
+/// Makes the pipelines of all kernels of the bundle, and of its graphs, on several threads; with TESSERA_CACHE, from
+/// disk or to it. Throws what the first one that fails throws (in time, not in order), once the threads have finished
+/// the kernels that they had begun; SpecError if threads < 0.
 void prewarm(const Device& device, const Bundle& bundle, const BundlePrewarmOptions& options = {});
 
 }  // namespace tessera

@@ -123,7 +123,7 @@ refused() {
   cmake -S "$root/tests/consumer" -B "$work/refused" "${options[@]}" -DMAIN="$work/main.cpp" -DCMAKE_PREFIX_PATH="$work/prefix" -DMISTAKE="$1" 2>&1 | tr -s ' \n' ' ' | tee /dev/stderr | grep -qF "(message): $2 Call Stack"
 }
 try "kernels for no target are refused" refused 'tessera_add_kernels(nobody scale.tir)' 'tessera_add_kernels: there is no target nobody'
-try "no kernels are" refused 'tessera_add_kernels(consumer EMBED)' 'tessera_add_kernels(consumer): no kernels (.tir files or C++ sources) are given'
+try "no kernels are" refused 'tessera_add_kernels(consumer EMBED)' 'tessera_add_kernels(consumer): no kernels (.tir files, C++ sources or folders of graphs) are given'
 try "two bundles of one name for a target are" refused 'tessera_add_kernels(consumer_ahead scale.tir)' \
   'tessera_add_kernels(consumer_ahead): it has kernels called consumer_ahead_kernels already: give all files to one call, or these another NAME'
 try "a target that compiles nothing is" refused 'tessera_add_kernels(Tessera::engine scale.tir)' \

@@ -1,5 +1,6 @@
 #include "codegen/program/bundle.h"
 
+#include <algorithm>
 #include <bit>
 #include <cstring>
 #include <set>
@@ -198,9 +199,18 @@ BundleFile bundle_from_bytes(std::string_view bytes, const std::string& name) {
   std::optional<BundleFile> b = kernels_from_bytes(bytes);
   if (!b) fail("is damaged: its bytes are no kernels, though the checksum is right", kMakeAgain);
   std::set<std::string> names;
-  for (const BundleKernel& k : b->kernels)
-    if (!names.insert(k.name).second || k.variants.empty())
-      fail("is damaged: " + k.name + (k.variants.empty() ? " has no code" : " is there twice"), kMakeAgain);
+  const auto take = [&](const std::string& called, bool has_code) {
+    if (!names.insert(called).second || !has_code)
+      fail("is damaged: " + called + (has_code ? " is there twice" : " has no code"), kMakeAgain);
+  };
+  for (const BundleKernel& k : b->kernels) take(k.name, !k.variants.empty());
+  for (const BundleGraph& g : b->graphs) {
+    take(g.name, std::all_of(g.kernels.begin(), g.kernels.end(), [](const auto& k) { return !k.variants.empty(); }));
+    if (g.arguments.size() != g.program.inputs.size() + g.program.outputs.size())
+      fail("is damaged: " + g.name + " has " + plural(g.program.inputs.size() + g.program.outputs.size(), "array") +
+               ", and " + plural_is(g.arguments.size(), "array") + " named",
+           kMakeAgain);
+  }
   return std::move(*b);
 }
 

@@ -1,5 +1,5 @@
-// BundleFile: kernels compiled ahead of time, each for several targets, as one file (.tsb) that programs without a
-// compiler load. Making one: make_bundle.h.
+// BundleFile: kernels and graphs compiled ahead of time, each for several targets, as one file (.tsb) that programs
+// without a compiler load. Making one: make_bundle.h.
 //   magic "TESSERA\n", format version (u32), 0 (u32), bytes of the content (u64), its checksum (u64), program_layout()
 //   (u64), the content (program_file.cpp has its fields).
 // All numbers are little-endian. A checksum finds damage, not malice: a bundle is code, so load none that you would not
@@ -12,6 +12,7 @@
 #include <string_view>
 #include <vector>
 
+#include "codegen/program/graph_program.h"
 #include "codegen/program/program.h"
 #include "codegen/program/target.h"
 
@@ -52,8 +53,18 @@ struct BundleKernel {
   std::vector<BundleVariant> variants;  // one per target, in the order given
 };
 
+/// A graph that is recorded into a host's command buffers (runtime/record_graph.h).
+struct BundleGraph {
+  std::string name;
+  Loc loc;
+  std::vector<std::string> arguments;  // "in0" and "out0", inputs then outputs
+  GraphProgram program;
+  std::vector<BundleKernel> kernels;  // by GraphProgram::Kernel::program; their names may repeat
+};
+
 struct BundleFile {
-  std::vector<BundleKernel> kernels;  // in the order given, no two of one name
+  std::vector<BundleKernel> kernels;     // in the order given, no two of one name,
+  std::vector<BundleGraph> graphs = {};  // and none that a graph has
 };
 
 inline constexpr uint32_t kBundleVersion = 1;

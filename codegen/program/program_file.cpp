@@ -33,12 +33,18 @@ class Writer {
   void operator()(Loc l) { (*this)(std::string(l.file ? l.file : "")), (*this)(l.line); }
   void operator()(DType t) { (*this)(std::string(name(t))); }
   void operator()(const Extent& e) { (*this)(to_string(e)); }
+  void operator()(const Array& a) {
+    size(a.shape().size());
+    for (const int64_t n : a.shape()) (*this)(n);
+    (*this)(a.dtype());
+    (*this)(std::string(reinterpret_cast<const char*>(a.bytes()), static_cast<size_t>(a.nbytes())));
+  }
   void size(size_t n) { (*this)(static_cast<uint64_t>(n)); }
 };
 
 class Reader {
  public:
-  explicit Reader(std::string_view in) : in_(in) {}
+  explicit Reader(std::string_view in) : in_(in), whole_(in.size()) {}
   bool done() const { return in_.empty(); }
 
   template <class T>
@@ -72,6 +78,16 @@ class Reader {
     e = parse_extent(rest);
     if (!rest.empty()) throw Malformed();
   }
+  void operator()(Array& a) {
+    Shape shape;
+    for (size_t n = size(); n > 0; --n) (*this)(shape.emplace_back());
+    DType t{};
+    (*this)(t);
+    const std::string_view bytes = take(size());
+    if (bytes.size() != bytes_of(shape, t)) throw Malformed();
+    a = Array(shape, t);
+    if (!bytes.empty()) std::memcpy(a.bytes(), bytes.data(), bytes.size());
+  }
   /// Of something whose elements take at least a byte each.
   size_t size() {
     uint64_t n = 0;
@@ -81,6 +97,16 @@ class Reader {
   }
 
  private:
+  // As many as the rest of the input at most, or Malformed.
+  size_t bytes_of(const Shape& shape, DType t) const {
+    auto n = static_cast<size_t>(size_bytes(t));
+    for (const int64_t dim : shape) {
+      if (dim == 0) return 0;
+      if (dim < 0 || static_cast<uint64_t>(dim) > whole_ / n) throw Malformed();
+      n *= static_cast<size_t>(dim);
+    }
+    return n;
+  }
   std::string_view take(size_t n) {
     if (n > in_.size()) throw Malformed();
     const std::string_view s = in_.substr(0, n);
@@ -88,6 +114,7 @@ class Reader {
     return s;
   }
   std::string_view in_;
+  size_t whole_;
 };
 
 /// Writes down what the fields are rather than what they hold.
@@ -104,6 +131,7 @@ class Layout {
   void operator()(Loc) { out += 'l'; }
   void operator()(DType) { out += 't'; }
   void operator()(const Extent&) { out += 'e'; }
+  void operator()(const Array&) { out += 'a'; }
 };
 
 template <class IO, class... T>
@@ -143,6 +171,47 @@ void part(IO& io, BundleVariant& v) {
 template <class IO>
 void part(IO& io, BundleKernel& k) {
   all(io, k.name, k.loc, k.arguments, k.variants);
+}
+void enumerator(Writer& io, GraphProgram::Memory m) { io(static_cast<uint8_t>(m)); }
+void enumerator(Layout& io, GraphProgram::Memory) { io(uint8_t{}); }
+void enumerator(Reader& io, GraphProgram::Memory& m) {
+  uint8_t v = 0;
+  io(v);
+  if (v > static_cast<uint8_t>(GraphProgram::Memory::own)) throw Malformed();
+  m = static_cast<GraphProgram::Memory>(v);
+}
+template <class IO>
+void part(IO& io, GraphProgram::Where& w) {
+  enumerator(io, w.memory), all(io, w.index, w.donated);
+}
+template <class IO>
+void part(IO& io, GraphProgram::Kernel& k) {
+  all(io, k.program, k.dims, k.calls);
+}
+template <class IO>
+void part(IO& io, GraphProgram::Own& o) {
+  all(io, o.type, o.contents);
+}
+template <class IO>
+void part(IO& io, GraphProgram::Call& c) {
+  all(io, c.kernel, c.arguments, c.groups, c.groups_at);
+}
+template <class IO>
+void part(IO& io, GraphProgram::Gate& g) {
+  all(io, g.numbers, g.members);
+}
+template <class IO>
+void part(IO& io, GraphProgram::Number& n) {
+  all(io, n.input, n.kernel, n.own);
+}
+template <class IO>
+void part(IO& io, GraphProgram& g) {
+  auto& [name, loc, inputs, outputs, kernels, own, calls, gates, numbers] = g;
+  all(io, name, loc, inputs, outputs, kernels, own, calls, gates, numbers);
+}
+template <class IO>
+void part(IO& io, BundleGraph& g) {
+  all(io, g.name, g.loc, g.arguments, g.program, g.kernels);
 }
 template <class IO>
 void part(IO& io, CostEstimate& c) {
@@ -187,17 +256,22 @@ void part(Reader& io, std::vector<T>& v) {
     v.push_back(std::move(element));
   }
 }
-void part(Writer& io, std::map<std::string, std::string>& m) {
-  std::vector<std::pair<std::string, std::string>> list(m.begin(), m.end());
+template <class T, class Less>
+void part(Writer& io, std::map<std::string, T, Less>& m) {
+  std::vector<std::pair<std::string, T>> list(m.begin(), m.end());
   part(io, list);
 }
-void part(Reader& io, std::map<std::string, std::string>& m) {
-  std::vector<std::pair<std::string, std::string>> list;
+template <class T, class Less>
+void part(Reader& io, std::map<std::string, T, Less>& m) {
+  std::vector<std::pair<std::string, T>> list;
   part(io, list);
   m = {list.begin(), list.end()};
 }
-
-void part(Layout& io, std::map<std::string, std::string>&) { io.out += 'm'; }
+template <class T, class Less>
+void part(Layout& io, std::map<std::string, T, Less>&) {
+  T element{};
+  io.out += 'm', all(io, element);
+}
 
 template <class IO, class T>
 void one(IO& io, T& field) {
@@ -254,7 +328,8 @@ uint64_t program_layout() {
   static const uint64_t layout = [] {
     Layout l;
     Program p;
-    program(l, p);
+    BundleGraph g;
+    program(l, p), all(l, g);
     return hash(l.out);
   }();
   return layout;
@@ -263,11 +338,11 @@ uint64_t program_layout() {
 std::string kernels_to_bytes(const BundleFile& b) {
   Writer w;
   BundleFile copy = b;
-  all(w, copy.kernels);
+  all(w, copy.kernels, copy.graphs);
   return std::move(w.out);
 }
 std::optional<BundleFile> kernels_from_bytes(std::string_view bytes) {
-  return read<BundleFile>(bytes, [](Reader& r, BundleFile& value) { all(r, value.kernels); });
+  return read<BundleFile>(bytes, [](Reader& r, BundleFile& value) { all(r, value.kernels, value.graphs); });
 }
 
 }  // namespace tessera

@@ -7,6 +7,7 @@
 
 #include "engine/base/plural.h"
 #include "engine/base/write_file.h"
+#include "engine/graph/write.h"
 #include "engine/ir/text.h"
 #include "engine/ir/verify.h"
 
@@ -20,22 +21,21 @@ bool is_argument_name(const std::string& s) {
          std::all_of(s.begin(), s.end(), [&](char c) { return letter(c) || (c >= '0' && c <= '9'); });
 }
 
-void check_names(const ir::Kernel& k, const std::vector<std::string>& names, Loc loc) {
+void check_names(const std::string& name, bool graph, size_t num_inputs, size_t num_outputs,
+                 const std::vector<std::string>& names, Loc loc) {
   if (names.empty()) return;
-  const size_t num_inputs = static_cast<size_t>(k.num_inputs);
-  const std::string inputs = plural(num_inputs, "input"), outputs = plural(k.blocks.size() - num_inputs, "output");
-  if (names.size() != k.blocks.size())
-    throw SpecError(
-        k.name + ": add() has " + plural(names.size(), "name") + " but the kernel has " + inputs + " and " + outputs,
-        loc, "give a name for each input, then for each output, or none");
+  const std::string add = name + (graph ? ": add_graph()" : ": add()");
+  if (names.size() != num_inputs + num_outputs)
+    throw SpecError(add + " has " + plural(names.size(), "name") + " but the " + (graph ? "graph" : "kernel") +
+                        " has " + plural(num_inputs, "input") + " and " + plural(num_outputs, "output"),
+                    loc, "give a name for each input, then for each output, or none");
   std::set<std::string> seen;
   for (const std::string& n : names) {
     if (!is_argument_name(n))
-      throw SpecError(k.name + ": add(): \"" + n + "\" is no name for an argument", loc,
+      throw SpecError(add + ": \"" + n + "\" is no name for an argument", loc,
                       "names have letters, digits and _, and do not begin with a digit");
     if (!seen.insert(n).second)
-      throw SpecError(k.name + ": add(): the name \"" + n + "\" is there twice", loc,
-                      "give each argument a name of its own");
+      throw SpecError(add + ": the name \"" + n + "\" is there twice", loc, "give each argument a name of its own");
   }
 }
 
@@ -53,8 +53,23 @@ void write_texts(const KernelList& kernels, const std::string& source, const std
     write_file(file.string(), ir::print(e.kernel, true, e.names));
     text += "kernel " + file.lexically_relative(fs::path(list).parent_path()).generic_string() + "\n";
   }
+  for (const KernelList::GraphEntry& e : kernels.graphs()) {
+    const fs::path of_graph = folder / e.name;
+    fs::remove_all(of_graph);
+    write_graph(e.graph, of_graph.string());
+    files.insert(e.name);
+    text += "graph " + of_graph.lexically_relative(fs::path(list).parent_path()).generic_string() + "\n";
+    if (e.names.empty()) continue;
+    text += "names";
+    for (const std::string& n : e.names) text += " " + n;
+    text += "\n";
+  }
+  std::vector<fs::path> stale;
   for (const fs::directory_entry& e : fs::directory_iterator(folder))
-    if (e.path().extension() == ".tir" && !files.contains(e.path().filename().string())) fs::remove(e.path());
+    if ((e.path().extension() == ".tir" || fs::exists(e.path() / "graph.txt")) &&
+        !files.contains(e.path().filename().string()))
+      stale.push_back(e.path());
+  for (const fs::path& path : stale) fs::remove_all(path);
   write_file(list, text);
 }
 
@@ -79,9 +94,22 @@ void KernelList::add_for(const PallasCall& call, const std::vector<ShapeDtype>& 
     if (other.kernel.name == k.name)
       throw SpecError(k.name + ": a kernel of this name was added at " + to_string(other.loc), loc,
                       "kernels of a bundle are found by name: give one of them another .name");
-  check_names(k, names, loc);
+  const auto num_inputs = static_cast<size_t>(k.num_inputs);
+  check_names(k.name, false, num_inputs, k.blocks.size() - num_inputs, names, loc);
   ir::check(k);
   entries_.push_back({std::move(k), std::move(names), loc});
+}
+
+void KernelList::add_graph(const std::string& name, const Graph& graph, std::vector<std::string> names, Loc loc) {
+  if (!is_argument_name(name))
+    throw SpecError("add_graph(): \"" + name + "\" is no name for a graph", loc,
+                    "names have letters, digits and _, and do not begin with a digit");
+  for (const GraphEntry& other : graphs_)
+    if (other.name == name)
+      throw SpecError(name + ": a graph of this name was added at " + to_string(other.loc), loc,
+                      "graphs of a bundle are found by name: give one of them another");
+  check_names(name, true, graph.body.inputs.size(), graph.body.outputs.size(), names, loc);
+  graphs_.push_back({name, graph, std::move(names), loc});
 }
 
 int trace_kernels(void (*source)(KernelList&), int argc, char** argv) {
@@ -90,7 +118,7 @@ int trace_kernels(void (*source)(KernelList&), int argc, char** argv) {
     if (argc != 4) throw Error("trace_kernels: expected SOURCE LIST FOLDER");
     KernelList kernels;
     source(kernels);
-    if (kernels.entries().empty())
+    if (kernels.entries().empty() && kernels.graphs().empty())
       throw Error("tessera_kernels() adds no kernel", {}, "kernels.add(call, {\"x\", \"y\"}) adds one");
     write_texts(kernels, name, argv[2], argv[3]);
     return 0;

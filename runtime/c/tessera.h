@@ -182,6 +182,10 @@ TESSERA_API void tessera_bundle_destroy(tessera_bundle* bundle);
 TESSERA_API tessera_result tessera_bundle_kernel_count(const tessera_bundle* bundle, int32_t* count);
 /// The name of the kernel at `index`, valid as long as the bundle.
 TESSERA_API tessera_result tessera_bundle_kernel_name(const tessera_bundle* bundle, int32_t index, const char** name);
+/// Graphs, which are recorded into command buffers (tessera_graph_prepare() in tessera_vulkan.h).
+TESSERA_API tessera_result tessera_bundle_graph_count(const tessera_bundle* bundle, int32_t* count);
+/// The name of the graph at `index`, valid as long as the bundle.
+TESSERA_API tessera_result tessera_bundle_graph_name(const tessera_bundle* bundle, int32_t index, const char** name);
 /// Reads the file again, and if it has changed takes its kernels from then on (*changed is 1). If it cannot be read or
 /// is no good bundle, that is the error, and the bundle goes on as it was. Kernels that were taken before stay what
 /// they were: take them again. `changed` may be NULL.

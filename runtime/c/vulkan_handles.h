@@ -9,6 +9,7 @@
 #include "runtime/c/handles.h"
 #include "runtime/interop.h"
 #include "runtime/record.h"
+#include "runtime/record_graph.h"
 
 struct tessera_image {
   tessera::DeviceImage image;
@@ -16,6 +17,11 @@ struct tessera_image {
 struct tessera_stream {
   tessera::CommandStream stream;
   std::vector<tessera::TimedCommand> traced = {};  // what the last tessera_stream_trace() has given
+};
+struct tessera_graph {
+  tessera::PreparedGraph graph;
+  std::string signature;
+  std::vector<tessera::DeviceArray> arrays;  // of the call that is being recorded, with room for all
 };
 struct tessera_prepared {
   tessera_prepared(const tessera_kernel& k, const tessera::PrepareOptions& options)

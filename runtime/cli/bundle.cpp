@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <iostream>
 #include <set>
 #include <system_error>
@@ -11,8 +12,10 @@
 #include "codegen/make_bundle.h"
 #include "engine/base/platform.h"
 #include "engine/base/write_file.h"
+#include "engine/graph/graph.h"
 #include "engine/ir/text.h"
 #include "runtime/call/call.h"
+#include "runtime/call/make_graph_program.h"
 #include "runtime/call/tuning.h"
 #include "runtime/cli/bundle_header.h"
 #include "runtime/cli/commands.h"
@@ -96,11 +99,32 @@ void check_namespace(const std::string& space, const std::string& from) {
                      {}, "give another name: --namespace NAME");
 }
 
-/// All kernels, and what messages and headers call the files that they are from.
+using Progress = std::function<void(size_t, const std::string&)>;
+using Choices = std::function<ScheduleChoices(const Target&, const ir::Kernel&)>;
+
+/// A folder of a graph, as JAX's tessera.export() and jit's save() write it.
+struct GraphSource {
+  std::string name;
+  RecordableGraph graph;
+  std::vector<std::string> arguments;
+};
+/// All kernels and graphs, and what messages and headers call the files that they are from.
 struct Sources {
   std::vector<BundleSource> kernels;
+  std::vector<GraphSource> graphs;
   std::vector<std::string> files;
+
+  size_t kernel_count() const {
+    size_t n = kernels.size();
+    for (const GraphSource& g : graphs) n += g.graph.kernels.size();
+    return n;
+  }
 };
+/// The name of the folder that a path leads to.
+std::string folder_name(const std::string& path) {
+  const fs::path full = fs::absolute(path).lexically_normal();
+  return (full.has_filename() ? full : full.parent_path()).filename().string();
+}
 Sources read_all(const std::vector<std::string>& files) {
   Sources r;
   std::vector<size_t> file_of;  // of each kernel
@@ -113,11 +137,25 @@ Sources read_all(const std::vector<std::string>& files) {
     r.kernels.push_back({std::move(k), std::move(names)});
     file_of.push_back(r.files.size() - 1);
   };
+  const auto add_graph = [&](const std::string& folder, std::vector<std::string> names) {
+    const std::string name = folder_name(folder);
+    for (const GraphSource& other : r.graphs)
+      if (other.name == name)
+        throw SpecError(r.files.back() + ": there is a graph called " + name + " already", {},
+                        "graphs of a bundle are called as their folders: give one of them another name");
+    Graph g = read_graph(folder);
+    g.name = name;
+    for (size_t i = names.size(); i < g.body.inputs.size(); ++i) names.push_back("in" + std::to_string(i));
+    for (size_t i = names.size() - g.body.inputs.size(); i < g.body.outputs.size(); ++i)
+      names.push_back("out" + std::to_string(i));
+    r.graphs.push_back({name, make_graph_program(g), std::move(names)});
+  };
   for (const std::string& file : files) {
-    if (fs::is_directory(file))
-      throw SpecError(file + ": is a folder, and a bundle holds no graphs", {},
-                      "give the folder's kernels (" + (fs::path(file) / "*.tir").generic_string() +
-                          "), or load the graph with ts::load(device, ts::read_graph(folder))");
+    if (fs::is_directory(file)) {
+      r.files.push_back(file);
+      add_graph(file, {});
+      continue;
+    }
     if (!is_kernel_list(file)) {
       r.files.push_back(file);
       add(read_kernel(file), read_text(file));
@@ -129,13 +167,19 @@ Sources read_all(const std::vector<std::string>& files) {
       const std::string text = read_text(kernel);
       add(parse_kernel(text, fs::path(kernel).filename().string()), text);
     }
+    for (const KernelFiles::Graph& g : list.graphs) add_graph(g.folder, g.names);
   }
+  for (const GraphSource& g : r.graphs)
+    for (const BundleSource& k : r.kernels)
+      if (k.kernel.name == g.name)
+        throw SpecError(g.name + ": is the name of a kernel and of a graph", k.kernel.loc,
+                        "give one of them another name: a graph is called as its folder");
   return r;
 }
 
 /// What a tuning file has of a kernel for the target that is a device. A file that has nothing for it is left out, with
 /// a line.
-std::function<ScheduleChoices(const Target&, const ir::Kernel&)> tuned(const BundleArguments& a) {
+Choices tuned(const BundleArguments& a) {
   if (a.tuning.empty()) return {};
   if (("," + a.targets + ",").find(",device,") == std::string::npos)
     throw UsageError("--tuning " + a.tuning + ": tunes the target device, which is not among " + a.targets, {},
@@ -154,6 +198,24 @@ std::function<ScheduleChoices(const Target&, const ir::Kernel&)> tuned(const Bun
     std::cerr << "note: --tuning: left out: " << e.what() << "\n";
   }
   return {};
+}
+
+void add_graphs(MadeBundle& made, const Sources& read, const std::vector<Target>& targets, int threads,
+                const Progress& progress, const Choices& choices) {
+  size_t before = read.kernels.size();
+  for (const GraphSource& g : read.graphs) {
+    std::vector<BundleSource> kernels;
+    for (const ir::Kernel& k : g.graph.kernels) kernels.push_back({k, argument_names(k, "")});
+    MadeBundle own = make_bundle(
+        kernels, targets, threads,
+        [&](size_t done, const std::string& kernel) { progress(before + done, g.name + ": " + kernel); },
+        strict_by_environment(), choices);
+    before += kernels.size();
+    BundleGraph& graph =
+        made.file.graphs.emplace_back(BundleGraph{g.name, g.graph.program.loc, g.arguments, g.graph.program, {}});
+    graph.kernels = std::move(own.file.kernels);
+    for (std::string& text : own.left_out) made.left_out.push_back(g.name + ": " + text);
+  }
 }
 
 }  // namespace
@@ -181,12 +243,15 @@ void bundle(const BundleArguments& a) {
   const std::vector<Target> compiled_for = targets(a.targets);
   const Sources read = read_all(a.files);
   const std::vector<BundleSource>& sources = read.kernels;
+  const size_t count = read.kernel_count();
   const bool live = !a.quiet && platform::errors_to_terminal();
   const auto progress = [&](size_t done, const std::string& kernel) {
-    if (live) std::cerr << "\r\033[K" << done << " of " << sources.size() << ": " << kernel << std::flush;
-    else if (!a.quiet && sources.size() > 1) std::cerr << done << " of " << sources.size() << ": " << kernel << "\n";
+    if (live) std::cerr << "\r\033[K" << done << " of " << count << ": " << kernel << std::flush;
+    else if (!a.quiet && count > 1) std::cerr << done << " of " << count << ": " << kernel << "\n";
   };
-  const MadeBundle made = make_bundle(sources, compiled_for, a.threads, progress, strict_by_environment(), tuned(a));
+  const auto choices = tuned(a);
+  MadeBundle made = make_bundle(sources, compiled_for, a.threads, progress, strict_by_environment(), choices);
+  add_graphs(made, read, compiled_for, a.threads, progress, choices);
   if (live) std::cerr << "\r\033[K";
   for (const std::string& text : made.left_out) std::cerr << "note: left out: " << text << "\n";
   const std::string bytes = bundle_to_bytes(made.file);

@@ -126,6 +126,44 @@ void c_kernel(std::ostream& out, const BundleKernel& b, const std::string& bundl
   c_launch(out, k);
 }
 
+void c_graph_struct(std::ostream& out, const std::string& prefix, const char* what,
+                    const std::vector<GraphProgram::Type>& types, const std::string* names) {
+  if (types.empty()) return;
+  out << "typedef struct " << prefix << "_" << what << " {\n";
+  for (size_t i = 0; i < types.size(); ++i)
+    out << "  tessera_array* " << names[i] << ";  ///< " << to_string(types[i]) << "\n";
+  out << "} " << prefix << "_" << what << ";\n";
+}
+
+void c_graph(std::ostream& out, const BundleGraph& g, const std::string& space, std::set<std::string>& used) {
+  const std::string prefix = fresh(space + "_" + g.name, used);
+  std::set<std::string> members;
+  std::vector<std::string> names;
+  for (const std::string& n : g.arguments) names.push_back(fresh(n, members));
+  const size_t inputs = g.program.inputs.size();
+  out << "\n// " << commented(g.name) << signature(g.program) << ", a graph of " << g.program.calls.size()
+      << (g.program.calls.size() == 1 ? " call" : " calls") << ".\n\n";
+  c_graph_struct(out, prefix, "inputs", g.program.inputs, names.data());
+  c_graph_struct(out, prefix, "outputs", g.program.outputs, names.data() + inputs);
+  out << "/// The graph made ready to be recorded; destroy it with tessera_graph_destroy().\n"
+      << "static inline tessera_result " << prefix
+      << "_prepare(const tessera_bundle* bundle, tessera_device* device, int32_t frames_in_flight, int32_t "
+         "calls_per_frame, tessera_graph** graph) {\n  tessera_result result = tessera_graph_prepare(bundle, device, "
+      << string_literal(g.name) << ", frames_in_flight, calls_per_frame, graph);\n"
+      << "  if (result != TESSERA_OK) return result;\n  result = tessera_graph_check(*graph, "
+      << string_literal(signature(g.program)) << ");\n  if (result != TESSERA_OK) {\n"
+      << "    tessera_graph_destroy(*graph);\n    *graph = NULL;\n  }\n  return result;\n}\n"
+      << "/// A call, into the command buffer that the stream records. `scopes` may be NULL.\n"
+      << "static inline tessera_result " << prefix << "_record(tessera_stream* stream, tessera_graph* graph";
+  if (inputs) out << ", const " << prefix << "_inputs* inputs";
+  if (names.size() > inputs) out << ", const " << prefix << "_outputs* outputs";
+  out << ", tessera_scopes* scopes) {\n  tessera_array* arrays[" << std::max<size_t>(names.size(), 1) << "] = {";
+  for (size_t i = 0; i < names.size(); ++i)
+    out << (i ? ", " : "") << (i < inputs ? "inputs->" : "outputs->") << names[i];
+  out << (names.empty() ? "NULL" : "") << "};\n  return tessera_stream_record_graph(stream, graph, arrays, "
+      << names.size() << ", scopes);\n}\n";
+}
+
 }  // namespace
 
 std::string bundle_c_header(const BundleFile& bundle, const HeaderOptions& o) {
@@ -135,7 +173,8 @@ std::string bundle_c_header(const BundleFile& bundle, const HeaderOptions& o) {
   out << "// Made by tessera bundle " TESSERA_VERSION ", with " << commented(o.bundle) << ". Of:";
   for (const std::string& f : o.files) out << "\n//   " << commented(f);
   out << "\n#pragma once\n#include <stdbool.h>\n#include <stddef.h>\n#include <stdint.h>\n#include "
-         "<tessera/tessera.h>\n";
+         "<tessera/tessera.h>\n"
+      << (bundle.graphs.empty() ? "" : "#include <tessera/tessera_vulkan.h>\n");
   if (!o.embedded.empty())
     out << "\n/// " << commented(o.bundle) << ", little-endian.\nstatic const uint64_t " << space
         << "_bundle_words[] = {" << words(o.embedded)
@@ -145,6 +184,7 @@ std::string bundle_c_header(const BundleFile& bundle, const HeaderOptions& o) {
         << string_literal(o.bundle) << ", bundle);\n}\n";
   std::set<std::string> used;
   for (const BundleKernel& k : bundle.kernels) c_kernel(out, k, o.bundle, space, used);
+  for (const BundleGraph& g : bundle.graphs) c_graph(out, g, space, used);
   return out.str();
 }
 

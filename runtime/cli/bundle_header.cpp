@@ -116,6 +116,39 @@ void kernel(std::ostream& out, const BundleKernel& k, const std::string& bundle,
   out << "};\n  }\n};\n";
 }
 
+// Arguments are named and typed as those of kernels; a number for an input of rank 0 goes by value.
+void graph(std::ostream& out, const BundleGraph& g, std::set<std::string>& used) {
+  const std::string type = fresh(g.name, used);
+  std::set<std::string> members;
+  std::vector<std::string> names;
+  for (const std::string& n : g.arguments) names.push_back(fresh(n, members));
+  const size_t inputs = g.program.inputs.size();
+  const auto list = [&](const std::vector<GraphProgram::Type>& types, size_t first) {
+    for (size_t i = 0; i < types.size(); ++i)
+      out << "    tessera::TypedArray<tessera::"
+          << (types[i].first == DType::boolean ? "boolean" : name(types[i].first)) << ", " << types[i].second.size()
+          << "> " << names[first + i] << ";  ///< " << to_string(types[i]) << "\n";
+  };
+  const auto given = [&](const char* from, size_t begin, size_t end) {
+    std::string text = "{";
+    for (size_t i = begin; i < end; ++i) text += (i > begin ? ", " : "") + std::string(from) + "." + names[i];
+    return text + "}";
+  };
+  out << "\n/// " << commented(g.name) << signature(g.program) << ", a graph of " << g.program.calls.size()
+      << (g.program.calls.size() == 1 ? " call" : " calls") << ".\nstruct " << type << " {\n  struct Inputs {\n";
+  list(g.program.inputs, 0);
+  out << "  };\n  struct Outputs {\n";
+  list(g.program.outputs, inputs);
+  out << "  };\n\n  tessera::PreparedGraph graph;\n  " << type
+      << "(const tessera::Bundle& bundle, const tessera::Device& device, const tessera::PrepareGraphOptions& options = "
+         "{})\n      : graph(device, tessera::checked(bundle.graph(device, "
+      << string_literal(g.name) << "), " << string_literal(signature(g.program)) << "), options) {}\n"
+      << "  /// A call, into the command buffer that the stream records; nothing is allocated.\n"
+      << "  tessera::Scopes record(tessera::CommandStream& stream, [[maybe_unused]] const Inputs& inputs, "
+         "[[maybe_unused]] const Outputs& outputs) {\n    return graph.record(stream, "
+      << given("inputs", 0, inputs) << ", " << given("outputs", inputs, names.size()) << ");\n  }\n};\n";
+}
+
 }  // namespace
 
 std::string identifier(std::string_view name) {
@@ -184,12 +217,14 @@ std::string bundle_header(const BundleFile& bundle, const HeaderOptions& o) {
   std::ostringstream out;
   out << "// Made by tessera bundle " TESSERA_VERSION ", with " << commented(o.bundle) << ". Of:";
   for (const std::string& f : o.files) out << "\n//   " << commented(f);
-  out << "\n#pragma once\n#include <tessera/runtime.hpp>\n\n#include <cstddef>\n#include <cstdint>\n#include "
+  out << "\n#pragma once\n#include <tessera/runtime.hpp>\n"
+      << (bundle.graphs.empty() ? "" : "#include <tessera/vulkan.hpp>\n")
+      << "\n#include <cstddef>\n#include <cstdint>\n#include "
          "<span>\n#include <string>\n#include <vector>\n\nnamespace "
       << o.name_space << " {\n\n";
-  std::set<std::string> used{"Inputs",       "Outputs", "Sizes", "kernel",    "inputs", "outputs",
-                             "sizes",        "out",     "dims",  "bundle",    "device", "kBundle",
-                             "kBundleBytes", "tessera", "std",   o.name_space};
+  std::set<std::string> used{"Inputs", "Outputs", "Sizes",        "kernel",  "inputs",  "outputs",   "sizes",
+                             "out",    "dims",    "bundle",       "device",  "kBundle", "graph",     "record",
+                             "stream", "options", "kBundleBytes", "tessera", "std",     o.name_space};
   if (o.embedded.empty()) {
     out << "/// The kernels below, from " << commented(o.bundle) << ".\n"
         << "inline tessera::Bundle bundle(const std::string& path) { return tessera::Bundle(path); }\n"
@@ -207,6 +242,7 @@ std::string bundle_header(const BundleFile& bundle, const HeaderOptions& o) {
         << string_literal(o.bundle) << "); }\n";
   }
   for (const BundleKernel& k : bundle.kernels) kernel(out, k, o.bundle, used);
+  for (const BundleGraph& g : bundle.graphs) graph(out, g, used);
   out << "\n}  // namespace " << o.name_space << "\n";
   return out.str();
 }

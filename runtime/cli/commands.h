@@ -99,6 +99,11 @@ ir::Kernel parse_kernel(const std::string& text, const std::string& file);
 struct KernelFiles {
   std::string source;              // as messages call it
   std::vector<std::string> files;  // .tir
+  struct Graph {
+    std::string folder;
+    std::vector<std::string> names;  // of its arguments, or empty
+  };
+  std::vector<Graph> graphs = {};
 };
 bool is_kernel_list(const std::string& file);
 KernelFiles read_kernel_list(const std::string& file);

@@ -57,9 +57,14 @@ KernelFiles read_kernel_list(const std::string& file) {
     if (line.starts_with("source ") && list.source.empty()) list.source = line.substr(7);
     else if (line.starts_with("kernel ") && !list.source.empty())
       list.files.push_back((std::filesystem::path(file).parent_path() / line.substr(7)).string());
-    else fail(list.source.empty() ? "\"source NAME\"" : "\"kernel FILE.tir\"");
+    else if (line.starts_with("graph ") && !list.source.empty())
+      list.graphs.push_back({(std::filesystem::path(file).parent_path() / line.substr(6)).string(), {}});
+    else if (line.starts_with("names ") && !list.graphs.empty() && list.graphs.back().names.empty()) {
+      std::istringstream names(line.substr(6));
+      for (std::string name; names >> name;) list.graphs.back().names.push_back(name);
+    } else fail(list.source.empty() ? "\"source NAME\"" : "\"kernel FILE.tir\"");
   }
-  if (list.files.empty()) fail("\"kernel FILE.tir\"");
+  if (list.files.empty() && list.graphs.empty()) fail("\"kernel FILE.tir\"");
   return list;
 }
 

@@ -125,10 +125,11 @@ void add_bundle(CLI::App& app, BundleArguments& b) {
       app.add_subcommand("bundle", "Compile kernels ahead of time into one file, for programs without a compiler");
   command
       ->add_option("FILE", b.files,
-                   "tile-level kernels (.tir), or what tessera_add_kernels makes of a C++ source (.kernels)")
+                   "tile-level kernels (.tir), folders with a graph.txt, or what tessera_add_kernels makes of a C++ source "
+                   "(.kernels)")
       ->required();
   command->add_option("-o,--output", b.output, "the bundle (.tsb)")->required();
-  command->add_option("--header", b.header, "C++ header to write, with a typed function per kernel");
+  command->add_option("--header", b.header, "C++ header to write, with a typed function per kernel and graph");
   command->add_option("--c-header", b.c_header, "C header to write, with functions to get and launch each kernel");
   command->add_option("--namespace", b.name_space,
                       "of the header, and the beginning of the names in C; default: the header's name");

@@ -1,10 +1,12 @@
-# tessera_add_kernels(TARGET FILE.tir|FILE.cpp ... [NAME name] [NAMESPACE namespace] [TARGETS minimum gpu ...] [LIBRARIES library ...] [EMBED])
+# tessera_add_kernels(TARGET FILE.tir|FILE.cpp|FOLDER ... [NAME name] [NAMESPACE namespace] [TARGETS minimum gpu ...] [LIBRARIES library ...] [EMBED])
 #
 # Compiles kernels ahead of time when TARGET is built, and again when one of the files changes, by `tessera bundle`. TARGET can then include <name.hpp>, a C++ header with a typed
 # function for each kernel in the namespace `namespace` (else `name`), or in C <name_c.h>, whose names begin with the namespace; the bundle is name.tsb, whose path is in the
 # variable name_BUNDLE afterwards, to be installed beside the program or given to it. `name` is TARGET_kernels unless it is given. TARGETS: what `tessera bundle --targets` takes.
 # With EMBED the headers hold the bundle, and no file is needed to run. C++ targets link Tessera::runtime, C targets Tessera::c. Called again for a TARGET, with another NAME, it
 # makes a bundle more; TARGET may be of another folder.
+#
+# A FOLDER is a graph, as tessera.export() writes it (graph.txt with its kernels and arrays); its name is the graph's. Its part of a header takes Vulkan's headers.
 #
 # A C++ source (.cpp, .cc, .cxx) includes <tessera/ahead.hpp> and defines tessera_kernels(), which adds its kernels. It is no part of TARGET: a program of its own is made of it,
 # with Tessera::tessera and LIBRARIES, and run during the build; it writes the kernels as text to kernels/TARGET/name_cpp/ of the build folder. So where CMake cross-compiles, that
@@ -25,7 +27,7 @@ function(tessera_add_kernels target)
     message(FATAL_ERROR "tessera_add_kernels(${target}): there is no value after ${K_KEYWORDS_MISSING_VALUES}")
   endif()
   if(NOT files)
-    message(FATAL_ERROR "tessera_add_kernels(${target}): no kernels (.tir files or C++ sources) are given")
+    message(FATAL_ERROR "tessera_add_kernels(${target}): no kernels (.tir files, C++ sources or folders of graphs) are given")
   endif()
   if(NOT TARGET Tessera::cli)
     message(FATAL_ERROR "tessera_add_kernels(${target}): this Tessera was built without its command line: install CLI11 (Debian: libcli11-dev) and build it again")
@@ -68,7 +70,12 @@ function(tessera_add_kernels target)
       list(APPEND depends ${folder}/${K_NAME}_cpp/${stem}.kernels)
     else()
       list(APPEND names ${name})
-      list(APPEND depends ${path})
+      if(IS_DIRECTORY ${path})  # a graph
+        file(GLOB parts CONFIGURE_DEPENDS ${path}/graph.txt ${path}/*.tir ${path}/*.npy)
+        list(APPEND depends ${parts})
+      else()
+        list(APPEND depends ${path})
+      endif()
     endif()
   endforeach()
   if(K_LIBRARIES AND NOT stems)

@@ -38,6 +38,15 @@ struct Contents {
     throw SpecError(name + ": has no kernel \"" + std::string(kernel) + "\"", {},
                     names.empty() ? "it has none at all" : "its kernels are " + names);
   }
+  const BundleGraph& find_graph(std::string_view graph) const {
+    const auto it =
+        std::find_if(file.graphs.begin(), file.graphs.end(), [&](const BundleGraph& g) { return g.name == graph; });
+    if (it != file.graphs.end()) return *it;
+    std::string names;
+    for (const BundleGraph& g : file.graphs) names += (names.empty() ? "" : ", ") + g.name;
+    throw SpecError(name + ": has no graph \"" + std::string(graph) + "\"", {},
+                    names.empty() ? "it has none at all" : "its graphs are " + names);
+  }
   std::shared_ptr<const Program> program(const BundleKernel& k, const BundleVariant& v) {
     const std::lock_guard lock(mutex);
     std::shared_ptr<const Program>& p = programs[&v];
@@ -110,6 +119,21 @@ std::string Bundle::explain(const Device& device, std::string_view kernel) const
   return explain_variants(c->find(kernel), device.target(), c->name);
 }
 
+std::vector<std::string> Bundle::graphs() const {
+  std::vector<std::string> names;
+  for (const BundleGraph& g : state_->now()->file.graphs) names.push_back(g.name);
+  return names;
+}
+
+GraphCode Bundle::graph(const Device& device, std::string_view name) const {
+  const auto c = state_->now();
+  const BundleGraph& g = c->find_graph(name);
+  GraphCode code{{c, &g.program}, {}};
+  for (const BundleKernel& k : g.kernels)
+    code.programs.push_back(c->program(k, best_variant(k, device.target(), c->name + ": " + g.name)));
+  return code;
+}
+
 bool Bundle::reload() {
   State& s = *state_;
   if (s.path.empty()) return false;
@@ -119,6 +143,9 @@ bool Bundle::reload() {
   std::shared_ptr<Contents> fresh = State::parse(bytes, s.path);
   for (const BundleKernel& k : fresh->file.kernels)
     for (const BundleVariant& v : k.variants) program_of(k, v, s.path);  // all or nothing
+  for (const BundleGraph& g : fresh->file.graphs)
+    for (const BundleKernel& k : g.kernels)
+      for (const BundleVariant& v : k.variants) program_of(k, v, s.path);
   s.bytes = std::move(bytes);
   const std::lock_guard lock(s.mutex);
   s.contents = std::move(fresh);
@@ -149,6 +176,31 @@ std::string signature(const Program& p) {
   return text;
 }
 
+std::string signature(const GraphProgram& g) {
+  std::string text;
+  for (const bool outputs : {false, true}) {
+    text += outputs ? " -> (" : "(";
+    bool first = true;
+    for (const GraphProgram::Type& t : outputs ? g.outputs : g.inputs) {
+      text += (first ? "" : ", ") + to_string(t);
+      first = false;
+    }
+    text += ")";
+  }
+  return text;
+}
+
+void check_signature(const GraphProgram& graph, std::string_view wanted) {
+  if (const std::string has = signature(graph); has != wanted)
+    throw SpecError(
+        graph.name + ": the bundle's graph is " + has + " but the header was made for " + std::string(wanted),
+        graph.loc, "use the header that tessera bundle wrote with the bundle");
+}
+GraphCode checked(GraphCode code, std::string_view wanted) {
+  check_signature(*code.graph, wanted);
+  return code;
+}
+
 CompiledKernel checked(CompiledKernel kernel, std::string_view wanted) {
   if (const std::string has = signature(kernel.program()); has != wanted)
     throw SpecError(kernel.program().name + ": the bundle's kernel is " + has + " but the header was made for " +
@@ -161,11 +213,16 @@ void prewarm(const Device& device, const Bundle& bundle, const BundlePrewarmOpti
   if (options.threads < 0)
     throw SpecError("BundlePrewarmOptions::threads is " + std::to_string(options.threads) + ", which is below 0");
   const Bundle fixed = bundle.snapshot();
-  const std::vector<std::string> names = fixed.kernels();
+  std::vector<std::pair<std::string, std::function<std::shared_ptr<const Program>()>>> all;
+  for (const std::string& name : fixed.kernels())
+    all.emplace_back(name, [&, name] { return std::make_shared<const Program>(fixed.kernel(device, name).program()); });
+  for (const std::string& name : fixed.graphs())
+    for (const std::shared_ptr<const Program>& p : fixed.graph(device, name).programs)
+      all.emplace_back(name + ": " + p->name, [p] { return p; });
   in_parallel(
-      names.size(), options.threads, [&](size_t i) { prepare(device, fixed.kernel(device, names[i]).program()); },
+      all.size(), options.threads, [&](size_t i) { prepare(device, *all[i].second()); },
       [&](size_t done, size_t i) {
-        if (options.progress) options.progress({done, names.size(), names[i]});
+        if (options.progress) options.progress({done, all.size(), all[i].first});
       });
 }
 

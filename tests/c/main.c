@@ -75,6 +75,7 @@ int main(void) {
   test_calls();
   test_numbers();
   test_vulkan();
+  test_graphs();
   test_nulls();
   test_images();
   test_callbacks();

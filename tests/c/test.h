@@ -35,6 +35,7 @@ void test_arrays(void);
 void test_calls(void);
 void test_numbers(void);
 void test_vulkan(void);
+void test_graphs(void);
 void test_nulls(void);
 void test_images(void);
 void test_callbacks(void);

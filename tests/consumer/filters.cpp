@@ -49,4 +49,10 @@ void tessera_kernels(ts::KernelList& kernels) {
   kernels.add(count(), {"first", "cells"});
   const ts::kernels::Type rows({5, 48}, ts::f32), weight({48}, ts::f32);
   kernels.add(ts::kernels::rms_norm(rows, weight), {"x", "weight", "normed"});
+  const auto settle = ts::jit([](ts::Tensor x) {
+    const auto half = ts::pallas_call([](Ref from, Ref to) { to[all] = from[all] / 2; },
+                                      {.out_shape = {{{40}, ts::f32}}, .name = "half"});
+    return ts::fori_loop(0, 3, x, [&](Value, Value v) { return Value(half(v)); });
+  });
+  kernels.add_graph("settle", settle.trace({{{40}, ts::f32}}), {"x", "settled"});
 }

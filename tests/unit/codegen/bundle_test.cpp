@@ -47,7 +47,22 @@ ir::Kernel kernel(const char* text) { return ir::parse(text, "rows.tir"); }
 BundleFile made() {
   const BundleSource sources[] = {{kernel(kText), {"x", "o"}}};
   const Target targets[] = {minimum_target(), lavapipe_target(), gpu_target()};
-  return make_bundle(sources, targets, 2).file;
+  BundleFile file = make_bundle(sources, targets, 2).file;
+  BundleGraph& g = file.graphs.emplace_back();
+  g.name = "graph", g.loc = {"graph.txt", 1}, g.arguments = {"in0", "in1", "out0"};
+  g.kernels = file.kernels;
+  using Memory = GraphProgram::Memory;
+  const GraphProgram::Type f{DType::f32, {4, 128}}, i{DType::i32, {3, 6}};
+  g.program = {"graph",
+               g.loc,
+               {f, {DType::f32, {}}},
+               {f},
+               {{0, {{"n", 4}}, 1}},
+               {{f, {}}, {i, Array({3, 6}, DType::i32)}},
+               {{0, {{Memory::input, 0, false}, {Memory::output, 0, true}}, 1, 12}},
+               {{1, {{0, 0}}}},
+               {{1, 0, 0}}};
+  return file;
 }
 const std::string& bytes() {
   static const std::string b = bundle_to_bytes(made());
@@ -106,6 +121,14 @@ TEST_CASE("a bundle is read back, and made twice it is the same") {
     CHECK(p.spirv.size() > 5);
     CHECK(program_to_bytes(p) == v.program);
   }
+  REQUIRE(b.graphs.size() == 1);
+  const BundleGraph& g = b.graphs[0];
+  CHECK(g.name == "graph");
+  CHECK(g.arguments == std::vector<std::string>{"in0", "in1", "out0"});
+  CHECK(g.program.inputs.size() == 2);
+  CHECK(g.program.kernels[0].dims.at("n") == 4);
+  CHECK(g.program.calls[0].arguments[1] == GraphProgram::Where{GraphProgram::Memory::output, 0, true});
+  CHECK(g.program.own[1].contents->shape() == Shape{3, 6});
   CHECK(bundle_to_bytes(b) == bytes());
   CHECK(bundle_to_bytes(made()) == bytes());
   CHECK(sealed(bytes()) == bytes());
@@ -338,6 +361,12 @@ TEST_CASE("mutants of a bundle") {
           (void)missing(v.needs, lavapipe_target());
           ++programs;
         }
+      for (const BundleGraph& g : file.graphs)
+        for (const BundleKernel& k : g.kernels)
+          for (const BundleVariant& v : k.variants) {
+            const Program p = program_of(k, v, "mutant");
+            REQUIRE(is_valid(p));
+          }
     } catch (const BundleError&) {
       ++refused;
     }

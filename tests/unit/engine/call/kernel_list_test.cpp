@@ -8,6 +8,7 @@
 #include <fstream>
 
 #include "engine/front.h"
+#include "engine/graph/graph.h"
 #include "engine/ir/text.h"
 
 namespace kernel_list_test {
@@ -58,6 +59,21 @@ TEST_CASE("what cannot be added is refused, with kernel, line and what to do") {
     return std::string();
   };
   const ts::Loc here = {"k.cpp", 7};
+  const auto same = ts::jit([](ts::Tensor x) { return x; });
+  const ts::Graph& graph = same.trace({{{8}, ts::f32}});
+  CHECK(refused([&](KernelList& l) { l.add_graph("1st", graph, {}, here); }) ==
+        "add_graph(): \"1st\" is no name for a graph\n  at k.cpp:7\n  note: names have letters, digits and _, and do "
+        "not begin with a digit");
+  CHECK(refused([&](KernelList& l) { l.add_graph("g", graph, {"x"}, here); }) ==
+        "g: add_graph() has 1 name but the graph has 1 input and 1 output\n  at k.cpp:7\n  note: give a name for each "
+        "input, then for each output, or none");
+  CHECK(
+      refused([&](KernelList& l) {
+        l.add_graph("g", graph, {}, here);
+        l.add_graph("g", graph, {}, here);
+      }) ==
+      "g: a graph of this name was added at k.cpp:7\n  at k.cpp:7\n  note: graphs of a bundle are found by name: give "
+      "one of them another");
   const std::string names = "\n  at k.cpp:7\n  note: ";
   CHECK(refused([&](KernelList& l) { l.add(scale("a"), {"x", "by"}, here); }) ==
         "a: add() has 2 names but the kernel has 2 inputs and 1 output" + names +
@@ -95,6 +111,8 @@ TEST_CASE("the program of tessera_add_kernels writes texts and a list, and leave
   std::filesystem::remove_all(folder);
   std::filesystem::create_directories(folder / "k");
   std::ofstream(folder / "k" / "old.tir") << "tir 1\n";
+  std::filesystem::create_directories(folder / "k" / "old");
+  std::ofstream(folder / "k" / "old" / "graph.txt") << "tessera graph 1\n";
   std::string name = "trace", source = "src/k.cpp", list = (folder / "k.kernels").string(),
               texts = (folder / "k").string();
   char* argv[] = {name.data(), source.data(), list.data(), texts.data()};
@@ -102,11 +120,17 @@ TEST_CASE("the program of tessera_add_kernels writes texts and a list, and leave
             [](KernelList& l) {
               l.add(scale("a"), {"x", "by", "o"});
               l.add(scale("b"));
+              const auto both = ts::jit([](ts::Tensor x, ts::Tensor y) { return std::tuple{x, y}; });
+              l.add_graph("both", both.trace({{{8}, ts::f32}, {{}, ts::i32}}), {"x", "y", "p", "q"});
+              l.add_graph("plain", both.trace({{{8}, ts::f32}, {{}, ts::i32}}));
             },
             4, argv) == 0);
   std::ifstream in(list);
   CHECK(std::string(std::istreambuf_iterator<char>(in), {}) ==
-        "tessera kernels 1\nsource src/k.cpp\nkernel k/a.tir\nkernel k/b.tir\n");
+        "tessera kernels 1\nsource src/k.cpp\nkernel k/a.tir\nkernel k/b.tir\ngraph k/both\nnames x y p q\ngraph "
+        "k/plain\n");
+  CHECK(ts::read_graph((folder / "k" / "both").string()).body.inputs.size() == 2);
+  CHECK_FALSE(std::filesystem::exists(folder / "k" / "old"));
   CHECK_FALSE(std::filesystem::exists(folder / "k" / "old.tir"));
   CHECK(std::filesystem::exists(folder / "k" / "b.tir"));
   std::filesystem::remove_all(folder);

@@ -144,10 +144,7 @@ TEST_CASE("tessera bundle: mistakes, with file and line" * without_device) {
                 "error: b.tir: the kernel is called add, as is that of a.tir\n  at b.tir:2\n  note: kernels of a "
                 "bundle are found by name: give one of them another name\n"));
   CHECK(f.bundle("none.tir -o k.tsb") == Outcome(1, "error: none.tir: cannot be read\n"));
-  CHECK(f.bundle("graph -o k.tsb") == Outcome(1,
-                                              "error: graph: is a folder, and a bundle holds no graphs\n  note: give "
-                                              "the folder's kernels (graph/*.tir), or load the graph with "
-                                              "ts::load(device, ts::read_graph(folder))\n"));
+  CHECK(f.bundle("graph -o k.tsb") == Outcome(1, "error: graph/graph.txt: no such file\n"));
   CHECK(f.bundle("bad.tir -o k.tsb").second.starts_with("error: bad.tir:3:"));
   CHECK(f.bundle("a.tir -o nowhere/k.tsb") == Outcome(1, "error: nowhere/k.tsb: cannot be written\n"));
   CHECK(f.bundle("a.tir -o k.tsb --embed") == Outcome(2,

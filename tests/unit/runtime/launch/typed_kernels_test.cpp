@@ -3,6 +3,7 @@
 #include <runtime_kernels.hpp>
 
 #include "tests/unit/runtime/support.h"
+#include "tests/unit/runtime/vulkan_host.h"
 
 namespace typed_kernels_test {
 using namespace tessera;
@@ -44,6 +45,26 @@ TEST_CASE("a generated header: an output that begins as a donated input is in_pl
   const DeviceArray a(device(), Array({1}, std::vector<float>{3})), v(device(), ramp(4)), z(device(), {4}, f32);
   CHECK(floats(*saxpy({.a = a, .x = v, .y = v}, {.z = z}).z) == std::vector<float>{0, 4, 8, 12});
   check_clean(device());
+}
+
+TEST_CASE("a generated header: a graph is recorded with arrays and numbers") {
+  auto host = std::make_unique<VulkanHost>();
+  {
+    const Device d = Device::import(host->imported());
+    runtime_kernels::twice twice(runtime_kernels::bundle(), d);
+    CommandStream stream(d);
+    const VkCommandBuffer c = host->commands();
+    const DeviceArray x(d, ramp(300)), by(d, Array({}, std::vector<float>{3})), y(d, {300}, f32), z(d, {300}, f32);
+    host->begin(c);
+    stream.begin(c, 0);
+    const Scopes s = twice.record(stream, {.in0 = x, .in1 = by}, {.out0 = y, .out1 = z});
+    CHECK((s.wait_stages & VK_PIPELINE_STAGE_2_COMPUTE_SHADER_BIT) != 0);
+    stream.end();
+    host->run(c);
+    CHECK(floats(y)[299] == 9.0f * 299);
+    CHECK(floats(z)[299] == 3.0f * 299);
+  }
+  check_silent(std::move(host));
 }
 
 }  // namespace typed_kernels_test

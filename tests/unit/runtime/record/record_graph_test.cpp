@@ -1,9 +1,12 @@
 // Graphs in a host's command buffers.
-#include "runtime/call/record_graph.h"
+#include "runtime/record_graph.h"
 
 #include <memory>
+#include <random>
 
+#include "codegen/make_bundle.h"
 #include "engine/front.h"
+#include "runtime/call/make_graph_program.h"
 #include "runtime/interop.h"
 #include "tests/support/random_jit.h"
 #include "tests/unit/runtime/support.h"
@@ -27,6 +30,22 @@ bool equal(const Array& a, const Array& b) {
   for (int64_t i = 0; i < a.size(); ++i)
     if (a.at(i) != b.at(i)) return false;
   return true;
+}
+/// A bundle with this graph for the device, as tessera bundle makes it, through its bytes.
+Bundle bundled(const Device& d, const Graph& g) {
+  RecordableGraph made = make_graph_program(g);
+  std::vector<BundleSource> sources;
+  for (const ir::Kernel& k : made.kernels) {
+    std::vector<std::string> names;
+    for (size_t i = 0; i < k.blocks.size(); ++i) names.push_back("a" + std::to_string(i));
+    sources.push_back({k, names});
+  }
+  BundleFile file;
+  BundleGraph& graph = file.graphs.emplace_back(BundleGraph{g.name, g.loc, {}, std::move(made.program), {}});
+  graph.arguments.resize(graph.program.inputs.size() + graph.program.outputs.size(), "x");
+  graph.kernels = make_bundle(sources, std::vector{minimum_target(), d.target()}).file.kernels;
+  const std::string bytes = bundle_to_bytes(file);
+  return {std::as_bytes(std::span(bytes)), "graphs.tsb"};
 }
 const auto next = pallas_call([](Ref, Ref o) { o[all] = o[all] + 1; },
                               {.out_shape = {{{64}, f32}}, .input_output_aliases = {{0, 0}}, .name = "next"});
@@ -127,13 +146,23 @@ TEST_CASE("random graphs in a host's command buffers, or why not") {
       for (const Array& a : wanted) out.emplace_back(d, a.shape(), a.dtype());
       try {
         PreparedGraph graph(d, g);
+        const Bundle bundle = bundled(d, g);
+        CHECK(bundle.graphs() == std::vector<std::string>{"random"});
+        PreparedGraph of_bundle(d, bundle.graph(d, "random"));
+        CHECK(of_bundle.memory_bytes() == graph.memory_bytes());
+        std::vector<DeviceArray> again;
+        for (const Array& a : wanted) again.emplace_back(d, a.shape(), a.dtype());
         host->begin(c);
         stream.begin(c, 0);
         graph.record(stream, in, out);
+        of_bundle.record(stream, in, again);
         stream.end();
         host->run(c);
         ++recorded;
-        for (size_t i = 0; i < out.size(); ++i) CHECK(equal(out[i].download(), wanted[i]));
+        for (size_t i = 0; i < out.size(); ++i) {
+          CHECK(equal(out[i].download(), wanted[i]));
+          CHECK(equal(again[i].download(), wanted[i]));
+        }
       } catch (const CompileError& e) {
         const std::string text = e.what();
         CHECK(text.substr(0, text.find('\n')) ==
@@ -164,7 +193,8 @@ TEST_CASE("a graph in a host's command buffers decides on the device what is run
               [&] { return fori_loop(0, minimum(n, 4), v, [&](Value, Value y) { return Value(next(mean(y, x))); }); })};
     });
     const Graph& g = f.trace({{{64}, f32}, {{}, i32}});
-    PreparedGraph graph(d, g, {.frames_in_flight = 2});
+    const Bundle bundle = bundled(d, g);
+    PreparedGraph graph(d, bundle.graph(d, g.name), {.frames_in_flight = 2});
     CommandStream stream(d);
     const VkCommandBuffer c = host->commands();
     uint64_t frame = 0;
@@ -216,6 +246,78 @@ TEST_CASE("a graph in a host's command buffers decides on the device what is run
         jit([](Tensor x, Tensor) { return fori_loop(0, 5000, x, [](Value, Value y) { return Value(next(y)); }); });
     CHECK(refused(long_loop) == "jit: a loop of 5000 iterations becomes more than 1024 commands" + known +
                                     line(counted) + "\n  note: " + replay);
+  }
+  check_silent(std::move(host));
+}
+
+// What a file says of a graph is not believed: changed anywhere, it is refused, or records what stays inside its
+// arrays.
+TEST_CASE("mutants of a graph's code are refused, or recorded") {
+  auto host = std::make_unique<VulkanHost>();
+  {
+    const Device d = Device::import(host->imported(), logged());
+    const auto f = jit(
+        [](Tensor x, Tensor n) {
+          const auto turned = while_loop(
+              std::tuple{0, x}, [&](Value k, Value y) { return k < minimum(n, 3) && max(y) < 90.0f; },
+              [&](Value k, Value y) { return std::tuple{k + 1, Value(next(y))}; });
+          const Tensor twice = mean(x, x);
+          return std::tuple{std::get<1>(turned), twice, x};
+        },
+        {.name = "mutant"});
+    const Bundle bundle = bundled(d, f.trace({{{64}, f32}, {{}, i32}}));
+    const GraphCode code = bundle.graph(d, "mutant");
+    const DeviceArray x(d, ramp(64));
+    CommandStream stream(d);
+    const VkCommandBuffer c = host->commands();
+    int recorded = 0, refused = 0;
+    for (uint64_t seed = 0; seed < 300; ++seed) {
+      std::mt19937_64 random(seed);
+      GraphProgram g = *code.graph;
+      const auto odd = [&]() -> uint32_t {
+        const uint32_t numbers[] = {0, 1, 2, 3, 5, 8, 63, 64, 0x7fffffff, 0x80000000, ~0u};
+        return numbers[random() % std::size(numbers)];
+      };
+      const auto any = [&](auto& list) -> auto& { return list[random() % list.size()]; };
+      GraphProgram::Call& call = any(g.calls);
+      switch (random() % 12) {
+        case 0: call.kernel = odd(); break;
+        case 1: any(call.arguments).index = odd(); break;
+        case 2: any(call.arguments).memory = static_cast<GraphProgram::Memory>(random() % 3); break;
+        case 3: call.groups = odd(); break;
+        case 4: call.groups_at = odd(); break;
+        case 5: any(g.kernels).program = odd(); break;
+        case 6: any(g.kernels).calls = static_cast<int32_t>(odd()); break;
+        case 7: any(g.own).type = {random() % 2 ? f32 : i32, {static_cast<int64_t>(random() % 100)}}; break;
+        case 8: any(any(g.gates).members).first = odd(); break;
+        case 9: any(any(g.gates).members).second = odd(); break;
+        case 10: any(g.numbers).own = odd(); break;
+        default: any(g.own).contents = Array({static_cast<int64_t>(random() % 5)}, random() % 2 ? f32 : i32);
+      }
+      CAPTURE(seed);
+      try {
+        PreparedGraph graph(d, {std::make_shared<const GraphProgram>(std::move(g)), code.programs});
+        const DeviceArray o(d, {64}, f32), p(d, {64}, f32), q(d, {64}, f32);
+        host->begin(c);
+        stream.begin(c, seed);
+        graph.record(stream, {x, 2}, {o, p, q});
+        stream.end();
+        host->run(c);
+        ++recorded;
+      } catch (const SpecError& e) {
+        const std::string text = e.what();
+        CHECK_MESSAGE(text.starts_with("mutant: its code does not fit its graph: "), text);
+        ++refused;
+      }
+    }
+    CHECK(recorded > 20);
+    CHECK(refused > 100);
+    CHECK(error_of<SpecError>([&] { (void)bundle.graph(d, "none"); }) ==
+          "graphs.tsb: has no graph \"none\"\n  note: its graphs are mutant");
+    CHECK(error_of<SpecError>([&] { (void)checked(code, "(f32[64]) -> ()"); })
+              .starts_with("mutant: the bundle's graph is (f32[64], i32[]) -> (f32[64], f32[64], f32[64]) but the "
+                           "header was made for "
+                           "(f32[64]) -> ()"));
   }
   check_silent(std::move(host));
 }

@@ -5,8 +5,8 @@
 #include <new>
 
 #include "engine/front.h"
-#include "runtime/call/record_graph.h"
 #include "runtime/record.h"
+#include "runtime/record_graph.h"
 #include "runtime/submit/context.h"
 #include "tests/unit/runtime/support.h"
 

@@ -6,9 +6,9 @@
 #include "engine/ir/text.h"
 #include "runtime/call/call.h"
 #include "runtime/call/jit.h"
-#include "runtime/call/record_graph.h"
 #include "runtime/device/faults.h"
 #include "runtime/record.h"
+#include "runtime/record_graph.h"
 #include "tests/unit/runtime/support.h"
 #include "tests/unit/runtime/vulkan_host.h"
 

@@ -1,8 +1,8 @@
 // When recorded calls ran: of which calls and frames, in which order, and what is said where there are no times.
 #include "engine/front.h"
-#include "runtime/call/record_graph.h"
 #include "runtime/device/faults.h"
 #include "runtime/record.h"
+#include "runtime/record_graph.h"
 #include "tests/unit/runtime/support.h"
 #include "tests/unit/runtime/vulkan_host.h"
 

@@ -1,5 +1,6 @@
 // Graphs in a host program's command buffer: runtime/record.h for a whole graph, or a function under jit.
 //   ts::PreparedGraph solver(device, f.trace(types), {.frames_in_flight = 2});
+//   // or, without a compiler: solver(device, bundle.graph(device, "solver"), {.frames_in_flight = 2});
 //   // every frame:
 //   stream.begin(commands, frame);
 //   solver.record(stream, {velocity, dye}, {velocity_after, dye_after});
@@ -8,30 +9,34 @@
 // iterations of a while, are recorded, and the device decides which of them run. A while without a bound, a grid's size
 // that is a value, and loops too long to be unrolled, are CompileErrors. Read next: runtime/record.h.
 #pragma once
-#include <map>
-#include <optional>
+#include <initializer_list>
+#include <memory>
 #include <span>
 #include <vector>
 
-#include "engine/graph/plan.h"
-#include "runtime/call/call.h"
+#include "runtime/bundle.h"
 #include "runtime/record.h"
 
 namespace tessera {
 
+struct Graph;
+
 struct PrepareGraphOptions {
   int frames_in_flight = 2;
   int calls_per_frame = 1;  ///< of the graph
-  bool fuse = true;
+  bool fuse = true;         ///< kernels of a Graph into fewer (engine/graph/fuse.h); those of a bundle are fused
 };
 
 /// Used by one thread at a time. Intermediate values of equal shape and dtype whose lives do not overlap share memory,
 /// and so do all frames.
 class PreparedGraph {
  public:
+  /// Compiles it. Throws CompileError for a graph that cannot be recorded, or a kernel that the device cannot run.
   PreparedGraph(const Device& device, const Graph& graph, const PrepareGraphOptions& options = {});
+  /// What Bundle::graph() gives for the device. Throws SpecError if the programs are not the graph's.
+  PreparedGraph(const Device& device, const GraphCode& code, const PrepareGraphOptions& options = {});
 
-  const Graph& graph() const { return graph_; }    ///< with what has been fused
+  const GraphProgram& program() const { return *graph_; }
   int64_t memory_bytes() const { return bytes_; }  ///< of intermediate values and constants
   /// A call; barriers between its kernels are made by the stream. Inputs and outputs as the graph's, outputs in arrays
   /// of their own; an input of rank 0 may be a number, {x, 0.5f}, which goes by value into memory of ours. Throws
@@ -44,33 +49,12 @@ class PreparedGraph {
   }
 
  private:
-  /// Where an argument is: an array of ours, or the graph's input or output of that number.
-  struct Where {
-    GraphPlan::Memory memory;
-    size_t index;  // of arrays_, inputs or outputs
-    bool donated = false;
-  };
-  struct Call {
-    size_t kernel;  // of prepared_
-    std::vector<Where> arguments;
-    std::optional<size_t> groups = {};  // of arrays_: where its numbers of workgroups are, at
-    uint64_t groups_at = 0;
-  };
-  /// An input of rank 0: the kernel that puts a number there, and where.
-  struct Number {
-    size_t input, kernel, array;  // of prepared_, of arrays_
-  };
-  struct Preparation;
   void check(std::span<const DeviceArray> inputs, std::span<const DeviceArray> outputs) const;
-  Where at(const GraphPlan& plan, const GraphPlan::Place& place, DType dtype, const Shape& shape);
 
   Device device_;
-  Graph graph_;
-  std::vector<PreparedKernel> prepared_;
-  std::vector<DeviceArray> arrays_;
-  std::map<std::string, size_t> known_;  // arrays by place and type
-  std::vector<Call> calls_;
-  std::vector<Number> numbers_;
+  std::shared_ptr<const GraphProgram> graph_;
+  std::vector<PreparedKernel> prepared_;  // per GraphProgram::Kernel
+  std::vector<DeviceArray> own_;
   std::vector<DeviceArray> arguments_;  // of the call being recorded
   int64_t bytes_ = 0, alignment_ = 1;
 };
