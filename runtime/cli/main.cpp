@@ -124,9 +124,10 @@ void add_bundle(CLI::App& app, BundleArguments& b) {
   CLI::App* command =
       app.add_subcommand("bundle", "Compile kernels ahead of time into one file, for programs without a compiler");
   command
-      ->add_option("FILE", b.files,
-                   "tile-level kernels (.tir), folders with a graph.txt, or what tessera_add_kernels makes of a C++ source "
-                   "(.kernels)")
+      ->add_option(
+          "FILE", b.files,
+          "tile-level kernels (.tir), folders with a graph.txt, or what tessera_add_kernels makes of a C++ source "
+          "(.kernels)")
       ->required();
   command->add_option("-o,--output", b.output, "the bundle (.tsb)")->required();
   command->add_option("--header", b.header, "C++ header to write, with a typed function per kernel and graph");
