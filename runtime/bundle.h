@@ -1,8 +1,7 @@
 // Bundle: a file of kernels and graphs that `tessera bundle` compiled ahead of time (codegen/program/bundle.h), for
 // programs that contain no compiler. For each kernel it finds the variant that suits a device best. The header that
-// `tessera bundle
-// --header` writes has a typed function for each kernel, based on this one. Any number of threads may use one Bundle,
-// and copies share it. Read next: compiled_kernel.h, launch.h.
+// `tessera bundle --header` writes has a typed struct for each kernel and graph, based on this one. Any number of
+// threads may use one Bundle, and copies share it. Read next: compiled_kernel.h, launch.h.
 #pragma once
 #include <cstddef>
 #include <functional>
@@ -35,7 +34,7 @@ struct BundleArgument {
 };
 
 /// A graph's code for a device: which kernels are called on what, and their Programs, by GraphProgram::Kernel::program.
-/// What a PreparedGraph (record_graph.h) is made of.
+/// What a PreparedGraph (record_graph.h) is made of, which checks it. Of a bundle, it keeps the file's contents.
 struct GraphCode {
   std::shared_ptr<const GraphProgram> graph;
   std::vector<std::shared_ptr<const Program>> programs;
@@ -66,6 +65,8 @@ class Bundle {
   std::vector<std::string> graphs() const;
   /// A graph's code for the device: ts::PreparedGraph g(device, bundle.graph(device, "solver")). Throws as kernel().
   GraphCode graph(const Device& device, std::string_view name) const;
+  /// The names of a graph's own kernels, by GraphProgram::Kernel::program.
+  std::vector<std::string> kernels(std::string_view graph) const;
 
   /// Reads the file again if it has changed, and takes its kernels from then on; true if so. Throws BundleError or
   /// Error if the file cannot be read or is no good bundle; then all is as before, and the next reload() looks again.

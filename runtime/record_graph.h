@@ -5,9 +5,9 @@
 //   stream.begin(commands, frame);
 //   solver.record(stream, {velocity, dye}, {velocity_after, dye_after});
 //   stream.end();
-// Only graphs whose commands are known in advance: all branches of a switch, and the largest possible number of
-// iterations of a while, are recorded, and the device decides which of them run. A while without a bound, a grid's size
-// that is a value, and loops too long to be unrolled, are CompileErrors. Read next: runtime/record.h.
+// All branches of a switch are recorded, and a while as often as it iterates at most: the device decides which run.
+// What has no bound, grids whose size is a value, and loops too long to be unrolled are CompileErrors. Read next:
+// record.h.
 #pragma once
 #include <initializer_list>
 #include <memory>
@@ -33,7 +33,8 @@ class PreparedGraph {
  public:
   /// Compiles it. Throws CompileError for a graph that cannot be recorded, or a kernel that the device cannot run.
   PreparedGraph(const Device& device, const Graph& graph, const PrepareGraphOptions& options = {});
-  /// What Bundle::graph() gives for the device. Throws SpecError if the programs are not the graph's.
+  /// What Bundle::graph() gives for the device. Throws SpecError if the programs are not the graph's, as in a damaged
+  /// bundle: what it says of arrays is checked here.
   PreparedGraph(const Device& device, const GraphCode& code, const PrepareGraphOptions& options = {});
 
   const GraphProgram& program() const { return *graph_; }

@@ -23,6 +23,10 @@ template <DType kDType, int kRank> class TypedArray {
       throw SpecError("TypedArray: the array is " + std::string(name(array_.dtype())) + to_string(array_.shape()) +
                       " but one of " + std::string(name(kDType)) + " with " + plural(kRank, "dim") + " is wanted");
   }
+  /// A number, for an input of rank 0 of a graph.
+  template <ScalarNumber T>
+    requires(kRank == 0)
+  TypedArray(T number) : array_(number) {}                // NOLINT: implicit on purpose
   operator const DeviceArray&() const { return array_; }  // NOLINT: implicit on purpose
   const DeviceArray& operator*() const { return array_; }
   const DeviceArray* operator->() const { return &array_; }

@@ -205,7 +205,9 @@ BundleFile bundle_from_bytes(std::string_view bytes, const std::string& name) {
   };
   for (const BundleKernel& k : b->kernels) take(k.name, !k.variants.empty());
   for (const BundleGraph& g : b->graphs) {
-    take(g.name, std::all_of(g.kernels.begin(), g.kernels.end(), [](const auto& k) { return !k.variants.empty(); }));
+    take(g.name, true);
+    for (const BundleKernel& k : g.kernels)
+      if (k.variants.empty()) fail("is damaged: " + k.name + " of " + g.name + " has no code", kMakeAgain);
     if (g.arguments.size() != g.program.inputs.size() + g.program.outputs.size())
       fail("is damaged: " + g.name + " has " + plural(g.program.inputs.size() + g.program.outputs.size(), "array") +
                ", and " + plural_is(g.arguments.size(), "array") + " named",

@@ -1,5 +1,6 @@
 #include "codegen/program/program_file.h"
 
+#include <algorithm>
 #include <bit>
 #include <concepts>
 #include <cstring>
@@ -99,9 +100,9 @@ class Reader {
  private:
   // As many as the rest of the input at most, or Malformed.
   size_t bytes_of(const Shape& shape, DType t) const {
+    if (std::find(shape.begin(), shape.end(), 0) != shape.end()) return 0;
     auto n = static_cast<size_t>(size_bytes(t));
     for (const int64_t dim : shape) {
-      if (dim == 0) return 0;
       if (dim < 0 || static_cast<uint64_t>(dim) > whole_ / n) throw Malformed();
       n *= static_cast<size_t>(dim);
     }

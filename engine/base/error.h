@@ -40,7 +40,7 @@ struct SpecError : Error {
 struct TraceError : Error {
   using Error::Error;
 };
-/// The kernel broke a rule while the interpreter ran it: out of bounds, or a race.
+/// The kernel broke a rule while the interpreter ran it (out of bounds, or a race), or needs more memory than there is.
 struct KernelError : Error {
   using Error::Error;
 };

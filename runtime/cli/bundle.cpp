@@ -11,6 +11,7 @@
 
 #include "codegen/make_bundle.h"
 #include "engine/base/platform.h"
+#include "engine/base/plural.h"
 #include "engine/base/write_file.h"
 #include "engine/graph/graph.h"
 #include "engine/ir/text.h"
@@ -139,15 +140,26 @@ Sources read_all(const std::vector<std::string>& files) {
   };
   const auto add_graph = [&](const std::string& folder, std::vector<std::string> names) {
     const std::string name = folder_name(folder);
+    if (!fs::exists(fs::path(folder) / "graph.txt"))
+      throw SpecError(folder + ": is a folder without a graph.txt", {},
+                      "give its kernels (" + (fs::path(folder) / "*.tir").generic_string() +
+                          "), or a folder that tessera.export() or ts::write_graph() has written");
+    if (std::any_of(name.begin(), name.end(), [](char c) { return static_cast<unsigned char>(c) < ' '; }))
+      throw SpecError(r.files.back() + ": the folder's name, which is the graph's, has a control character", {},
+                      "give the folder another name");
     for (const GraphSource& other : r.graphs)
       if (other.name == name)
         throw SpecError(r.files.back() + ": there is a graph called " + name + " already", {},
                         "graphs of a bundle are called as their folders: give one of them another name");
     Graph g = read_graph(folder);
     g.name = name;
-    for (size_t i = names.size(); i < g.body.inputs.size(); ++i) names.push_back("in" + std::to_string(i));
-    for (size_t i = names.size() - g.body.inputs.size(); i < g.body.outputs.size(); ++i)
-      names.push_back("out" + std::to_string(i));
+    const size_t inputs = g.body.inputs.size(), all = inputs + g.body.outputs.size();
+    if (names.size() > all)
+      throw SpecError(r.files.back() + ": " + name + " has " + plural(all, "argument") + ", inputs and outputs, but " +
+                          plural_is(names.size(), "name") + " given",
+                      {}, "tessera_add_kernels writes them: build the project again");
+    for (size_t i = names.size(); i < all; ++i)
+      names.push_back(i < inputs ? "in" + std::to_string(i) : "out" + std::to_string(i - inputs));
     r.graphs.push_back({name, make_graph_program(g), std::move(names)});
   };
   for (const std::string& file : files) {
@@ -167,7 +179,11 @@ Sources read_all(const std::vector<std::string>& files) {
       const std::string text = read_text(kernel);
       add(parse_kernel(text, fs::path(kernel).filename().string()), text);
     }
-    for (const KernelFiles::Graph& g : list.graphs) add_graph(g.folder, g.names);
+    // Lines of kernels that have none of their own are to name no folder of the machine.
+    for (const KernelFiles::Graph& g : list.graphs) {
+      const fs::path folder = fs::path(g.folder).lexically_relative(fs::current_path());
+      add_graph(folder.empty() ? g.folder : folder.generic_string(), g.names);
+    }
   }
   for (const GraphSource& g : r.graphs)
     for (const BundleSource& k : r.kernels)

@@ -116,7 +116,7 @@ void kernel(std::ostream& out, const BundleKernel& k, const std::string& bundle,
   out << "};\n  }\n};\n";
 }
 
-// Arguments are named and typed as those of kernels; a number for an input of rank 0 goes by value.
+// An input of rank 0 may be given as a number, which goes by value.
 void graph(std::ostream& out, const BundleGraph& g, std::set<std::string>& used) {
   const std::string type = fresh(g.name, used);
   std::set<std::string> members;
@@ -222,9 +222,9 @@ std::string bundle_header(const BundleFile& bundle, const HeaderOptions& o) {
       << "\n#include <cstddef>\n#include <cstdint>\n#include "
          "<span>\n#include <string>\n#include <vector>\n\nnamespace "
       << o.name_space << " {\n\n";
-  std::set<std::string> used{"Inputs", "Outputs", "Sizes",        "kernel",  "inputs",  "outputs",   "sizes",
-                             "out",    "dims",    "bundle",       "device",  "kBundle", "graph",     "record",
-                             "stream", "options", "kBundleBytes", "tessera", "std",     o.name_space};
+  std::set<std::string> used{"Inputs",       "Outputs", "Sizes", "kernel",    "inputs", "outputs",
+                             "sizes",        "out",     "dims",  "bundle",    "device", "kBundle",
+                             "kBundleBytes", "tessera", "std",   o.name_space};
   if (o.embedded.empty()) {
     out << "/// The kernels below, from " << commented(o.bundle) << ".\n"
         << "inline tessera::Bundle bundle(const std::string& path) { return tessera::Bundle(path); }\n"
@@ -242,6 +242,7 @@ std::string bundle_header(const BundleFile& bundle, const HeaderOptions& o) {
         << string_literal(o.bundle) << "); }\n";
   }
   for (const BundleKernel& k : bundle.kernels) kernel(out, k, o.bundle, used);
+  used.insert({"graph", "record", "stream", "options"});  // members and parameters of graphs' structs
   for (const BundleGraph& g : bundle.graphs) graph(out, g, used);
   out << "\n}  // namespace " << o.name_space << "\n";
   return out.str();

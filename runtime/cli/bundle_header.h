@@ -1,5 +1,6 @@
-// The headers of a bundle. In C++: a struct per kernel whose call takes and returns named, typed arrays and numbers. In
-// C: structs of the same names, and functions that get and launch a kernel. Read next: bundle.cpp.
+// The headers of a bundle. In C++: a struct per kernel whose call takes and returns named, typed arrays and numbers,
+// and one per graph, which records it. In C: structs of the same names, and functions that get and launch a kernel, or
+// prepare and record a graph. Read next: bundle.cpp.
 #pragma once
 #include <string>
 #include <string_view>

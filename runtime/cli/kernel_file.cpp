@@ -62,9 +62,9 @@ KernelFiles read_kernel_list(const std::string& file) {
     else if (line.starts_with("names ") && !list.graphs.empty() && list.graphs.back().names.empty()) {
       std::istringstream names(line.substr(6));
       for (std::string name; names >> name;) list.graphs.back().names.push_back(name);
-    } else fail(list.source.empty() ? "\"source NAME\"" : "\"kernel FILE.tir\"");
+    } else fail(list.source.empty() ? "\"source NAME\"" : "\"kernel FILE.tir\" or \"graph FOLDER\"");
   }
-  if (list.files.empty() && list.graphs.empty()) fail("\"kernel FILE.tir\"");
+  if (list.files.empty() && list.graphs.empty()) fail("\"kernel FILE.tir\" or \"graph FOLDER\"");
   return list;
 }
 

@@ -131,7 +131,9 @@ void add_bundle(CLI::App& app, BundleArguments& b) {
       ->required();
   command->add_option("-o,--output", b.output, "the bundle (.tsb)")->required();
   command->add_option("--header", b.header, "C++ header to write, with a typed function per kernel and graph");
-  command->add_option("--c-header", b.c_header, "C header to write, with functions to get and launch each kernel");
+  command->add_option(
+      "--c-header", b.c_header,
+      "C header to write, with functions to get and launch each kernel, to prepare and record each graph");
   command->add_option("--namespace", b.name_space,
                       "of the header, and the beginning of the names in C; default: the header's name");
   command

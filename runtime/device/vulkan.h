@@ -143,7 +143,8 @@ struct DeviceTable {
 /// The Vulkan loader's list of the process's devices. Debian 12's loader (1.3.239) walks it to name an object and to
 /// look up a device's function, without the lock under which it changes it: a Device that goes in one thread would be
 /// read, freed, by a Device that names an array in another. So these calls share this lock, and who makes or destroys
-/// an instance or a device has it alone.
+/// an instance or a device has it alone. A host's own devices are its own to keep apart; a callback of the driver in
+/// vkCreateDevice or vkDestroyDevice may not wait for a thread that names something.
 std::shared_mutex& device_list();
 
 /// The opened library and the functions that need no instance.

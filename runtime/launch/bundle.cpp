@@ -47,10 +47,11 @@ struct Contents {
     throw SpecError(name + ": has no graph \"" + std::string(graph) + "\"", {},
                     names.empty() ? "it has none at all" : "its graphs are " + names);
   }
-  std::shared_ptr<const Program> program(const BundleKernel& k, const BundleVariant& v) {
+  std::shared_ptr<const Program> program(const BundleKernel& k, const BundleVariant& v) { return program(k, v, name); }
+  std::shared_ptr<const Program> program(const BundleKernel& k, const BundleVariant& v, const std::string& where) {
     const std::lock_guard lock(mutex);
     std::shared_ptr<const Program>& p = programs[&v];
-    if (!p) p = std::make_shared<const Program>(program_of(k, v, name));
+    if (!p) p = std::make_shared<const Program>(program_of(k, v, where));
     return p;
   }
 };
@@ -129,9 +130,17 @@ GraphCode Bundle::graph(const Device& device, std::string_view name) const {
   const auto c = state_->now();
   const BundleGraph& g = c->find_graph(name);
   GraphCode code{{c, &g.program}, {}};
+  const std::string where = c->name + ": " + g.name;
   for (const BundleKernel& k : g.kernels)
-    code.programs.push_back(c->program(k, best_variant(k, device.target(), c->name + ": " + g.name)));
+    code.programs.push_back(c->program(k, best_variant(k, device.target(), where), where));
   return code;
+}
+
+std::vector<std::string> Bundle::kernels(std::string_view graph) const {
+  const auto c = state_->now();
+  std::vector<std::string> names;
+  for (const BundleKernel& k : c->find_graph(graph).kernels) names.push_back(k.name);
+  return names;
 }
 
 bool Bundle::reload() {
@@ -145,7 +154,7 @@ bool Bundle::reload() {
     for (const BundleVariant& v : k.variants) program_of(k, v, s.path);  // all or nothing
   for (const BundleGraph& g : fresh->file.graphs)
     for (const BundleKernel& k : g.kernels)
-      for (const BundleVariant& v : k.variants) program_of(k, v, s.path);
+      for (const BundleVariant& v : k.variants) program_of(k, v, s.path + ": " + g.name);
   s.bytes = std::move(bytes);
   const std::lock_guard lock(s.mutex);
   s.contents = std::move(fresh);
@@ -213,17 +222,25 @@ void prewarm(const Device& device, const Bundle& bundle, const BundlePrewarmOpti
   if (options.threads < 0)
     throw SpecError("BundlePrewarmOptions::threads is " + std::to_string(options.threads) + ", which is below 0");
   const Bundle fixed = bundle.snapshot();
-  std::vector<std::pair<std::string, std::function<std::shared_ptr<const Program>()>>> all;
-  for (const std::string& name : fixed.kernels())
-    all.emplace_back(name, [&, name] { return std::make_shared<const Program>(fixed.kernel(device, name).program()); });
-  for (const std::string& name : fixed.graphs())
-    for (const std::shared_ptr<const Program>& p : fixed.graph(device, name).programs)
-      all.emplace_back(name + ": " + p->name, [p] { return p; });
-  in_parallel(
-      all.size(), options.threads, [&](size_t i) { prepare(device, *all[i].second()); },
-      [&](size_t done, size_t i) {
-        if (options.progress) options.progress({done, all.size(), all[i].first});
-      });
+  // A kernel, or one of a graph's, by its position there.
+  struct Item {
+    std::string name, of;
+    std::optional<size_t> position;
+  };
+  std::vector<Item> all;
+  for (const std::string& name : fixed.kernels()) all.push_back({name, name, {}});
+  for (const std::string& graph : fixed.graphs()) {
+    const std::vector<std::string> kernels = fixed.kernels(graph);
+    for (size_t i = 0; i < kernels.size(); ++i) all.push_back({graph + ": " + kernels[i], graph, i});
+  }
+  const auto make = [&](size_t i) {
+    const Item& item = all[i];
+    if (item.position) prepare(device, *fixed.graph(device, item.of).programs[*item.position]);
+    else prepare(device, fixed.kernel(device, item.of).program());
+  };
+  in_parallel(all.size(), options.threads, make, [&](size_t done, size_t i) {
+    if (options.progress) options.progress({done, all.size(), all[i].name});
+  });
 }
 
 }  // namespace tessera

@@ -91,8 +91,17 @@ void HostCall::bind_sizes() {
   bound = vulkan::bind(*program, dims, device, Cut::loops);
   if (program->open_ended) tell_at_the_end(bound.slices);
   prepared = bound;
-  for (size_t i = 0; i < shapes.size(); ++i)
-    bytes.push_back(num_elements(shapes[i]) * size_bytes(program->args[i].dtype));
+  for (size_t i = 0; i < shapes.size(); ++i) {
+    int64_t n = std::count(shapes[i].begin(), shapes[i].end(), 0) ? 0 : size_bytes(program->args[i].dtype);
+    for (const int64_t dim : shapes[i]) {
+      if (n > 0 && dim > INT64_MAX / n)
+        throw SpecError(program->name + ": " + program->args[i].origin + ": " + tessera::to_string(shapes[i]) +
+                            " has more elements than any memory",
+                        program->loc);
+      n *= dim;
+    }
+    bytes.push_back(n);
+  }
 }
 
 namespace {

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "engine/base/plural.h"
+#include "runtime/record/host_stream.h"
 #include "runtime/submit/context.h"
 
 namespace tessera {
@@ -35,87 +36,172 @@ const GraphProgram::Type& type_at(const GraphProgram& g, const Where& w) {
   return g.own[w.index].type;
 }
 
-/// Everything that record() relies on, so that code from a file leads nowhere but to an error.
-void check_code(const GraphProgram& g, const std::vector<PreparedKernel>& kernels) {
-  const auto same = [&](const PreparedKernel& k, size_t argument, const GraphProgram::Type& type) {
-    const GraphProgram::Type wanted{k.dtype(argument), k.shape(argument)};
+/// Everything that record() relies on, so that what a file says of a graph leads nowhere but to an error. (Its kernels
+/// are code, which is believed.)
+class Check {
+ public:
+  Check(const GraphProgram& graph, const std::vector<PreparedKernel>& kernels)
+      : g_(graph), kernels_(kernels), calls_(kernels.size()) {}
+
+  void run() {
+    for (const GraphProgram::Own& own : g_.own) {
+      if (!own.contents) continue;
+      const GraphProgram::Type type{own.contents->dtype(), own.contents->shape()};
+      if (type != own.type) damaged(g_, "a constant is " + to_string(own.type) + " and " + to_string(type));
+    }
+    for (const GraphProgram::Gate& gate : g_.gates) check(gate);
+    for (const GraphProgram::Call& c : g_.calls) check(c);
+    check_numbers();
+    for (size_t k = 0; k < kernels_.size(); ++k)
+      if (g_.kernels[k].calls != std::max<int64_t>(calls_[k], 1))
+        damaged(g_, name(k) + " is called " + plural(static_cast<size_t>(calls_[k]), "time") + " and not " +
+                        std::to_string(g_.kernels[k].calls) + " times");
+  }
+
+ private:
+  const std::string& name(size_t kernel) const { return kernels_[kernel].program().name; }
+
+  void check_type(size_t kernel, size_t argument, const GraphProgram::Type& type) const {
+    const GraphProgram::Type wanted{kernels_[kernel].dtype(argument), kernels_[kernel].shape(argument)};
     if (wanted != type)
-      damaged(g, "argument " + std::to_string(argument) + " of " + k.program().name + " is " + to_string(type) +
-                     " and " + to_string(wanted));
-  };
-  std::vector<int64_t> calls(kernels.size());
-  for (const GraphProgram::Own& own : g.own)
-    if (own.contents && GraphProgram::Type{own.contents->dtype(), own.contents->shape()} != own.type)
-      damaged(g, "a constant is " + to_string(own.type) + " and " +
-                     to_string({own.contents->dtype(), own.contents->shape()}));
-  for (const GraphProgram::Call& c : g.calls) {
-    check_position(g, c.kernel, kernels.size(), "kernel");
-    const PreparedKernel& k = kernels[c.kernel];
-    ++calls[c.kernel];
-    if (c.arguments.size() != k.program().args.size())
-      damaged(g, k.program().name + " has " + plural(k.program().args.size(), "argument") + ", and " +
-                     plural_is(c.arguments.size(), "array") + " given");
-    for (size_t a = 0; a < c.arguments.size(); ++a) {
-      same(k, a, type_at(g, c.arguments[a]));
-      const ProgramArg& arg = k.program().args[a];
-      if (arg.by_value) damaged(g, k.program().name + " takes a number");
-      if (!arg.is_output) continue;
-      if (c.arguments[a].memory == Memory::input) damaged(g, k.program().name + " writes to an input");
-      for (size_t b = 0; b < c.arguments.size(); ++b) {
-        const bool one = c.arguments[a].memory == c.arguments[b].memory && c.arguments[a].index == c.arguments[b].index;
-        if (a != b && one != (arg.alias == static_cast<int>(b)))
-          damaged(g, "arguments " + std::to_string(b) + " and " + std::to_string(a) + " of " + k.program().name +
-                         (one ? " are" : " are not") + " one array");
-      }
-    }
-    if (!c.groups) continue;
-    const auto& [t, shape] = type_at(g, {Memory::own, *c.groups});
-    const auto bytes = static_cast<uint64_t>(num_elements(shape)) * 4;
-    if (t != DType::i32 || c.groups_at % 4 != 0 || bytes < 12 || c.groups_at > bytes - 12)
-      damaged(g, "the numbers of workgroups of " + k.program().name + " lie at byte " + std::to_string(c.groups_at) +
-                     " of " + to_string({t, shape}));
+      damaged(g_, "argument " + std::to_string(argument) + " of " + name(kernel) + " is " + to_string(type) + " and " +
+                      to_string(wanted));
   }
-  for (const GraphProgram::Number& n : g.numbers) {
-    check_position(g, n.input, g.inputs.size(), "input");
-    check_position(g, n.kernel, kernels.size(), "kernel");
-    const PreparedKernel& k = kernels[n.kernel];
-    ++calls[n.kernel];
-    if (k.program().args.size() != 2 || !k.program().args[0].by_value)
-      damaged(g, k.program().name + " does not store a number");
-    same(k, 0, g.inputs[n.input]);
-    same(k, 1, type_at(g, {Memory::own, n.own}));
-  }
-  for (size_t k = 0; k < kernels.size(); ++k)
-    if (g.kernels[k].calls != std::max<int64_t>(calls[k], 1))
-      damaged(g, kernels[k].program().name + " is called " + plural(static_cast<size_t>(calls[k]), "time") +
-                     " and not " + std::to_string(g.kernels[k].calls) + " times");
-  for (const GraphProgram::Gate& gate : g.gates) {
-    const auto& [t, shape] = type_at(g, {Memory::own, gate.numbers});
+
+  void check(const GraphProgram::Gate& gate) const {
+    const GraphProgram::Type& type = type_at(g_, {Memory::own, gate.numbers});
+    const Shape& shape = type.second;
+    if (type.first != DType::i32 || shape.size() != 2 || shape[0] != 3 || !g_.own[gate.numbers].contents)
+      damaged(g_, "the numbers of a gate are " + to_string(type));
     for (const auto& [slot, kernel] : gate.members) {
-      check_position(g, kernel, kernels.size(), "kernel");
-      if (t != DType::i32 || shape.size() != 2 || shape[0] != 3 || !g.own[gate.numbers].contents ||
-          (int64_t{slot} + 1) * 3 > shape[1])
-        damaged(g, "a gate has a member " + std::to_string(slot) + " in " + to_string({t, shape}));
+      check_position(g_, kernel, kernels_.size(), "kernel");
+      if ((int64_t{slot} + 1) * 3 > shape[1])
+        damaged(g_, "a gate has a member " + std::to_string(slot) + " in " + to_string(type));
     }
   }
-}
+
+  /// Constants and inputs stay as they are.
+  bool fixed(const Where& w) const {
+    return w.memory == Memory::input || (w.memory == Memory::own && g_.own[w.index].contents.has_value());
+  }
+
+  void check(const GraphProgram::Call& c) {
+    check_position(g_, c.kernel, kernels_.size(), "kernel");
+    const PreparedKernel& k = kernels_[c.kernel];
+    const std::vector<ProgramArg>& args = k.program().args;
+    ++calls_[c.kernel];
+    if (c.arguments.size() != args.size())
+      damaged(g_, name(c.kernel) + " has " + plural(args.size(), "argument") + ", and " +
+                      plural_is(c.arguments.size(), "array") + " given");
+    for (size_t a = 0; a < args.size(); ++a) {
+      check_type(c.kernel, a, type_at(g_, c.arguments[a]));
+      if (args[a].by_value) damaged(g_, name(c.kernel) + " takes a number");
+      if ((args[a].is_output || c.arguments[a].donated) && fixed(c.arguments[a]))
+        damaged(g_, name(c.kernel) + " writes to an input or a constant");
+      if (c.arguments[a].donated) check_donated(c, a);
+      if (args[a].is_output && num_elements(k.shape(a)) > 0) check_apart(c, a);  // others have no memory
+    }
+    if (c.groups) check_groups(c);
+  }
+
+  void check_donated(const GraphProgram::Call& c, size_t argument) const {
+    const std::vector<ProgramArg>& args = kernels_[c.kernel].program().args;
+    const bool taken = args[argument].written || std::any_of(args.begin(), args.end(), [&](const ProgramArg& a) {
+                         return a.alias == static_cast<int>(argument);
+                       });
+    bool good = taken && !args[argument].is_output;
+    for (size_t b = 0; b < args.size(); ++b)
+      good = good && (b == argument || args[b].is_output || c.arguments[b].memory != c.arguments[argument].memory ||
+                      c.arguments[b].index != c.arguments[argument].index);
+    if (!good)
+      damaged(g_, "argument " + std::to_string(argument) + " of " + name(c.kernel) + " is donated, and not taken");
+  }
+
+  void check_apart(const GraphProgram::Call& c, size_t output) const {
+    const Where& w = c.arguments[output];
+    for (size_t b = 0; b < c.arguments.size(); ++b) {
+      const bool one = w.memory == c.arguments[b].memory && w.index == c.arguments[b].index;
+      if (b != output && one != (kernels_[c.kernel].program().args[output].alias == static_cast<int>(b)))
+        damaged(g_, "arguments " + std::to_string(b) + " and " + std::to_string(output) + " of " + name(c.kernel) +
+                        (one ? " are" : " are not") + " one array");
+    }
+  }
+
+  /// A call of a gate's kernel has made them there, of the number that the kernel has.
+  void check_groups(const GraphProgram::Call& c) const {
+    type_at(g_, {Memory::own, *c.groups});
+    const auto member = std::pair{static_cast<uint32_t>(c.groups_at / 12), c.kernel};
+    const bool made = c.groups_at % 12 == 0 && std::any_of(g_.gates.begin(), g_.gates.end(), [&](const auto& gate) {
+                        if (std::find(gate.members.begin(), gate.members.end(), member) == gate.members.end())
+                          return false;
+                        return std::any_of(g_.calls.begin(), g_.calls.end(), [&](const GraphProgram::Call& sets) {
+                          return sets.arguments.size() == 5 &&
+                                 sets.arguments[2] == Where{Memory::own, gate.numbers, false} &&
+                                 sets.arguments[4] == Where{Memory::own, *c.groups, false};
+                        });
+                      });
+    if (!made)
+      damaged(g_, "no gate makes the numbers of workgroups of " + name(c.kernel) + " at byte " +
+                      std::to_string(c.groups_at));
+  }
+
+  void check_numbers() {
+    std::vector<int> given(g_.inputs.size());
+    for (const GraphProgram::Number& n : g_.numbers) {
+      check_position(g_, n.input, g_.inputs.size(), "input");
+      check_position(g_, n.kernel, kernels_.size(), "kernel");
+      const std::vector<ProgramArg>& args = kernels_[n.kernel].program().args;
+      ++calls_[n.kernel], ++given[n.input];
+      if (args.size() != 2 || !args[0].by_value || !args[1].is_output)
+        damaged(g_, name(n.kernel) + " does not store a number");
+      check_type(n.kernel, 0, g_.inputs[n.input]);
+      check_type(n.kernel, 1, type_at(g_, {Memory::own, n.own}));
+      if (fixed({Memory::own, n.own, false})) damaged(g_, name(n.kernel) + " writes to an input or a constant");
+    }
+    for (size_t i = 0; i < given.size(); ++i)
+      if (given[i] != (g_.inputs[i].second.empty() ? 1 : 0))
+        damaged(g_, "input " + std::to_string(i) + " has " + plural(static_cast<size_t>(given[i]), "place") +
+                        " for a number");
+  }
+
+  const GraphProgram& g_;
+  const std::vector<PreparedKernel>& kernels_;
+  std::vector<int64_t> calls_;  // per kernel
+};
 
 }  // namespace
 
 PreparedGraph::PreparedGraph(const Device& device, const GraphCode& code, const PrepareGraphOptions& options)
     : device_(device), graph_(code.graph) {
+  if (!graph_) throw SpecError("PreparedGraph: the GraphCode holds no graph", {}, "take one by Bundle::graph()");
   const GraphProgram& g = *graph_;
+  for (const auto& [value, what] :
+       {std::pair{options.frames_in_flight, "frames_in_flight"}, std::pair{options.calls_per_frame, "calls_per_frame"}})
+    if (value < 1)
+      throw SpecError(g.name + ": PrepareGraphOptions::" + what + " must be positive but is " + std::to_string(value),
+                      g.loc);
   for (const GraphProgram::Kernel& k : g.kernels) {
     check_position(g, k.program, code.programs.size(), "program");
+    if (!code.programs[k.program]) damaged(g, "program " + std::to_string(k.program) + " is null");
     if (k.calls < 1 || static_cast<size_t>(k.calls) > std::max<size_t>(g.calls.size() + g.numbers.size(), 1))
       damaged(g, "one of its kernels is called " + std::to_string(k.calls) + " times");
+    const int64_t calls = int64_t{k.calls} * options.calls_per_frame;
+    if (calls > INT32_MAX)
+      throw SpecError(g.name + ": PrepareGraphOptions::calls_per_frame is " + std::to_string(options.calls_per_frame) +
+                          ", of a graph that calls a kernel " + std::to_string(k.calls) + " times",
+                      g.loc, "give the calls of a frame to several PreparedGraphs");
     alignment_ = std::max<int64_t>(alignment_, code.programs[k.program]->alignment);
-    prepared_.emplace_back(device, code.programs[k.program],
-                           PrepareOptions{.frames_in_flight = options.frames_in_flight,
-                                          .calls_per_frame = k.calls * options.calls_per_frame,
-                                          .dims = k.dims});
+    prepared_.emplace_back(
+        device, code.programs[k.program],
+        PrepareOptions{
+            .frames_in_flight = options.frames_in_flight, .calls_per_frame = static_cast<int>(calls), .dims = k.dims});
   }
-  check_code(g, prepared_);
+  Check(g, prepared_).run();
+  for (const GraphProgram::Call& c : g.calls)
+    if (c.groups && prepared_[c.kernel].call_->dispatches() > 1)
+      throw CompileError(g.name + ": " + prepared_[c.kernel].program().name +
+                             " runs in several dispatches here, and whether it runs at all is decided on the device",
+                         g.loc, "use smaller scratch or a smaller grid");
   for (const GraphProgram::Own& own : g.own) {
     if (own.contents) own_.emplace_back(device, *own.contents);
     else own_.emplace_back(device, own.type.second, own.type.first);

@@ -127,9 +127,54 @@ TEST_CASE("tessera bundle: lists of kernels" * without_device) {
         Outcome(1, "error: bad.kernels: line 2: expected \"source NAME\", not \"kernel k/add.tir\"" + note));
   f.write("bad.kernels", "tessera kernels 1\nsource k.cpp\n");
   CHECK(f.bundle("bad.kernels -o k.tsb") ==
-        Outcome(1, "error: bad.kernels: line 3: expected \"kernel FILE.tir\", not the end of the file" + note));
+        Outcome(
+            1, "error: bad.kernels: line 3: expected \"kernel FILE.tir\" or \"graph FOLDER\", not the end of the file" +
+                   note));
   f.write("bad.kernels", "tessera kernels 1\nsource k.cpp\nkernel none.tir\n");
   CHECK(f.bundle("bad.kernels -o k.tsb") == Outcome(1, "error: none.tir: cannot be read\n"));
+}
+
+TEST_CASE("tessera bundle: graphs" * without_device) {
+  const Folder f;
+  const auto graph = [&](const std::string& folder) {
+    std::filesystem::create_directories(f.path / folder);
+    f.write(folder + "/half.tir",
+            "tir 1\nkernel @half\nin f32[64] whole\nout f32[64] whole\nbody (%x, %o) {\n  %a = load %x[0:64]\n  store "
+            "%o[0:64], %a\n}\n");
+    f.write(folder + "/graph.txt", "tessera graph 1\nin %0 f32[64]\n%1 = call \"half.tir\"(%0) : f32[64]\nout %1\n");
+  };
+  for (const char* folder : {"class", "a-b", "a_b", "k/class"}) graph(folder);
+  CHECK(f.bundle("-q class a-b/ a_b -o k.tsb --header k.hpp --c-header k.h --targets minimum") == Outcome(0, ""));
+  const BundleFile file = bundle_from_bytes(f.read("k.tsb"), "k.tsb");
+  REQUIRE(file.graphs.size() == 3);
+  CHECK(file.kernels.empty());
+  CHECK(file.graphs[1].name == "a-b");
+  CHECK(file.graphs[1].arguments == std::vector<std::string>{"in0", "out0"});
+  for (const char* part : {"struct class_ {", "struct a_b {", "struct a_b_ {", "<tessera/vulkan.hpp>"})
+    CHECK_MESSAGE(f.read("k.hpp").find(part) != std::string::npos, part);
+  for (const char* part : {"k_class_prepare(", "k_a_b_prepare(", "k_a_b__record(", "<tessera/tessera_vulkan.h>"})
+    CHECK_MESSAGE(f.read("k.h").find(part) != std::string::npos, part);
+  f.write("k.kernels", "tessera kernels 1\nsource src/k.cpp\ngraph class\nnames x half\n");
+  CHECK(f.bundle("k.kernels -q -o k.tsb --targets minimum") == Outcome(0, ""));
+  CHECK(bundle_from_bytes(f.read("k.tsb"), "k.tsb").graphs[0].arguments == std::vector<std::string>{"x", "half"});
+  f.write("bad.kernels", "tessera kernels 1\nsource src/k.cpp\ngraph class\nnames x y z\n");
+  CHECK(f.bundle("bad.kernels -o k.tsb") ==
+        Outcome(1,
+                "error: src/k.cpp: class has 2 arguments, inputs and outputs, but 3 names are given\n  note: "
+                "tessera_add_kernels writes them: build the project again\n"));
+  CHECK(f.bundle("class k/class -o k.tsb") ==
+        Outcome(1,
+                "error: k/class: there is a graph called class already\n  note: graphs of a bundle are called as their "
+                "folders: give one of them another name\n"));
+  f.write("class.tir", add("class"));
+  CHECK(f.bundle("class class.tir -o k.tsb") ==
+        Outcome(1,
+                "error: class: is the name of a kernel and of a graph\n  at class.tir:2\n  note: give one of them "
+                "another name: a graph is called as its folder\n"));
+  f.write("record.tir", add("record"));
+  CHECK(f.bundle("-q record.tir -o k.tsb --header k.hpp --targets minimum") == Outcome(0, ""));
+  CHECK(f.read("k.hpp").find("struct record {") != std::string::npos);
+  CHECK(f.read("k.hpp").find("vulkan.hpp") == std::string::npos);
 }
 
 TEST_CASE("tessera bundle: mistakes, with file and line" * without_device) {
@@ -144,7 +189,11 @@ TEST_CASE("tessera bundle: mistakes, with file and line" * without_device) {
                 "error: b.tir: the kernel is called add, as is that of a.tir\n  at b.tir:2\n  note: kernels of a "
                 "bundle are found by name: give one of them another name\n"));
   CHECK(f.bundle("none.tir -o k.tsb") == Outcome(1, "error: none.tir: cannot be read\n"));
-  CHECK(f.bundle("graph -o k.tsb") == Outcome(1, "error: graph/graph.txt: no such file\n"));
+  CHECK(
+      f.bundle("graph -o k.tsb") ==
+      Outcome(1,
+              "error: graph: is a folder without a graph.txt\n  note: give its kernels (graph/*.tir), or a folder that "
+              "tessera.export() or ts::write_graph() has written\n"));
   CHECK(f.bundle("bad.tir -o k.tsb").second.starts_with("error: bad.tir:3:"));
   CHECK(f.bundle("a.tir -o nowhere/k.tsb") == Outcome(1, "error: nowhere/k.tsb: cannot be written\n"));
   CHECK(f.bundle("a.tir -o k.tsb --embed") == Outcome(2,

@@ -5,7 +5,6 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
-#include <atomic>
 #include <mutex>
 #include <string>
 #include <thread>
@@ -122,14 +121,12 @@ TEST_CASE("names: Devices come and go while others name their objects") {
   const auto buffer = x.buffer("");
   const DeviceTable& vk = d.context()->vk();
   REQUIRE(has_names(vk));
-  std::atomic<bool> done{false};
   int64_t names = 0;
   {
-    std::jthread thread([&] {
-      for (; !done; ++names) name_object(vk, d.context()->handle(), buffer->handle(), "x");
+    std::jthread thread([&](const std::stop_token& done) {
+      for (; !done.stop_requested(); ++names) name_object(vk, d.context()->handle(), buffer->handle(), "x");
     });
     for (int i = 0; i < 20; ++i) Device{named};
-    done = true;
   }
   CHECK(names > 0);
   CHECK(faults.overlaps() == 0);

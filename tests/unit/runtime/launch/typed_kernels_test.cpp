@@ -51,18 +51,22 @@ TEST_CASE("a generated header: a graph is recorded with arrays and numbers") {
   auto host = std::make_unique<VulkanHost>();
   {
     const Device d = Device::import(host->imported());
-    runtime_kernels::twice twice(runtime_kernels::bundle(), d);
+    runtime_kernels::twice twice(runtime_kernels::bundle(), d, {.calls_per_frame = 2});
     CommandStream stream(d);
     const VkCommandBuffer c = host->commands();
-    const DeviceArray x(d, ramp(300)), by(d, Array({}, std::vector<float>{3})), y(d, {300}, f32), z(d, {300}, f32);
+    const DeviceArray x(d, ramp(300)), by(d, Array({}, std::vector<float>{3})), y(d, {300}, f32), z(d, {300}, f32),
+        v(d, {300}, f32), w(d, {300}, f32);
     host->begin(c);
     stream.begin(c, 0);
     const Scopes s = twice.record(stream, {.in0 = x, .in1 = by}, {.out0 = y, .out1 = z});
+    twice.record(stream, {.in0 = x, .in1 = 4.0f}, {.out0 = v, .out1 = w});
     CHECK((s.wait_stages & VK_PIPELINE_STAGE_2_COMPUTE_SHADER_BIT) != 0);
     stream.end();
     host->run(c);
     CHECK(floats(y)[299] == 9.0f * 299);
     CHECK(floats(z)[299] == 3.0f * 299);
+    CHECK(floats(v)[299] == 16.0f * 299);
+    CHECK(floats(w)[299] == 4.0f * 299);
   }
   check_silent(std::move(host));
 }
