@@ -82,7 +82,9 @@ TEST_CASE("tpu: the last two sizes of a block are multiples of 8 and 128, or the
 TEST_CASE("tpu: a block of one dim is a multiple of 1024, a power of two that fills rows of words, or the array") {
   const std::pair<const char*, int64_t> least[] = {
       {"f32", 128}, {"i32", 128}, {"bf16", 256}, {"u16", 256}, {"i8", 512}};
-  for (const auto& [dtype, rows] : least) {
+  for (const auto& each : least) {
+    const char* const dtype = each.first;
+    const int64_t rows = each.second;
     CAPTURE(dtype);
     CHECK(aligned(dtype, {1 << 14}, {rows}));
     CHECK(aligned(dtype, {1 << 14}, {2 * rows}));
