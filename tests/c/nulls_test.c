@@ -25,6 +25,7 @@ void test_nulls(void) {
   tessera_kernel_destroy(NULL);
   tessera_array_destroy(NULL);
   tessera_prepared_destroy(NULL);
+  tessera_graph_destroy(NULL);
   tessera_stream_destroy(NULL);
   tessera_image_destroy(NULL);
 
@@ -89,4 +90,10 @@ void test_nulls(void) {
   REFUSED(tessera_stream_begin(NULL, NULL, 0), "tessera_stream_begin: stream is NULL");
   REFUSED(tessera_stream_record(NULL, NULL, NULL, 0, NULL), "tessera_stream_record: stream is NULL");
   REFUSED(tessera_stream_end(NULL, NULL), "tessera_stream_end: stream is NULL");
+  REFUSED(tessera_bundle_graph_count(NULL, NULL), "tessera_bundle_graph_count: bundle is NULL");
+  REFUSED(tessera_bundle_graph_name(NULL, 0, NULL), "tessera_bundle_graph_name: bundle is NULL");
+  REFUSED(tessera_graph_prepare(NULL, NULL, NULL, 0, 0, NULL), "tessera_graph_prepare: bundle is NULL");
+  REFUSED(tessera_graph_signature(NULL, NULL), "tessera_graph_signature: graph is NULL");
+  REFUSED(tessera_graph_check(NULL, NULL), "tessera_graph_check: graph is NULL");
+  REFUSED(tessera_stream_record_graph(NULL, NULL, NULL, 0, NULL), "tessera_stream_record_graph: stream is NULL");
 }

@@ -271,6 +271,60 @@ TEST_CASE("nvidia: operands that arrive as boxes of arrays") {
   CHECK_FALSE(has(compiled(product("f16", "f32", 128, 384, 128), "sm_90").ptx, load));
 }
 
+// What hangs over a block's edge is one value: a product takes what a sum of the same elements takes, also where boxes
+// of arrays could bring them, which bring zeros. (As a kernel of tests/tir it keeps the compiler of Mesa 26.1's
+// lavapipe busy for minutes.)
+TEST_CASE("nvidia: a product and a sum of elements beyond an array's end take the same") {
+  const std::string text = R"(tir 1
+kernel @overhang_of_boxes
+grid (2)
+in i8[100, 80] block (64, 128) map (%i) {
+  %z = constant 0 : i32[]
+  yield %i, %z
+}
+in i8[32, 128] block (32, 128) map (%i) {
+  %z = constant 0 : i32[]
+  yield %z, %z
+}
+out i32[128, 32] block (64, 32) map (%i) {
+  %z = constant 0 : i32[]
+  yield %i, %z
+}
+out i32[128, 1] block (64, 1) map (%i) {
+  %z = constant 0 : i32[]
+  yield %i, %z
+}
+body (%x, %y, %o, %q) {
+  %a = load %x[0:64, 0:128] : i8[64, 128]
+  %b = load %y[0:32, 0:128] : i8[32, 128]
+  %r = dot %a, %b lhs_contract [1] rhs_contract [1] lhs_batch [] rhs_batch [] : i32[64, 32]
+  store %o[0:64, 0:32], %r
+  %y0 = load %y[0, 0:128]
+  %yi = convert %y0 : i32[128]
+  %yb = broadcast %yi dims [1] : i32[64, 128]
+  %w = convert %a : i32[64, 128]
+  %m = mul %w, %yb
+  %s = reduce_sum %m axes [1]
+  %sb = broadcast %s dims [0] : i32[64, 1]
+  %r0 = load %o[0:64, 0:1]
+  %d = sub %r0, %sb
+  store %q[0:64, 0:1], %d
+}
+)";
+  const Program p = compiled(text, "sm_90a");
+  const ir::Kernel kernel = ir::parse(text, "k.tir");
+  std::vector<Array> arrays = numbers(kernel);
+  arrays.emplace_back(Shape{128, 32}, DType::i32);
+  arrays.emplace_back(Shape{128, 1}, DType::i32);
+  for (uint64_t seed = 0; seed < 4; ++seed) {
+    emulated::Options o;
+    o.seed = seed;
+    const emulated::Result r = emulated::run(p, arrays, {}, o);
+    REQUIRE(r.fault == "");
+    for (int64_t row = 0; row < 128; ++row) CHECK(r.outputs.at(1).at(row) == 0);
+  }
+}
+
 TEST_CASE("nvidia: as many barriers as products want lie before the arena") {
   std::string text = R"(tir 1
 kernel @many
