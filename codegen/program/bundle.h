@@ -57,14 +57,15 @@ struct BundleKernel {
 struct BundleGraph {
   std::string name;
   Loc loc;
-  std::vector<std::string> arguments;  // "in0" and "out0", inputs then outputs
+  std::vector<std::string> arguments;  // inputs then outputs; "in0" and "out0" where no names were given
   GraphProgram program;
   std::vector<BundleKernel> kernels;  // by GraphProgram::Kernel::program; their names may repeat
 };
 
 struct BundleFile {
-  std::vector<BundleKernel> kernels;     // in the order given, no two of one name,
-  std::vector<BundleGraph> graphs = {};  // and none that a graph has
+  // In the order given. Each name, of a kernel or a graph, is there once.
+  std::vector<BundleKernel> kernels;
+  std::vector<BundleGraph> graphs = {};
 };
 
 inline constexpr uint32_t kBundleVersion = 1;

@@ -98,7 +98,7 @@ class Reader {
   }
 
  private:
-  // As many as the rest of the input at most, or Malformed.
+  // Of an array; Malformed if no input of this size could hold it.
   size_t bytes_of(const Shape& shape, DType t) const {
     if (std::find(shape.begin(), shape.end(), 0) != shape.end()) return 0;
     auto n = static_cast<size_t>(size_bytes(t));

@@ -281,10 +281,7 @@ tessera_result tessera_stream_record_graph(tessera_stream* stream, tessera_graph
     if (count > 0) need("tessera_stream_record_graph", "arrays", arrays);
     const GraphProgram& p = graph->graph.program();
     const size_t inputs = p.inputs.size(), all = inputs + p.outputs.size();
-    if (count < 0 || static_cast<size_t>(count) != all)
-      throw SpecError(p.name + ": has " + plural(all, "argument") + ", inputs and outputs together, but " +
-                          std::to_string(count) + (count == 1 ? " was given" : " were given"),
-                      p.loc);
+    c::check_count(p.name, p.loc, all, count);
     struct Cleared {
       std::vector<DeviceArray>& arrays;
       ~Cleared() { arrays.clear(); }

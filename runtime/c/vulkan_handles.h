@@ -11,6 +11,16 @@
 #include "runtime/record.h"
 #include "runtime/record_graph.h"
 
+namespace tessera::c {
+/// Throws SpecError unless a call gives `all` arguments.
+inline void check_count(const std::string& name, Loc loc, size_t all, int32_t count) {
+  if (count < 0 || static_cast<size_t>(count) != all)
+    throw SpecError(name + ": has " + plural(all, "argument") + ", inputs and outputs together, but " +
+                        std::to_string(count) + (count == 1 ? " was given" : " were given"),
+                    loc);
+}
+}  // namespace tessera::c
+
 struct tessera_image {
   tessera::DeviceImage image;
 };
@@ -39,11 +49,7 @@ struct tessera_prepared {
   /// A call of the arguments at(0) to at(count - 1).
   template <class At> void record(tessera_stream& stream, int32_t count, tessera_scopes* scopes, At at) {
     const tessera::Program& p = kernel.program();
-    if (count != static_cast<int32_t>(p.args.size()))
-      throw tessera::SpecError(p.name + ": has " + tessera::plural(p.args.size(), "argument") +
-                                   ", inputs and outputs together, but " + std::to_string(count) +
-                                   (count == 1 ? " was given" : " were given"),
-                               p.loc);
+    tessera::c::check_count(p.name, p.loc, p.args.size(), count);
     struct Cleared {
       tessera_prepared& prepared;
       ~Cleared() { prepared.arguments.clear(), prepared.arrays.clear(); }

@@ -33,7 +33,6 @@ ir::Kernel put_number(DType t) {
                      {.out_shape = ShapeDtype{{}, t}, .in_specs = by_value(t), .name = "number"})
       .trace({{{}, t}});
 }
-std::string key_of(DType t, const Shape& shape) { return to_string(Graph::Type{t, shape}); }
 
 /// Throws the error for a node that is no list of commands.
 [[noreturn]] void refuse(const Graph& g, const GraphPlan& p, const GraphPlan::Node& n) {
@@ -129,9 +128,10 @@ struct Making {
     }
   }
 
-  const ir::Kernel* copy_of(DType t, const Shape& s) {
-    const auto it = copies.find(key_of(t, s));
-    return it != copies.end() ? &it->second : &copies.emplace(key_of(t, s), copy_array(t, s)).first->second;
+  const ir::Kernel* copy_of(const Type& t) {
+    const std::string key = to_string(t);
+    const auto it = copies.find(key);
+    return it != copies.end() ? &it->second : &copies.emplace(key, copy_array(t.first, t.second)).first->second;
   }
 
   void type_storages() {
@@ -154,7 +154,7 @@ struct Making {
       const auto type = types.find(copy->from.storage);
       const Type t = type != types.end() ? type->second : Type{DType::u8, Shape{copy->to.bytes}};
       types[copy->to.storage] = t;
-      wanted.push_back({copy_of(t.first, t.second), {t}, {}, {copy->from, copy->to}});
+      wanted.push_back({copy_of(t), {t}, {}, {copy->from, copy->to}});
     } else if (c.set_gate()) {
       want_gate(c);
     } else {
@@ -189,16 +189,16 @@ struct Making {
     for (size_t i = 0; i < p.outputs.size(); ++i) {
       const GraphPlan::Storage& s = p.storages[p.outputs[i].storage];
       if (s.memory == GraphPlan::Memory::output && output_at.at(s.index) == i) continue;
-      const auto& [t, shape] = out.outputs[i];
+      const Type& t = out.outputs[i];
       given.emplace_back(order.size(), i);
       order.push_back(wanted.size());
-      wanted.push_back({copy_of(t, shape), {{t, shape}}, {}, {p.outputs[i], p.outputs[i]}});
+      wanted.push_back({copy_of(t), {t}, {}, {p.outputs[i], p.outputs[i]}});
     }
   }
 
   static std::string key(const Wanted& w) {
     std::string key = ir::print(*w.kernel, true);
-    for (const auto& [t, s] : w.inputs) key += key_of(t, s) + ";";
+    for (const Type& t : w.inputs) key += to_string(t) + ";";
     for (const auto& [name, v] : w.dims) key += name + "=" + std::to_string(v) + ";";
     return key;
   }
@@ -233,7 +233,7 @@ struct Making {
       case GraphPlan::Memory::constant: return {Memory::own, static_cast<uint32_t>(s.index)};  // they come first
       case GraphPlan::Memory::arena: break;
     }
-    const std::string key = std::to_string(s.offset) + " " + key_of(type.first, type.second);
+    const std::string key = std::to_string(s.offset) + " " + to_string(type);
     const auto it = known.find(key);
     return {Memory::own, it != known.end() ? it->second : known.emplace(key, own(type)).first->second};
   }

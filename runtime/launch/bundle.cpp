@@ -22,6 +22,12 @@ std::string read_file(const std::string& path) {
   }
 }
 
+template <class T> std::vector<std::string> names_of(const std::vector<T>& all) {
+  std::vector<std::string> names;
+  for (const T& x : all) names.push_back(x.name);
+  return names;
+}
+
 /// A file's kernels, and those of its Programs that have been loaded.
 struct Contents {
   BundleFile file;
@@ -29,25 +35,17 @@ struct Contents {
   std::mutex mutex;
   std::map<const BundleVariant*, std::shared_ptr<const Program>> programs;
 
-  const BundleKernel& find(std::string_view kernel) const {
-    const auto it =
-        std::find_if(file.kernels.begin(), file.kernels.end(), [&](const BundleKernel& k) { return k.name == kernel; });
-    if (it != file.kernels.end()) return *it;
+  const BundleKernel& find(std::string_view kernel) const { return find(file.kernels, "kernel", kernel); }
+  const BundleGraph& find_graph(std::string_view graph) const { return find(file.graphs, "graph", graph); }
+  template <class T> const T& find(const std::vector<T>& all, const std::string& what, std::string_view wanted) const {
+    const auto it = std::find_if(all.begin(), all.end(), [&](const T& x) { return x.name == wanted; });
+    if (it != all.end()) return *it;
     std::string names;
-    for (const BundleKernel& k : file.kernels) names += (names.empty() ? "" : ", ") + k.name;
-    throw SpecError(name + ": has no kernel \"" + std::string(kernel) + "\"", {},
-                    names.empty() ? "it has none at all" : "its kernels are " + names);
+    for (const T& x : all) names += (names.empty() ? "" : ", ") + x.name;
+    throw SpecError(name + ": has no " + what + " \"" + std::string(wanted) + "\"", {},
+                    names.empty() ? "it has none at all" : "its " + what + "s are " + names);
   }
-  const BundleGraph& find_graph(std::string_view graph) const {
-    const auto it =
-        std::find_if(file.graphs.begin(), file.graphs.end(), [&](const BundleGraph& g) { return g.name == graph; });
-    if (it != file.graphs.end()) return *it;
-    std::string names;
-    for (const BundleGraph& g : file.graphs) names += (names.empty() ? "" : ", ") + g.name;
-    throw SpecError(name + ": has no graph \"" + std::string(graph) + "\"", {},
-                    names.empty() ? "it has none at all" : "its graphs are " + names);
-  }
-  std::shared_ptr<const Program> program(const BundleKernel& k, const BundleVariant& v) { return program(k, v, name); }
+  /// `where` is what errors begin with.
   std::shared_ptr<const Program> program(const BundleKernel& k, const BundleVariant& v, const std::string& where) {
     const std::lock_guard lock(mutex);
     std::shared_ptr<const Program>& p = programs[&v];
@@ -87,16 +85,12 @@ Bundle::Bundle(std::span<const std::byte> bytes, std::string name) : state_(std:
   state_->contents = State::parse({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, name);
 }
 
-std::vector<std::string> Bundle::kernels() const {
-  std::vector<std::string> names;
-  for (const BundleKernel& k : state_->now()->file.kernels) names.push_back(k.name);
-  return names;
-}
+std::vector<std::string> Bundle::kernels() const { return names_of(state_->now()->file.kernels); }
 
 std::vector<BundleArgument> Bundle::arguments(std::string_view kernel) const {
   const auto c = state_->now();
   const BundleKernel& k = c->find(kernel);
-  const auto p = c->program(k, k.variants.front());
+  const auto p = c->program(k, k.variants.front(), c->name);
   std::vector<BundleArgument> arguments;
   for (size_t i = 0; i < p->args.size(); ++i)
     arguments.push_back({k.arguments[i], p->args[i].dtype, p->args[i].shape, p->args[i].is_output, p->args[i].alias,
@@ -107,7 +101,7 @@ std::vector<BundleArgument> Bundle::arguments(std::string_view kernel) const {
 CompiledKernel Bundle::kernel(const Device& device, std::string_view name) const {
   const auto c = state_->now();
   const BundleKernel& k = c->find(name);
-  return {device, c->program(k, best_variant(k, device.target(), c->name))};
+  return {device, c->program(k, best_variant(k, device.target(), c->name), c->name)};
 }
 
 std::string Bundle::variant(const Device& device, std::string_view kernel) const {
@@ -120,11 +114,7 @@ std::string Bundle::explain(const Device& device, std::string_view kernel) const
   return explain_variants(c->find(kernel), device.target(), c->name);
 }
 
-std::vector<std::string> Bundle::graphs() const {
-  std::vector<std::string> names;
-  for (const BundleGraph& g : state_->now()->file.graphs) names.push_back(g.name);
-  return names;
-}
+std::vector<std::string> Bundle::graphs() const { return names_of(state_->now()->file.graphs); }
 
 GraphCode Bundle::graph(const Device& device, std::string_view name) const {
   const auto c = state_->now();
@@ -137,10 +127,7 @@ GraphCode Bundle::graph(const Device& device, std::string_view name) const {
 }
 
 std::vector<std::string> Bundle::kernels(std::string_view graph) const {
-  const auto c = state_->now();
-  std::vector<std::string> names;
-  for (const BundleKernel& k : c->find_graph(graph).kernels) names.push_back(k.name);
-  return names;
+  return names_of(state_->now()->find_graph(graph).kernels);
 }
 
 bool Bundle::reload() {

@@ -4,16 +4,6 @@
 
 enum { N = 300 };
 
-static tessera_array* part(const Host* h, tessera_device* d, VkDeviceSize offset) {
-  const tessera_imported_buffer b = {h->buffer, 8192, offset,
-                                     VK_BUFFER_USAGE_SHADER_DEVICE_ADDRESS_BIT | VK_BUFFER_USAGE_STORAGE_BUFFER_BIT |
-                                         VK_BUFFER_USAGE_TRANSFER_SRC_BIT | VK_BUFFER_USAGE_TRANSFER_DST_BIT};
-  const int64_t n = N;
-  tessera_array* array = NULL;
-  CHECK_OK(tessera_array_import(d, &b, TESSERA_F32, 1, &n, &array));
-  return array;
-}
-
 void test_graphs(void) {
   Host h;
   make_host(&h);
@@ -38,8 +28,8 @@ void test_graphs(void) {
       "twice: the bundle's graph is (f32[300], f32[]) -> (f32[300], f32[300]) but the header was made for () -> "
       "()\n  note: use the header that tessera bundle wrote with the bundle");
   CHECK_OK(tessera_stream_create(d, &stream));
-  const c_kernels_twice_inputs in = {part(&h, d, 0), NULL};
-  const c_kernels_twice_outputs out = {part(&h, d, 2048), part(&h, d, 4096)};
+  const c_kernels_twice_inputs in = {host_floats(&h, d, 0, N), NULL};
+  const c_kernels_twice_outputs out = {host_floats(&h, d, 2048, N), host_floats(&h, d, 4096, N)};
   for (int i = 0; i < N; ++i) h.mapped[i] = (float)i;
   tessera_array* missing[4] = {in.in0, NULL, out.out0, out.out1};
   for (uint64_t frame = 0; frame < 3; ++frame) {
@@ -57,15 +47,7 @@ void test_graphs(void) {
     CHECK_OK(c_kernels_twice_record(stream, graph, &given, &out, &one));
     CHECK_OK(tessera_stream_end(stream, &scopes));
     CHECK(one.signal_accesses & VK_ACCESS_2_SHADER_WRITE_BIT);
-    const VkMemoryBarrier2 to_host = {.sType = VK_STRUCTURE_TYPE_MEMORY_BARRIER_2,
-                                      .srcStageMask = scopes.signal_stages,
-                                      .srcAccessMask = scopes.signal_accesses,
-                                      .dstStageMask = VK_PIPELINE_STAGE_2_HOST_BIT,
-                                      .dstAccessMask = VK_ACCESS_2_HOST_READ_BIT};
-    const VkDependencyInfo dependency = {
-        .sType = VK_STRUCTURE_TYPE_DEPENDENCY_INFO, .memoryBarrierCount = 1, .pMemoryBarriers = &to_host};
-    vkCmdPipelineBarrier2(h.commands, &dependency);
-    CHECK(vkEndCommandBuffer(h.commands) == VK_SUCCESS);
+    end_for_host(&h, &scopes);
     submit_and_wait(&h);
     int right = 0;
     for (int i = 0; i < N; ++i) right += h.mapped[512 + i] == by * by * (float)i && h.mapped[1024 + i] == by * (float)i;

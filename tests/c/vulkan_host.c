@@ -102,6 +102,27 @@ tessera_imported_device imported_host(const Host* h) {
   return d;
 }
 
+tessera_array* host_floats(const Host* h, tessera_device* d, VkDeviceSize offset, int64_t n) {
+  const tessera_imported_buffer b = {h->buffer, 8192, offset,
+                                     VK_BUFFER_USAGE_SHADER_DEVICE_ADDRESS_BIT | VK_BUFFER_USAGE_STORAGE_BUFFER_BIT |
+                                         VK_BUFFER_USAGE_TRANSFER_SRC_BIT | VK_BUFFER_USAGE_TRANSFER_DST_BIT};
+  tessera_array* a = NULL;
+  CHECK_OK(tessera_array_import(d, &b, TESSERA_F32, 1, &n, &a));
+  return a;
+}
+
+void end_for_host(const Host* h, const tessera_scopes* scopes) {
+  const VkMemoryBarrier2 to_host = {.sType = VK_STRUCTURE_TYPE_MEMORY_BARRIER_2,
+                                    .srcStageMask = scopes->signal_stages,
+                                    .srcAccessMask = scopes->signal_accesses,
+                                    .dstStageMask = VK_PIPELINE_STAGE_2_HOST_BIT,
+                                    .dstAccessMask = VK_ACCESS_2_HOST_READ_BIT};
+  const VkDependencyInfo dependency = {
+      .sType = VK_STRUCTURE_TYPE_DEPENDENCY_INFO, .memoryBarrierCount = 1, .pMemoryBarriers = &to_host};
+  vkCmdPipelineBarrier2(h->commands, &dependency);
+  CHECK(vkEndCommandBuffer(h->commands) == VK_SUCCESS);
+}
+
 void submit_and_wait(const Host* h) {
   const VkCommandBufferSubmitInfo commands = {.sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_SUBMIT_INFO,
                                               .commandBuffer = h->commands};

@@ -33,5 +33,9 @@ void make_host(Host* h);
 void end_host(Host* h);
 /// The device as Tessera takes it.
 tessera_imported_device imported_host(const Host* h);
+/// So many floats of the buffer, from this byte on, as an array.
+tessera_array* host_floats(const Host* h, tessera_device* d, VkDeviceSize offset, int64_t n);
+/// Ends the recording, with a barrier from what the scopes say to the host's reads.
+void end_for_host(const Host* h, const tessera_scopes* scopes);
 /// What has been recorded.
 void submit_and_wait(const Host* h);

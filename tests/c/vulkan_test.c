@@ -36,15 +36,6 @@ static void free_memory(void* user, const tessera_memory_piece* piece) {
   ++h->taken_back;
 }
 
-static tessera_array* range(const Host* h, tessera_device* d, VkDeviceSize offset, int64_t n) {
-  const tessera_imported_buffer b = {h->buffer, 8192, offset,
-                                     VK_BUFFER_USAGE_SHADER_DEVICE_ADDRESS_BIT | VK_BUFFER_USAGE_STORAGE_BUFFER_BIT |
-                                         VK_BUFFER_USAGE_TRANSFER_SRC_BIT | VK_BUFFER_USAGE_TRANSFER_DST_BIT};
-  tessera_array* a = NULL;
-  CHECK_OK(tessera_array_import(d, &b, TESSERA_F32, 1, &n, &a));
-  return a;
-}
-
 static void test_errors(const tessera_imported_device* good, tessera_device* d, const tessera_kernel* k,
                         tessera_stream* stream, tessera_prepared* prepared, tessera_array* const* arrays) {
   tessera_device* none = NULL;
@@ -168,7 +159,8 @@ void test_vulkan(void) {
   CHECK_ERROR(tessera_stream_create_timed(d, 0, 2, &stream), TESSERA_ERROR_ARGUMENT,
               "tessera_stream_create_timed: timed_calls must be positive but is 0");
   CHECK_OK(tessera_stream_create_timed(d, 1, 2, &stream));
-  tessera_array* arrays[4] = {range(&h, d, 0, 1), range(&h, d, 256, N), range(&h, d, 2048, N), range(&h, d, 4096, N)};
+  tessera_array* arrays[4] = {host_floats(&h, d, 0, 1), host_floats(&h, d, 256, N), host_floats(&h, d, 2048, N),
+                              host_floats(&h, d, 4096, N)};
   h.mapped[0] = 3;
   for (int i = 0; i < N; ++i) h.mapped[64 + i] = (float)i, h.mapped[512 + i] = (float)(2 * i);
 
@@ -181,15 +173,7 @@ void test_vulkan(void) {
   CHECK_OK(tessera_stream_end(stream, &scopes));
   CHECK(one.wait_stages & VK_PIPELINE_STAGE_2_COMPUTE_SHADER_BIT && one.signal_accesses & VK_ACCESS_2_SHADER_WRITE_BIT);
   CHECK(scopes.signal_stages & VK_PIPELINE_STAGE_2_COMPUTE_SHADER_BIT);
-  const VkMemoryBarrier2 to_host = {.sType = VK_STRUCTURE_TYPE_MEMORY_BARRIER_2,
-                                    .srcStageMask = scopes.signal_stages,
-                                    .srcAccessMask = scopes.signal_accesses,
-                                    .dstStageMask = VK_PIPELINE_STAGE_2_HOST_BIT,
-                                    .dstAccessMask = VK_ACCESS_2_HOST_READ_BIT};
-  const VkDependencyInfo dependency = {
-      .sType = VK_STRUCTURE_TYPE_DEPENDENCY_INFO, .memoryBarrierCount = 1, .pMemoryBarriers = &to_host};
-  vkCmdPipelineBarrier2(h.commands, &dependency);
-  CHECK(vkEndCommandBuffer(h.commands) == VK_SUCCESS);
+  end_for_host(&h, &scopes);
   submit_and_wait(&h);
   int right = 0;
   for (int i = 0; i < N; ++i) right += h.mapped[1024 + i] == 5 * (float)i;

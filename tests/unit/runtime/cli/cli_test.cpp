@@ -127,6 +127,7 @@ TEST_CASE("tessera run: the interpreter judges" * without_device) {
 }
 
 #ifndef _WIN32
+// Not under the address sanitizer: its shadow memory alone takes more address space than the limit here.
 TEST_CASE("tessera run: a value too large for this machine" * without_device * doctest::skip(kSanitized)) {
   const Scratch s;
   s.write("big.tir", R"(tir 1
