@@ -50,8 +50,6 @@ class PreparedGraph {
   }
 
  private:
-  void check(std::span<const DeviceArray> inputs, std::span<const DeviceArray> outputs) const;
-
   Device device_;
   std::shared_ptr<const GraphProgram> graph_;
   std::vector<PreparedKernel> prepared_;  // per GraphProgram::Kernel

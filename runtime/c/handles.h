@@ -46,6 +46,9 @@ struct Stopped : Error {
 
 /// Keeps the sentence for tessera_last_error(), and gives `result` back.
 tessera_result failed(tessera_result result, const char* what) noexcept;
+/// The name at `index`, which stays; SpecError if there is none.
+const char* name_at(const std::vector<std::string>& names, int32_t index, const std::string& function,
+                    const char* what);
 /// The result of the exception that is being handled.
 tessera_result handled(const char* function) noexcept;
 

@@ -146,6 +146,14 @@ DimValues dims_of(const char* function, const Program& p, const tessera_size* si
   return dims;
 }
 
+const char* name_at(const std::vector<std::string>& names, int32_t index, const std::string& function,
+                    const char* what) {
+  if (index < 0 || static_cast<size_t>(index) >= names.size())
+    throw SpecError(function + ": there is no " + what + " " + std::to_string(index) + ": their number is " +
+                    std::to_string(names.size()));
+  return intern_file(names[static_cast<size_t>(index)]);  // a reload may end the bundle's own
+}
+
 }  // namespace tessera::c
 
 // ---- versions and errors
@@ -289,32 +297,11 @@ tessera_result tessera_bundle_kernel_count(const tessera_bundle* bundle, int32_t
     *count = static_cast<int32_t>(bundle->bundle.kernels().size());
   });
 }
-static const char* name_at(const std::vector<std::string>& names, int32_t index, const std::string& function,
-                           const char* what) {
-  if (index < 0 || static_cast<size_t>(index) >= names.size())
-    throw SpecError(function + ": there is no " + what + " " + std::to_string(index) + ": their number is " +
-                    std::to_string(names.size()));
-  return intern_file(names[static_cast<size_t>(index)]);  // a reload may end the bundle's own
-}
 tessera_result tessera_bundle_kernel_name(const tessera_bundle* bundle, int32_t index, const char** name) {
   return guarded(__func__, [&] {
     need("tessera_bundle_kernel_name", "bundle", bundle);
     need("tessera_bundle_kernel_name", "name", name);
-    *name = name_at(bundle->bundle.kernels(), index, "tessera_bundle_kernel_name", "kernel");
-  });
-}
-tessera_result tessera_bundle_graph_count(const tessera_bundle* bundle, int32_t* count) {
-  return guarded(__func__, [&] {
-    need("tessera_bundle_graph_count", "bundle", bundle);
-    need("tessera_bundle_graph_count", "count", count);
-    *count = static_cast<int32_t>(bundle->bundle.graphs().size());
-  });
-}
-tessera_result tessera_bundle_graph_name(const tessera_bundle* bundle, int32_t index, const char** name) {
-  return guarded(__func__, [&] {
-    need("tessera_bundle_graph_name", "bundle", bundle);
-    need("tessera_bundle_graph_name", "name", name);
-    *name = name_at(bundle->bundle.graphs(), index, "tessera_bundle_graph_name", "graph");
+    *name = c::name_at(bundle->bundle.kernels(), index, "tessera_bundle_kernel_name", "kernel");
   });
 }
 tessera_result tessera_bundle_reload(tessera_bundle* bundle, int32_t* changed) {

@@ -182,7 +182,7 @@ TESSERA_API void tessera_bundle_destroy(tessera_bundle* bundle);
 TESSERA_API tessera_result tessera_bundle_kernel_count(const tessera_bundle* bundle, int32_t* count);
 /// The name of the kernel at `index`, valid as long as the bundle.
 TESSERA_API tessera_result tessera_bundle_kernel_name(const tessera_bundle* bundle, int32_t index, const char** name);
-/// Graphs, which are recorded into command buffers (tessera_graph_prepare() in tessera_vulkan.h).
+/// How many graphs it has.
 TESSERA_API tessera_result tessera_bundle_graph_count(const tessera_bundle* bundle, int32_t* count);
 /// The name of the graph at `index`, valid as long as the bundle.
 TESSERA_API tessera_result tessera_bundle_graph_name(const tessera_bundle* bundle, int32_t index, const char** name);
@@ -280,6 +280,26 @@ typedef struct tessera_size {
 TESSERA_API tessera_result tessera_launch(const tessera_kernel* kernel, tessera_array* const* inputs,
                                           int32_t num_inputs, tessera_array** outputs, int32_t num_outputs,
                                           const tessera_size* sizes, int32_t num_sizes);
+
+// ---- graphs
+
+/// A graph of a bundle on a device: of tessera_graph_load(), to be launched, or of tessera_graph_prepare()
+/// (tessera_vulkan.h), to be recorded into command buffers.
+typedef struct tessera_graph tessera_graph;
+/// The graph of that name for the device, by the variants of its kernels that suit it best. It holds the memory of its
+/// intermediate values, so its launches run one after another.
+TESSERA_API tessera_result tessera_graph_load(const tessera_bundle* bundle, tessera_device* device, const char* name,
+                                              tessera_graph** graph);
+TESSERA_API void tessera_graph_destroy(tessera_graph* graph);
+/// "(f32[8, 128], i32[]) -> (f32[8])", valid as long as the graph.
+TESSERA_API tessera_result tessera_graph_signature(const tessera_graph* graph, const char** signature);
+/// For the headers of tessera bundle: TESSERA_ERROR_ARGUMENT with both signatures if the graph has another one.
+TESSERA_API tessera_result tessera_graph_check(const tessera_graph* graph, const char* signature);
+/// Starts a call of a loaded graph. Inputs are arrays, and for those of rank 0 arrays or numbers; no argument is taken
+/// as donated. Outputs that are NULL are made, and are then the caller's to destroy; the others are written, must have
+/// the right dtype and shape, and be none of the inputs. The counts are those of the graph. Any thread may launch it.
+TESSERA_API tessera_result tessera_graph_launch(const tessera_graph* graph, tessera_array* const* inputs,
+                                                int32_t num_inputs, tessera_array** outputs, int32_t num_outputs);
 
 #ifdef __cplusplus
 }  // extern "C"

@@ -247,21 +247,15 @@ typedef struct tessera_argument {
 TESSERA_API tessera_result tessera_stream_record_arguments(tessera_stream* stream, tessera_prepared* prepared,
                                                            const tessera_argument* arguments, int32_t count,
                                                            tessera_scopes* scopes);
-/// A graph of a bundle with all that its calls need, for as many frames as are in flight; used by one thread at a time.
-/// Each frame may hold calls_per_frame calls of it.
-typedef struct tessera_graph tessera_graph;
+/// A graph of a bundle, for tessera_stream_record_graph(), with all that its calls need for as many frames as are in
+/// flight; used by one thread at a time. Each frame may hold calls_per_frame calls of it. Destroy it with
+/// tessera_graph_destroy() when no recorded command of it will run any more.
 TESSERA_API tessera_result tessera_graph_prepare(const tessera_bundle* bundle, tessera_device* device, const char* name,
                                                  int32_t frames_in_flight, int32_t calls_per_frame,
                                                  tessera_graph** graph);
-/// When no recorded command of it will run any more.
-TESSERA_API void tessera_graph_destroy(tessera_graph* graph);
-/// "(f32[8, 128], i32[]) -> (f32[8])", valid as long as the graph.
-TESSERA_API tessera_result tessera_graph_signature(const tessera_graph* graph, const char** signature);
-/// For the headers of tessera bundle: TESSERA_ERROR_ARGUMENT with both signatures if the graph has another one.
-TESSERA_API tessera_result tessera_graph_check(const tessera_graph* graph, const char* signature);
-/// A call: inputs, then outputs, `count` together, of the graph's dtypes and shapes; each output an array of its own.
-/// An input of rank 0 may be a tessera_scalar_create()'s number. It allocates nothing and waits for nothing. No
-/// argument is taken as donated. `scopes` may be NULL. On an error nothing has been recorded.
+/// A call of a prepared graph: inputs, then outputs, `count` together, of the graph's dtypes and shapes; each output an
+/// array of its own. An input of rank 0 may be a tessera_scalar_create()'s number. It allocates nothing and waits for
+/// nothing. No argument is taken as donated. `scopes` may be NULL. On an error nothing has been recorded.
 TESSERA_API tessera_result tessera_stream_record_graph(tessera_stream* stream, tessera_graph* graph,
                                                        tessera_array* const* arrays, int32_t count,
                                                        tessera_scopes* scopes);

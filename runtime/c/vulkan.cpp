@@ -24,10 +24,6 @@ const DeviceFeature& feature_at(const char* function, int32_t required, int32_t 
 }
 tessera_device_feature c_feature(const DeviceFeature& f) { return {f.name, f.structure, f.gives, f.type, f.offset}; }
 
-tessera_scopes scopes_of(const Scopes& s) {
-  return {s.wait_stages, s.wait_accesses, s.signal_stages, s.signal_accesses};
-}
-
 }  // namespace
 
 int32_t tessera_device_feature_count(int32_t required) {
@@ -242,64 +238,10 @@ tessera_result tessera_stream_record(tessera_stream* stream, tessera_prepared* p
   });
 }
 
-tessera_result tessera_graph_prepare(const tessera_bundle* bundle, tessera_device* device, const char* name,
-                                     int32_t frames_in_flight, int32_t calls_per_frame, tessera_graph** graph) {
-  return guarded(__func__, [&] {
-    need("tessera_graph_prepare", "bundle", bundle);
-    need("tessera_graph_prepare", "device", device);
-    need("tessera_graph_prepare", "name", name);
-    need("tessera_graph_prepare", "graph", graph);
-    const GraphCode code = bundle->bundle.graph(device->device, name);
-    auto made = std::make_unique<tessera_graph>(tessera_graph{
-        PreparedGraph(device->device, code, {.frames_in_flight = frames_in_flight, .calls_per_frame = calls_per_frame}),
-        signature(*code.graph),
-        {}});
-    made->arrays.reserve(code.graph->inputs.size() + code.graph->outputs.size());
-    *graph = made.release();
-  });
-}
-void tessera_graph_destroy(tessera_graph* graph) { delete graph; }
-tessera_result tessera_graph_signature(const tessera_graph* graph, const char** signature) {
-  return guarded(__func__, [&] {
-    need("tessera_graph_signature", "graph", graph);
-    need("tessera_graph_signature", "signature", signature);
-    *signature = graph->signature.c_str();
-  });
-}
-tessera_result tessera_graph_check(const tessera_graph* graph, const char* signature) {
-  return guarded(__func__, [&] {
-    need("tessera_graph_check", "graph", graph);
-    need("tessera_graph_check", "signature", signature);
-    check_signature(graph->graph.program(), signature);
-  });
-}
-tessera_result tessera_stream_record_graph(tessera_stream* stream, tessera_graph* graph, tessera_array* const* arrays,
-                                           int32_t count, tessera_scopes* scopes) {
-  return guarded(__func__, [&] {
-    need("tessera_stream_record_graph", "stream", stream);
-    need("tessera_stream_record_graph", "graph", graph);
-    if (count > 0) need("tessera_stream_record_graph", "arrays", arrays);
-    const GraphProgram& p = graph->graph.program();
-    const size_t inputs = p.inputs.size(), all = inputs + p.outputs.size();
-    c::check_count(p.name, p.loc, all, count);
-    struct Cleared {
-      std::vector<DeviceArray>& arrays;
-      ~Cleared() { arrays.clear(); }
-    } const cleared{graph->arrays};
-    for (size_t i = 0; i < all; ++i) {
-      if (!arrays[i]) throw SpecError(p.name + ": argument " + std::to_string(i) + " is NULL", p.loc);
-      graph->arrays.push_back(arrays[i]->array);
-    }
-    const std::span<const DeviceArray> given(graph->arrays);
-    const Scopes s = graph->graph.record(stream->stream, given.first(inputs), given.subspan(inputs));
-    if (scopes) *scopes = scopes_of(s);
-  });
-}
-
 tessera_result tessera_stream_end(tessera_stream* stream, tessera_scopes* scopes) {
   return guarded(__func__, [&] {
     need("tessera_stream_end", "stream", stream);
     const Scopes s = stream->stream.end();
-    if (scopes) *scopes = scopes_of(s);
+    if (scopes) *scopes = c::scopes_of(s);
   });
 }

@@ -3,11 +3,13 @@
 #include <tessera/tessera_vulkan.h>
 
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "engine/base/plural.h"
 #include "runtime/c/handles.h"
 #include "runtime/interop.h"
+#include "runtime/loaded_graph.h"
 #include "runtime/record.h"
 #include "runtime/record_graph.h"
 
@@ -19,6 +21,9 @@ inline void check_count(const std::string& name, Loc loc, size_t all, int32_t co
                         std::to_string(count) + (count == 1 ? " was given" : " were given"),
                     loc);
 }
+inline tessera_scopes scopes_of(const Scopes& s) {
+  return {s.wait_stages, s.wait_accesses, s.signal_stages, s.signal_accesses};
+}
 }  // namespace tessera::c
 
 struct tessera_image {
@@ -29,7 +34,7 @@ struct tessera_stream {
   std::vector<tessera::TimedCommand> traced = {};  // what the last tessera_stream_trace() has given
 };
 struct tessera_graph {
-  tessera::PreparedGraph graph;
+  std::variant<tessera::LoadedGraph, tessera::PreparedGraph> graph;
   std::string signature;
   std::vector<tessera::DeviceArray> arrays;  // of the call that is being recorded, with room for all
 };
@@ -71,6 +76,6 @@ struct tessera_prepared {
     const tessera::Scopes s = stream.stream.record(kernel, arguments);
     for (int32_t i = 0; i < count; ++i)
       if (tessera_array* const array = at(i).array) array->donate = false;  // it was for this call
-    if (scopes) *scopes = {s.wait_stages, s.wait_accesses, s.signal_stages, s.signal_accesses};
+    if (scopes) *scopes = tessera::c::scopes_of(s);
   }
 };

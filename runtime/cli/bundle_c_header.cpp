@@ -135,6 +135,26 @@ void c_graph_struct(std::ostream& out, const std::string& prefix, const char* wh
   out << "} " << prefix << "_" << what << ";\n";
 }
 
+void c_graph_launch(std::ostream& out, const std::string& prefix, const std::vector<std::string>& names,
+                    size_t inputs) {
+  const size_t outputs = names.size() - inputs;
+  out << "/// Starts a call, and does not wait for it. Outputs that are NULL are made.\nstatic inline tessera_result "
+      << prefix << "_launch(const tessera_graph* graph";
+  if (inputs) out << ", const " << prefix << "_inputs* inputs";
+  if (outputs) out << ", " << prefix << "_outputs* outputs";
+  out << ") {\n";
+  const auto array = [&](const char* name, const char* from, size_t begin, size_t end) {
+    out << "  tessera_array* " << name << "[" << std::max<size_t>(end - begin, 1) << "] = {";
+    for (size_t i = begin; i < end; ++i) out << (i > begin ? ", " : "") << from << names[i];
+    out << (begin == end ? "NULL" : "") << "};\n";
+  };
+  array("in", "inputs->", 0, inputs);
+  array("out", "outputs->", inputs, names.size());
+  out << "  const tessera_result result = tessera_graph_launch(graph, in, " << inputs << ", out, " << outputs << ");\n";
+  for (size_t i = 0; i < outputs; ++i) out << "  outputs->" << names[inputs + i] << " = out[" << i << "];\n";
+  out << "  return result;\n}\n";
+}
+
 void c_graph(std::ostream& out, const BundleGraph& g, const std::string& space, std::set<std::string>& used) {
   const std::string prefix = fresh(space + "_" + g.name, used);
   std::set<std::string> members;
@@ -145,15 +165,20 @@ void c_graph(std::ostream& out, const BundleGraph& g, const std::string& space, 
       << (g.program.calls.size() == 1 ? " call" : " calls") << ".\n\n";
   c_graph_struct(out, prefix, "inputs", g.program.inputs, names.data());
   c_graph_struct(out, prefix, "outputs", g.program.outputs, names.data() + inputs);
-  out << "/// The graph made ready to be recorded; destroy it with tessera_graph_destroy().\n"
-      << "static inline tessera_result " << prefix
-      << "_prepare(const tessera_bundle* bundle, tessera_device* device, int32_t frames_in_flight, int32_t "
-         "calls_per_frame, tessera_graph** graph) {\n  tessera_result result = tessera_graph_prepare(bundle, device, "
-      << string_literal(g.name) << ", frames_in_flight, calls_per_frame, graph);\n"
-      << "  if (result != TESSERA_OK) return result;\n  result = tessera_graph_check(*graph, "
-      << string_literal(signature(g.program)) << ");\n  if (result != TESSERA_OK) {\n"
-      << "    tessera_graph_destroy(*graph);\n    *graph = NULL;\n  }\n  return result;\n}\n"
-      << "/// A call, into the command buffer that the stream records. `scopes` may be NULL.\n"
+  const auto taken = [&](const char* what, const char* function, const std::string& parameters, const char* given) {
+    out << "/// " << what << "; destroy it with tessera_graph_destroy().\nstatic inline tessera_result " << prefix
+        << "_" << function << "(const tessera_bundle* bundle, tessera_device* device, " << parameters
+        << "tessera_graph** graph) {\n  tessera_result result = tessera_graph_" << function << "(bundle, device, "
+        << string_literal(g.name) << ", " << given << "graph);\n"
+        << "  if (result != TESSERA_OK) return result;\n  result = tessera_graph_check(*graph, "
+        << string_literal(signature(g.program)) << ");\n  if (result != TESSERA_OK) {\n"
+        << "    tessera_graph_destroy(*graph);\n    *graph = NULL;\n  }\n  return result;\n}\n";
+  };
+  taken("The graph, to be launched", "load", "", "");
+  c_graph_launch(out, prefix, names, inputs);
+  taken("The graph, to be recorded", "prepare", "int32_t frames_in_flight, int32_t calls_per_frame, ",
+        "frames_in_flight, calls_per_frame, ");
+  out << "/// A call, into the command buffer that the stream records. `scopes` may be NULL.\n"
       << "static inline tessera_result " << prefix << "_record(tessera_stream* stream, tessera_graph* graph";
   if (inputs) out << ", const " << prefix << "_inputs* inputs";
   if (names.size() > inputs) out << ", const " << prefix << "_outputs* outputs";

@@ -139,10 +139,25 @@ void graph(std::ostream& out, const BundleGraph& g, std::set<std::string>& used)
   list(g.program.inputs, 0);
   out << "  };\n  struct Outputs {\n";
   list(g.program.outputs, inputs);
-  out << "  };\n\n  tessera::PreparedGraph graph;\n  " << type
+  const std::string code = "tessera::checked(bundle.graph(device, " + string_literal(g.name) + "), " +
+                           string_literal(signature(g.program)) + ")";
+  std::string results;
+  for (size_t i = inputs; i < names.size(); ++i)
+    results += (i > inputs ? ", " : "") + ("out[" + std::to_string(i - inputs)) + "]";
+  out << "  };\n\n  /// The graph by itself, outside of a frame.\n  struct Loaded {\n    tessera::LoadedGraph graph;\n"
+      << "    Loaded(const tessera::Bundle& bundle, const tessera::Device& device)\n        : graph(device, " << code
+      << ") {}\n    /// Starts a call, and does not wait for it.\n    Outputs operator()([[maybe_unused]] const "
+         "Inputs& "
+         "inputs) const {\n      [[maybe_unused]] const std::vector<tessera::DeviceArray> out = graph("
+      << given("inputs", 0, inputs) << ");\n      return {" << results
+      << "};\n    }\n    /// The same into arrays of the caller's, which it returns.\n    Outputs "
+         "operator()([[maybe_unused]] const Inputs& inputs, [[maybe_unused]] const Outputs& outputs) const {\n      "
+         "[[maybe_unused]] const std::vector<tessera::DeviceArray> out = graph.run_into("
+      << given("inputs", 0, inputs) << ", " << given("outputs", inputs, names.size()) << ");\n      return {" << results
+      << "};\n    }\n  };\n\n  tessera::PreparedGraph graph;\n  " << type
       << "(const tessera::Bundle& bundle, const tessera::Device& device, const tessera::PrepareGraphOptions& options = "
-         "{})\n      : graph(device, tessera::checked(bundle.graph(device, "
-      << string_literal(g.name) << "), " << string_literal(signature(g.program)) << "), options) {}\n"
+         "{})\n      : graph(device, "
+      << code << ", options) {}\n"
       << "  /// A call, into the command buffer that the stream records; nothing is allocated.\n"
       << "  tessera::Scopes record(tessera::CommandStream& stream, [[maybe_unused]] const Inputs& inputs, "
          "[[maybe_unused]] const Outputs& outputs) {\n    return graph.record(stream, "
@@ -242,7 +257,7 @@ std::string bundle_header(const BundleFile& bundle, const HeaderOptions& o) {
         << string_literal(o.bundle) << "); }\n";
   }
   for (const BundleKernel& k : bundle.kernels) kernel(out, k, o.bundle, used);
-  used.insert({"graph", "record", "stream", "options"});  // members and parameters of graphs' structs
+  used.insert({"graph", "record", "stream", "options", "Loaded"});  // members and parameters of graphs' structs
   for (const BundleGraph& g : bundle.graphs) graph(out, g, used);
   out << "\n}  // namespace " << o.name_space << "\n";
   return out.str();

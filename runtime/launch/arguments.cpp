@@ -9,6 +9,23 @@
 
 namespace tessera {
 
+CallSignature call_signature(const Program& p) {
+  CallSignature s{p.name, p.loc, {}, 0, {}, {}};
+  s.args.reserve(p.args.size());
+  for (const ProgramArg& a : p.args) {
+    s.args.push_back({a.origin, a.dtype, a.shape, a.loc});
+    s.num_inputs += !a.is_output;
+    for (const Extent& e : a.shape) e.collect_names(s.sizes);
+  }
+  for (const Extent& e : p.grid) {
+    s.grid.push_back(&e);
+    e.collect_names(s.sizes);
+  }
+  for (const Extent& e : p.extents) e.collect_names(s.sizes);
+  p.num_units.collect_names(s.sizes);
+  return s;
+}
+
 std::vector<int64_t> extents_of(const Program& p, const DimValues& dims, const std::string& device) {
   std::vector<int64_t> values;
   extents_of(p, dims, device, values);

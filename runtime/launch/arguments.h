@@ -9,11 +9,14 @@
 #include <vector>
 
 #include "codegen/program/program.h"
+#include "engine/base/bind.h"
 #include "engine/base/function_ref.h"
 #include "engine/base/scalar.h"
 
 namespace tessera {
 
+/// What engine/base/bind.h matches arguments with; the program outlives it.
+CallSignature call_signature(const Program& program);
 /// Workgroups of a call; 0: it has nothing to do. `arena_bytes`: of all their scratch arenas, at most. Throws SpecError
 /// where they are more than 2^31 - 1.
 int64_t workgroups_of(const Program& program, const DimValues& dims, int64_t arena_bytes);

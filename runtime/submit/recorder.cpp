@@ -216,8 +216,9 @@ StageMask unordered(const Ordered& ordered, StageMask to, std::span<const Access
   return static_cast<StageMask>((late[0] ? at(0) : 0) | (late[1] ? at(1) : 0));
 }
 
-void Recorder::access(std::string_view verb, std::string_view what, Stage stage, std::span<const Access> list) {
-  order(mask(stage), list);
+void Recorder::access(std::string_view verb, std::string_view what, Stage stage, std::span<const Access> list,
+                      bool indirect) {
+  order(static_cast<StageMask>(mask(stage) | (indirect ? mask(Stage::indirect) : 0)), list);
   note(log_on_ ? std::string(verb).append(what) : std::string(), stage, list, 0);
 }
 
@@ -253,12 +254,24 @@ void Recorder::dispatch(const std::string& name, VkPipeline pipeline, VkPipeline
                         std::span<const std::byte> push, const std::array<uint32_t, 3>& groups,
                         std::span<const Access> list, const std::array<uint32_t, 3>* base) {
   access("dispatch ", name, Stage::compute, list);
+  bind(pipeline, layout, push);
+  if (base) vk_.vkCmdDispatchBase(open_, (*base)[0], (*base)[1], (*base)[2], groups[0], groups[1], groups[2]);
+  else vk_.vkCmdDispatch(open_, groups[0], groups[1], groups[2]);
+}
+
+void Recorder::dispatch_indirect(const std::string& name, VkPipeline pipeline, VkPipelineLayout layout,
+                                 std::span<const std::byte> push, const Buffer& groups, uint64_t offset,
+                                 std::span<const Access> list) {
+  access("dispatch ", name, Stage::compute, list, true);
+  bind(pipeline, layout, push);
+  vk_.vkCmdDispatchIndirect(open_, groups.handle(), groups.offset() + offset);
+}
+
+void Recorder::bind(VkPipeline pipeline, VkPipelineLayout layout, std::span<const std::byte> push) {
   vk_.vkCmdBindPipeline(open_, VK_PIPELINE_BIND_POINT_COMPUTE, pipeline);
   if (!push.empty())
     vk_.vkCmdPushConstants(open_, layout, VK_SHADER_STAGE_COMPUTE_BIT, 0, static_cast<uint32_t>(push.size()),
                            push.data());
-  if (base) vk_.vkCmdDispatchBase(open_, (*base)[0], (*base)[1], (*base)[2], groups[0], groups[1], groups[2]);
-  else vk_.vkCmdDispatch(open_, groups[0], groups[1], groups[2]);
 }
 
 VkCommandBuffer Recorder::command(const std::string& name, Stage stage, std::span<const Access> list) {

@@ -61,6 +61,10 @@ class Recorder {
   void dispatch(const std::string& name, VkPipeline pipeline, VkPipelineLayout layout, std::span<const std::byte> push,
                 const std::array<uint32_t, 3>& groups, std::span<const Access> accesses,
                 const std::array<uint32_t, 3>* base = nullptr);
+  /// The same of as many workgroups as three u32 at `offset` in `groups` say, an access of which is in the list.
+  void dispatch_indirect(const std::string& name, VkPipeline pipeline, VkPipelineLayout layout,
+                         std::span<const std::byte> push, const Buffer& groups, uint64_t offset,
+                         std::span<const Access> accesses);
   /// A command that the caller records into what this returns.
   VkCommandBuffer command(const std::string& name, Stage stage, std::span<const Access> accesses);
   void copy(Buffer& from, uint64_t from_offset, Buffer& to, uint64_t to_offset, uint64_t size);
@@ -158,7 +162,9 @@ class Recorder {
   VkCommandBuffer open();
   uint64_t submit_open(Work work);
   void undo(size_t logged);  // what has been recorded since then will not run
-  void access(std::string_view verb, std::string_view what, Stage stage, std::span<const Access> accesses);
+  void access(std::string_view verb, std::string_view what, Stage stage, std::span<const Access> accesses,
+              bool indirect = false);
+  void bind(VkPipeline pipeline, VkPipelineLayout layout, std::span<const std::byte> push);
   StageMask recorded(StageMask to, std::span<const Access> accesses) const;
   void order(StageMask stages, std::span<const Access> accesses);
   VkCommandBuffer begin(VkCommandBufferUsageFlags usage);

@@ -1,15 +1,75 @@
-// A graph of a bundle in a Vulkan program written in C: recorded into its command buffer, frame after frame.
+// A graph of a bundle in C: launched, and in a Vulkan program recorded into its command buffer, frame after frame.
 #include "c_kernels_c.h"
 #include "vulkan_host.h"
 
 enum { N = 300 };
 
+static int times(const tessera_array* array, float by) {
+  float values[N];
+  int right = 0;
+  CHECK_OK(tessera_array_read(array, values, sizeof values));
+  for (int i = 0; i < N; ++i) right += values[i] == by * (float)i;
+  return right;
+}
+
+static void test_launches(void) {
+  tessera_graph *graph = NULL, *prepared = NULL;
+  float ramp[N];
+  const int64_t shape[1] = {N};
+  for (int i = 0; i < N; ++i) ramp[i] = (float)i;
+  CHECK_OK(c_kernels_twice_load(bundle, device, &graph));
+  const char* text = NULL;
+  CHECK_OK(tessera_graph_signature(graph, &text));
+  CHECK(strcmp(text, "(f32[300], f32[]) -> (f32[300], f32[300])") == 0);
+  c_kernels_twice_inputs in = {NULL, NULL};
+  c_kernels_twice_outputs out = {NULL, NULL};
+  const float by = 3;
+  CHECK_OK(tessera_array_create(device, TESSERA_F32, 1, shape, ramp, &in.in0));
+  CHECK_OK(tessera_scalar_create(TESSERA_F32, &by, &in.in1));
+  CHECK_OK(c_kernels_twice_launch(graph, &in, &out));  // makes the outputs
+  CHECK(times(out.out0, 9) == N && times(out.out1, 3) == N);
+  const float more = 5;
+  CHECK_OK(tessera_scalar_set(in.in1, &more));
+  CHECK_OK(c_kernels_twice_launch(graph, &in, &out));  // into them
+  CHECK(times(out.out0, 25) == N && times(out.out1, 5) == N);
+  tessera_array *all[2] = {in.in0, in.in1}, *made[2] = {out.out0, NULL}, *same[2] = {in.in0, out.out1};
+  CHECK_ERROR(tessera_graph_launch(graph, all, 1, made, 2), TESSERA_ERROR_ARGUMENT,
+              "twice: takes 2 inputs and makes 2 outputs but 1 and 2 were given\n  note: it is twice(f32[300], f32[]) "
+              "-> (f32[300], f32[300])");
+  CHECK_ERROR(tessera_graph_launch(graph, all, 2, same, 2), TESSERA_ERROR_ARGUMENT,
+              "twice: output 0 is to go where argument 0 is\n  note: give it an array of its own");
+  CHECK_ERROR(tessera_graph_launch(NULL, all, 2, made, 2), TESSERA_ERROR_ARGUMENT,
+              "tessera_graph_launch: graph is NULL");
+  CHECK_ERROR(tessera_graph_launch(graph, NULL, 2, made, 2), TESSERA_ERROR_ARGUMENT,
+              "tessera_graph_launch: inputs is NULL");
+  CHECK_ERROR(tessera_graph_launch(graph, all, 2, NULL, 2), TESSERA_ERROR_ARGUMENT,
+              "tessera_graph_launch: outputs is NULL");
+  all[1] = NULL;
+  CHECK_ERROR(tessera_graph_launch(graph, all, 2, made, 2), TESSERA_ERROR_ARGUMENT, "twice: argument 1 is NULL");
+  CHECK(made[1] == NULL);
+  CHECK_ERROR(tessera_graph_load(bundle, device, "thrice", &prepared), TESSERA_ERROR_ARGUMENT, NULL);
+  CHECK_ERROR(tessera_graph_load(NULL, device, "twice", &prepared), TESSERA_ERROR_ARGUMENT,
+              "tessera_graph_load: bundle is NULL");
+  CHECK_ERROR(tessera_graph_load(bundle, NULL, "twice", &prepared), TESSERA_ERROR_ARGUMENT,
+              "tessera_graph_load: device is NULL");
+  CHECK_ERROR(tessera_graph_load(bundle, device, NULL, &prepared), TESSERA_ERROR_ARGUMENT,
+              "tessera_graph_load: name is NULL");
+  CHECK_ERROR(tessera_graph_load(bundle, device, "twice", NULL), TESSERA_ERROR_ARGUMENT,
+              "tessera_graph_load: graph is NULL");
+  tessera_array_destroy(in.in0);
+  tessera_array_destroy(in.in1);
+  tessera_array_destroy(out.out0);
+  tessera_array_destroy(out.out1);
+  tessera_graph_destroy(graph);
+}
+
 void test_graphs(void) {
+  test_launches();
   Host h;
   make_host(&h);
   const tessera_imported_device imported = imported_host(&h);
   tessera_device* d = NULL;
-  tessera_graph *graph = NULL, *none = NULL;
+  tessera_graph *graph = NULL, *loaded = NULL, *none = NULL;
   tessera_stream* stream = NULL;
   CHECK_OK(tessera_device_import(&imported, NULL, &d));
   int32_t count = 0;
@@ -54,6 +114,14 @@ void test_graphs(void) {
     CHECK(right == N);
     tessera_array_destroy(given.in1);
   }
+  CHECK_ERROR(tessera_graph_launch(graph, missing, 2, missing + 2, 2), TESSERA_ERROR_ARGUMENT,
+              "twice: has been prepared to be recorded, not loaded for launches\n  note: tessera_graph_load() loads a "
+              "graph");
+  CHECK_OK(tessera_graph_load(bundle, d, "twice", &loaded));
+  CHECK_ERROR(tessera_stream_record_graph(stream, loaded, missing, 4, NULL), TESSERA_ERROR_ARGUMENT,
+              "twice: has been loaded for launches, not prepared to be recorded\n  note: tessera_graph_prepare() "
+              "prepares a graph");
+  tessera_graph_destroy(loaded);
   CHECK_ERROR(tessera_graph_prepare(bundle, d, "thrice", 2, 1, &none), TESSERA_ERROR_ARGUMENT, NULL);
   CHECK(strstr(tessera_last_error(), "has no graph \"thrice\"\n  note: its graphs are twice") != NULL);
   CHECK_ERROR(tessera_graph_prepare(NULL, d, "twice", 2, 1, &none), TESSERA_ERROR_ARGUMENT,

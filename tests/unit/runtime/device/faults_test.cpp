@@ -13,6 +13,7 @@
 
 #include "engine/ir/text.h"
 #include "runtime/call/call.h"
+#include "runtime/loaded_graph.h"
 #include "tests/unit/runtime/fault_results.h"
 #include "tests/unit/runtime/support.h"
 
@@ -79,6 +80,24 @@ void sliced(Run& r) {
   const std::vector<float> got = floats(r.keep(launch(*r.device, p, {r.keep(DeviceArray(*r.device, ramp(200)))})[0]));
   CHECK(got == scaled_ramp(200));
   r.device->wait();
+}
+/// A graph of a bundle.
+void graph(Run& r) {
+  static const GraphCode code = [] {
+    using Memory = GraphProgram::Memory;
+    GraphProgram g;
+    g.name = "solver";
+    g.inputs = g.outputs = {{f32, {300}}};
+    g.own = {{{f32, {300}}, {}}};
+    g.kernels = {{0, {{"n", 300}}, 2}};
+    g.calls = {{0, {{Memory::input, 0}, {Memory::own, 0}}}, {0, {{Memory::own, 0}, {Memory::output, 0}}}};
+    return GraphCode{std::make_shared<const GraphProgram>(g), {std::make_shared<const Program>(scale())}};
+  }();
+  r.arrays.reserve(16);
+  if (!r.device) r.device.emplace();
+  const DeviceArray& x = r.keep(DeviceArray(*r.device, ramp(300)));
+  const std::vector<float> got = floats(r.keep(LoadedGraph(*r.device, code)({x})[0]));
+  CHECK(got == scaled_ramp(300, 2));
 }
 /// Calls that report, on memory that has to be flushed.
 void flushed(Run& r) {
@@ -165,6 +184,7 @@ const std::set<std::pair<std::string, std::string>> kSaid = {
     {"vkInvalidateMappedMemoryRanges", "staging memory for f32[300]: vkInvalidateMappedMemoryRanges on DEVICE: RESULT"},
     {"vkGetSemaphoreCounterValue", "vkGetSemaphoreCounterValue on DEVICE: RESULT"},
     {"vkQueueSubmit2", "vkQueueSubmit2 of scale on DEVICE: RESULT"},
+    {"vkQueueSubmit2", "vkQueueSubmit2 of solver on DEVICE: RESULT"},
     {"vkQueueSubmit2", "vkQueueSubmit2 of scratch on DEVICE: RESULT"},
     {"vkQueueSubmit2", "vkQueueSubmit2 of table on DEVICE: RESULT"},
     {"vkQueueSubmit2", "vkQueueSubmit2 of the copy of f32[300] on DEVICE: RESULT"},
@@ -289,6 +309,7 @@ TEST_CASE("faults: every call fails in every way") {
   s.all(staged);
   s.all(imported);
   s.all(sliced);
+  s.all(graph);
   s.faults.hide_coherent_memory(true);
   s.only = "MappedMemoryRanges";
   s.all(staged);

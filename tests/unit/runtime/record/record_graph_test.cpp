@@ -4,11 +4,11 @@
 #include <memory>
 #include <random>
 
-#include "codegen/make_bundle.h"
 #include "engine/front.h"
-#include "runtime/call/make_graph_program.h"
 #include "runtime/interop.h"
+#include "runtime/loaded_graph.h"
 #include "tests/support/random_jit.h"
+#include "tests/unit/runtime/bundled_graph.h"
 #include "tests/unit/runtime/support.h"
 #include "tests/unit/runtime/vulkan_host.h"
 
@@ -30,22 +30,6 @@ bool equal(const Array& a, const Array& b) {
   for (int64_t i = 0; i < a.size(); ++i)
     if (a.at(i) != b.at(i)) return false;
   return true;
-}
-/// A bundle with this graph for the device, as tessera bundle makes it, through its bytes.
-Bundle bundled(const Device& d, const Graph& g) {
-  RecordableGraph made = make_graph_program(g);
-  std::vector<BundleSource> sources;
-  for (const ir::Kernel& k : made.kernels) {
-    std::vector<std::string> names;
-    for (size_t i = 0; i < k.blocks.size(); ++i) names.push_back("a" + std::to_string(i));
-    sources.push_back({k, names});
-  }
-  BundleFile file;
-  BundleGraph& graph = file.graphs.emplace_back(BundleGraph{g.name, g.loc, {}, std::move(made.program), {}});
-  graph.arguments.resize(graph.program.inputs.size() + graph.program.outputs.size(), "x");
-  graph.kernels = make_bundle(sources, std::vector{minimum_target(), d.target()}).file.kernels;
-  const std::string bytes = bundle_to_bytes(file);
-  return {std::as_bytes(std::span(bytes)), "graphs.tsb"};
 }
 const auto next = pallas_call([](Ref, Ref o) { o[all] = o[all] + 1; },
                               {.out_shape = {{{64}, f32}}, .input_output_aliases = {{0, 0}}, .name = "next"});
@@ -159,10 +143,14 @@ TEST_CASE("random graphs in a host's command buffers, or why not") {
         stream.end();
         host->run(c);
         ++recorded;
+        const std::vector<DeviceArray> loaded = LoadedGraph(d, bundle.graph(d, "random"))(in);
+        REQUIRE(loaded.size() == wanted.size());
         for (size_t i = 0; i < out.size(); ++i) {
           CHECK(equal(out[i].download(), wanted[i]));
           CHECK(equal(again[i].download(), wanted[i]));
+          CHECK(equal(loaded[i].download(), wanted[i]));
         }
+        for (size_t i = 0; i < in.size(); ++i) CHECK(equal(in[i].download(), inputs[i]));
       } catch (const CompileError& e) {
         const std::string text = e.what();
         CHECK(text.substr(0, text.find('\n')) ==
@@ -195,6 +183,7 @@ TEST_CASE("a graph in a host's command buffers decides on the device what is run
     const Graph& g = f.trace({{{64}, f32}, {{}, i32}});
     const Bundle bundle = bundled(d, g);
     PreparedGraph graph(d, bundle.graph(d, g.name), {.frames_in_flight = 2});
+    const LoadedGraph loaded(d, bundle.graph(d, g.name));
     CommandStream stream(d);
     const VkCommandBuffer c = host->commands();
     uint64_t frame = 0;
@@ -214,6 +203,11 @@ TEST_CASE("a graph in a host's command buffers decides on the device what is run
         const std::vector<Array> wanted = interpret(g, {x, count});
         CHECK(equal(i.download(), wanted[0]));
         CHECK(equal(v.download(), wanted[1]));
+        for (const DeviceArray& given : {there_n, DeviceArray(int32_t{n})}) {
+          const std::vector<DeviceArray> out = loaded({there_x, given});
+          CHECK(equal(out[0].download(), wanted[0]));
+          CHECK(equal(out[1].download(), wanted[1]));
+        }
       }
     check_sound(d);
     CommandLog blind = d.command_log();
@@ -277,6 +271,7 @@ TEST_CASE("graphs of arrays without elements are recorded, and keep the outputs 
       host->run(c);
       CHECK(equal(p.download(), ramp(64)));
     }
+    CHECK(equal(LoadedGraph(d, bundle.graph(d, "empty"))({x, y})[1].download(), ramp(64)));
     CHECK(bundle.kernels("empty").size() > 0);
     const auto refused = [&](const PrepareGraphOptions& o) {
       return error_of<SpecError>([&] { PreparedGraph(d, bundle.graph(d, "empty"), o); });
@@ -287,6 +282,8 @@ TEST_CASE("graphs of arrays without elements are recorded, and keep the outputs 
               .starts_with("empty: PrepareGraphOptions::calls_per_frame must be positive but is -1"));
     CHECK(error_of<SpecError>([&] { PreparedGraph(d, GraphCode{}); }) ==
           "PreparedGraph: the GraphCode holds no graph\n  note: take one by Bundle::graph()");
+    CHECK(error_of<SpecError>([&] { LoadedGraph(d, GraphCode{}); }) ==
+          "LoadedGraph: the GraphCode holds no graph\n  note: take one by Bundle::graph()");
   }
   check_silent(std::move(host));
 }
@@ -346,8 +343,15 @@ TEST_CASE("mutants of a graph's code are refused, or recorded") {
         default: any(g.own).contents = Array({static_cast<int64_t>(random() % 5)}, random() % 2 ? f32 : i32);
       }
       CAPTURE(seed);
+      const GraphCode changed{std::make_shared<const GraphProgram>(std::move(g)), code.programs};
+      std::string refusal = "none";
       try {
-        PreparedGraph graph(d, {std::make_shared<const GraphProgram>(std::move(g)), code.programs});
+        LoadedGraph(d, changed)({x, 2});
+      } catch (const SpecError& e) {
+        refusal = e.what();
+      }
+      try {
+        PreparedGraph graph(d, changed);
         const DeviceArray o(d, {64}, f32), p(d, {64}, f32), q(d, {64}, f32);
         host->begin(c);
         stream.begin(c, seed);
@@ -355,8 +359,10 @@ TEST_CASE("mutants of a graph's code are refused, or recorded") {
         stream.end();
         host->run(c);
         ++recorded;
+        CHECK(refusal == "none");
       } catch (const SpecError& e) {
         const std::string text = e.what();
+        CHECK(refusal == text);
         const bool named = text.starts_with("mutant: its code does not fit its graph: ") ||
                            text.find("(4611686018427387904, 4)") != std::string::npos;
         CHECK_MESSAGE(named, text);

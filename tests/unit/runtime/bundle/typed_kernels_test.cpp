@@ -47,6 +47,19 @@ TEST_CASE("a generated header: an output that begins as a donated input is in_pl
   check_clean(device());
 }
 
+TEST_CASE("a generated header: a graph runs by itself, with arrays and numbers") {
+  const runtime_kernels::twice::Loaded twice(runtime_kernels::bundle(), device());
+  const DeviceArray x(device(), ramp(300)), by(device(), Array({}, std::vector<float>{3})), y(device(), {300}, f32),
+      z(device(), {300}, f32);
+  const runtime_kernels::twice::Outputs made = twice({.in0 = x, .in1 = by});
+  CHECK(floats(*made.out0)[299] == 9.0f * 299);
+  CHECK(floats(*made.out1)[299] == 3.0f * 299);
+  twice({.in0 = x, .in1 = 4.0f}, {.out0 = y, .out1 = z});
+  CHECK(floats(y)[299] == 16.0f * 299);
+  CHECK(floats(z)[299] == 4.0f * 299);
+  check_clean(device());
+}
+
 TEST_CASE("a generated header: a graph is recorded with arrays and numbers") {
   auto host = std::make_unique<VulkanHost>();
   {

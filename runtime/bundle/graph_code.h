@@ -1,0 +1,38 @@
+// What every way to run a GraphCode shares: that it fits its programs, its own arrays, and its arguments. Internal to
+// runtime/. Read next: loaded_graph.h, record_graph.h.
+#pragma once
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "runtime/bundle.h"
+#include "runtime/device_array.h"
+
+namespace tessera {
+
+/// A GraphProgram::Kernel on a device.
+struct GraphKernel {
+  const Program* program;
+  std::vector<Shape> shapes;       // per argument
+  std::array<uint32_t, 3> groups;  // workgroups of a call; zeros if it dispatches nothing
+  size_t dispatches;               // of a call
+};
+
+/// The program of a graph's kernel. Throws SpecError if there is none, or if it is called more often than the graph
+/// has calls.
+const Program& program_of(const GraphCode& code, size_t kernel);
+/// Throws SpecError unless everything that a run of the graph relies on is so: what a file says of a graph leads
+/// nowhere but to an error. (Its kernels are code, which is believed.) CompileError where the device would have to
+/// decide about several dispatches at once.
+void check_graph(const GraphProgram& graph, std::span<const GraphKernel> kernels);
+/// The graph's own arrays, of one that has been checked.
+std::vector<DeviceArray> own_arrays(const Device& device, const GraphProgram& graph,
+                                    std::span<const GraphKernel> kernels);
+/// Throws SpecError on arguments that do not fit, DeviceError for an address. An input may be a number where its rank
+/// is 0. Allocates nothing.
+void check_arguments(const GraphProgram& graph, const Device& device, int64_t alignment,
+                     std::span<const DeviceArray> inputs, std::span<const DeviceArray> outputs);
+
+}  // namespace tessera

@@ -1,0 +1,190 @@
+#include "runtime/loaded_graph.h"
+
+#include <algorithm>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "engine/base/bind.h"
+#include "runtime/bundle/graph_code.h"
+#include "runtime/launch/one_launch.h"
+
+namespace tessera {
+
+using Memory = GraphProgram::Memory;
+using vulkan::Context;
+using vulkan::Cut;
+using vulkan::Launch;
+using vulkan::Turns;
+
+struct LoadedGraph::State {
+  State(const Device& on, const GraphCode& given) : device(on), code(given) {
+    if (!code.graph) throw SpecError("LoadedGraph: the GraphCode holds no graph", {}, "take one by Bundle::graph()");
+    const GraphProgram& g = *code.graph;
+    std::vector<GraphKernel> kernels;
+    for (size_t k = 0; k < g.kernels.size(); ++k) {
+      const Program& p = program_of(code, k);
+      alignment = std::max<int64_t>(alignment, p.alignment);
+      kernels.push_back(bound(p, g.kernels[k].dims));
+      prints = prints || !p.prints.empty();
+    }
+    check_graph(g, kernels);
+    own = own_arrays(device, g, kernels);
+    for (const DeviceArray& a : own) bytes += a.nbytes();
+    for (const GraphKernel& k : kernels) device.context()->pipeline(*k.program);
+  }
+
+  GraphKernel bound(const Program& p, const DimValues& dims) const {
+    const CallSignature call = call_signature(p);
+    GraphKernel k{&p, {}, {}, 0};
+    for (size_t i = 0; i < p.args.size(); ++i) k.shapes.push_back(bind_shape(call, i, dims));
+    const vulkan::Bound b = vulkan::bind(p, dims, device, Cut::loops);
+    if (b.count > 0) k.groups = b.groups;
+    k.dispatches = b.count == 0 ? 0 : std::max<size_t>(b.slices.size(), 1);
+    return k;
+  }
+
+  Device device;
+  GraphCode code;
+  std::vector<DeviceArray> own;
+  int64_t bytes = 0, alignment = 1;
+  bool prints = false;
+  std::mutex mutex;  // of a call: `own` is one call's
+};
+
+namespace {
+
+constexpr size_t kTogether = 64;  // kernels in a submission, whose arenas exist at the same time
+
+/// One call of a graph: its kernels in order, as many in a submission as the watchdog allows.
+class Run {
+ public:
+  Run(const Device& device, const GraphCode& code, const std::vector<DeviceArray>& own,
+      const std::vector<DeviceArray>& inputs, const std::vector<DeviceArray>& outputs)
+      : device_(device), context_(*device.context()), code_(code), own_(own), inputs_(inputs), outputs_(outputs) {}
+
+  void operator()() {
+    std::optional<Turns::Turn> turn;  // of all submissions
+    {
+      std::unique_lock lock(context_.mutex());
+      turn.emplace(context_.turns(), lock, uses());
+    }
+    const GraphProgram& g = *code_.graph;
+    for (const GraphProgram::Number& n : g.numbers)
+      if (inputs_[n.input].number()) add(n.kernel, {inputs_[n.input]}, {own_[n.own]}, {});
+    for (const GraphProgram::Call& c : g.calls) {
+      const std::vector<ProgramArg>& args = program(c.kernel).args;
+      std::vector<DeviceArray> in, out;
+      for (size_t i = 0; i < args.size(); ++i)
+        (args[i].is_output ? out : in)
+            .push_back(c.arguments[i].donated ? donate(array(c.arguments[i])) : array(c.arguments[i]));
+      Launch::InGraph in_graph;
+      if (c.groups) in_graph = {own_[*c.groups].memory(), c.groups_at};
+      add(c.kernel, std::move(in), std::move(out), in_graph);
+    }
+    submit();
+  }
+
+ private:
+  struct Step {
+    Step(const Device& device, const Program& program, std::vector<DeviceArray> in, std::vector<DeviceArray> out)
+        : inputs(std::move(in)), outputs(std::move(out)), launch(device, program, inputs) {}
+    const std::vector<DeviceArray> inputs, outputs;
+    Launch launch;
+  };
+
+  const Program& program(uint32_t kernel) const { return *code_.programs[code_.graph->kernels[kernel].program]; }
+
+  const DeviceArray& array(const GraphProgram::Where& w) const {
+    if (w.memory == Memory::output) return outputs_[w.index];
+    if (w.memory == Memory::own) return own_[w.index];
+    if (inputs_[w.index].number())
+      for (const GraphProgram::Number& n : code_.graph->numbers)
+        if (n.input == w.index) return own_[n.own];
+    return inputs_[w.index];
+  }
+
+  std::vector<Turns::Use> uses() const {
+    std::vector<Turns::Use> all;
+    for (const DeviceArray& a : inputs_)
+      if (!a.number()) all.push_back({a.memory().get(), false});
+    for (const DeviceArray& a : outputs_) all.push_back({a.memory().get(), true});
+    return all;
+  }
+
+  void add(uint32_t kernel, std::vector<DeviceArray> in, std::vector<DeviceArray> out,
+           const Launch::InGraph& in_graph) {
+    Launch& launch =
+        steps_.emplace_back(std::make_unique<Step>(device_, program(kernel), std::move(in), std::move(out)))->launch;
+    launch.prepare(&steps_.back()->outputs, code_.graph->kernels[kernel].dims, in_graph);
+    const double seconds = launch.seconds(), budget = context_.watchdog_seconds();
+    const bool alone = launch.cut();
+    if (calls_.size() == kTogether || (!calls_.empty() && (alone || (budget > 0 && seconds_ + seconds > budget))))
+      submit_first();
+    calls_.push_back(&launch);
+    seconds_ += seconds;
+    if (alone) submit();
+  }
+
+  /// All but the newest step.
+  void submit_first() {
+    Launch::submit(calls_, code_.graph->name, code_.graph->loc);
+    calls_.clear();
+    steps_.erase(steps_.begin(), steps_.end() - 1);
+    seconds_ = 0;
+  }
+  void submit() {
+    Launch::submit(calls_, code_.graph->name, code_.graph->loc);
+    calls_.clear();
+    steps_.clear();
+    seconds_ = 0;
+  }
+
+  const Device& device_;
+  Context& context_;
+  const GraphCode& code_;
+  const std::vector<DeviceArray>&own_, &inputs_, &outputs_;
+  std::vector<std::unique_ptr<Step>> steps_;  // those that have not been submitted
+  std::vector<Launch*> calls_;
+  double seconds_ = 0;
+};
+
+}  // namespace
+
+LoadedGraph::LoadedGraph(const Device& device, const GraphCode& code) : state_(std::make_shared<State>(device, code)) {}
+
+const GraphProgram& LoadedGraph::program() const { return *state_->code.graph; }
+const Device& LoadedGraph::device() const { return state_->device; }
+int64_t LoadedGraph::memory_bytes() const { return state_->bytes; }
+
+std::vector<DeviceArray> LoadedGraph::operator()(const std::vector<DeviceArray>& inputs) const {
+  std::vector<DeviceArray> outputs;
+  for (const auto& [dtype, shape] : program().outputs) outputs.emplace_back(device(), shape, dtype);
+  return run_into(inputs, outputs);
+}
+
+std::vector<DeviceArray> LoadedGraph::run_into(const std::vector<DeviceArray>& inputs,
+                                               const std::vector<DeviceArray>& outputs) const {
+  const GraphProgram& g = program();
+  check_arguments(g, device(), state_->alignment, inputs, outputs);
+  for (size_t i = 0; i < inputs.size(); ++i)
+    if (inputs[i].donated())
+      throw SpecError(g.name + ": argument " + std::to_string(i) + " is donated, and a graph of a bundle takes none",
+                      g.loc, "give it without donate()");
+  const std::lock_guard lock(state_->mutex);
+  Run(device(), state_->code, state_->own, inputs, outputs)();
+  return outputs;
+}
+
+std::vector<Array> LoadedGraph::run(const std::vector<Array>& inputs) const {
+  std::vector<DeviceArray> there;
+  for (const Array& a : inputs) there.emplace_back(device(), a);
+  std::vector<Array> outputs;
+  for (const DeviceArray& o : (*this)(there)) outputs.push_back(o.download());
+  if (state_->prints) device().wait();  // of a graph without outputs, too
+  return outputs;
+}
+
+}  // namespace tessera

@@ -1,0 +1,139 @@
+// Graphs of bundles run by themselves. record/record_graph_test.cpp has what they share with recorded ones: random
+// graphs, what the device decides, mutants of their code.
+#include "runtime/loaded_graph.h"
+
+#include <thread>
+
+#include "engine/front.h"
+#include "tests/unit/runtime/bundled_graph.h"
+#include "tests/unit/runtime/support.h"
+
+namespace loaded_graph_test {
+using namespace tessera;
+using namespace tessera::test;
+
+namespace {
+const auto next = pallas_call([](Ref, Ref o) { o[all] = o[all] + 1; },
+                              {.out_shape = {{{64}, f32}}, .input_output_aliases = {{0, 0}}, .name = "next"});
+const auto mean = pallas_call([](Ref x, Ref y, Ref o) { o[all] = (x[all] + y[all]) / 2; },
+                              {.out_shape = {{{64}, f32}}, .name = "mean"});
+/// x + n, by n calls in a row.
+Graph chain(int n, const std::string& name = "chain") {
+  return jit([n](Tensor x) { return fori_loop(0, n, x, [](Value, Value v) { return Value(next(v)); }); },
+             {.name = name})
+      .trace({{{64}, f32}});
+}
+LoadedGraph loaded(const Device& d, const Graph& g) { return {d, bundled(d, g).graph(d, g.name)}; }
+std::vector<float> from(float first) { return floats(DeviceArray(device(), ramp(64, first))); }
+}  // namespace
+
+TEST_CASE("a graph of a bundle runs without a compiler: arrays, numbers, memory of the caller's") {
+  const auto f =
+      jit([](Tensor x, Tensor by) { return std::tuple{Value(next(mean(x, x))), x * by, x}; }, {.name = "solver"});
+  const LoadedGraph graph = loaded(device(), f.trace({{{64}, f32}, {{}, f32}}));
+  CHECK(graph.program().name == "solver");
+  CHECK(graph.memory_bytes() >= 0);
+  const DeviceArray x(device(), ramp(64)), two(device(), Array({}, std::vector<float>{2}));
+  for (const DeviceArray& by : {two, DeviceArray(2.0f)}) {
+    const std::vector<DeviceArray> out = graph({x, by});
+    REQUIRE(out.size() == 3);
+    CHECK(floats(out[0]) == from(1));
+    CHECK(floats(out[1])[63] == 126);
+    CHECK(floats(out[2]) == from(0));
+  }
+  std::vector<DeviceArray> mine;
+  for (int i = 0; i < 3; ++i) mine.emplace_back(device(), Shape{64}, f32);
+  const std::vector<DeviceArray> given = graph.run_into({x, 3.0f}, mine);
+  CHECK(floats(mine[1])[63] == 189);
+  CHECK(floats(given[0]) == from(1));
+  CHECK(floats(x) == from(0));  // unchanged
+  const std::vector<Array> host = graph.run({ramp(64), Array({}, std::vector<float>{5})});
+  CHECK(host[1].data<float>()[63] == 315);
+
+  const std::string at = "\n  at " + to_string(f.loc());
+  CHECK(error_of<SpecError>([&] { graph({x}); }) == "solver takes 2 arguments but 1 is given" + at);
+  CHECK(error_of<SpecError>([&] { graph({x, x}); }) == "solver: argument 1 is f32[64] but f32[] is expected" + at);
+  CHECK(error_of<SpecError>([&] { graph({x, true}); }) ==
+        "solver: argument 1: the number is true but the argument is f32" + at);
+  CHECK(error_of<SpecError>([&] { graph({2.0f, two}); }) ==
+        "solver: argument 0 is a number but f32[64] is expected" + at);
+  CHECK(error_of<SpecError>([&] { graph({donate(x), two}); }) ==
+        "solver: argument 0 is donated, and a graph of a bundle takes none" + at +
+            "\n  note: give it without donate()");
+  CHECK(error_of<SpecError>([&] { graph.run_into({x, two}, {mine[0], mine[1]}); }) ==
+        "solver gives 3 outputs but 2 arrays are given for them" + at);
+  CHECK(error_of<SpecError>([&] { graph.run_into({x, two}, {mine[0], x, mine[1]}); }) ==
+        "solver: output 1 is to go where argument 0 is" + at + "\n  note: give it an array of its own");
+  CHECK(floats(x) == from(0));
+  check_clean(device());
+}
+
+TEST_CASE("a graph of a bundle with more kernels than a submission takes, and with a watchdog that ends each") {
+  CHECK(floats(loaded(device(), chain(200))({DeviceArray(device(), ramp(64))})[0]) == from(200));
+  DeviceOptions o;
+  o.log_commands = true;
+  for (const double seconds : {1e-9, 1e-5}) {
+    o.watchdog_seconds = seconds;
+    const Device d(o);
+    const auto f = jit(
+        [](Tensor x, Tensor n) {
+          const BlockSpec one{{1}, [](Value i) { return Indices{i}; }};
+          const auto big = pallas_call(
+              [](Ref a, Ref b) { b[all] = a[all] + 1; },
+              {.out_shape = {{{64}, f32}}, .grid = {64}, .in_specs = {one}, .out_specs = {one}, .name = "big"});
+          return fori_loop(0, minimum(n, 5), Value(big(x)), [&](Value, Value v) { return Value(next(big(v))); });
+        },
+        {.name = "long"});
+    const LoadedGraph graph = loaded(d, f.trace({{{64}, f32}, {{}, i32}}));
+    for (const int n : {0, 3, 9})
+      CHECK(floats(graph({DeviceArray(d, ramp(64)), n})[0]) == from(static_cast<float>(1 + 2 * std::min(n, 5))));
+    check_clean(d);
+  }
+}
+
+TEST_CASE("threads share a graph of a bundle, and the arrays that they give it") {
+  const LoadedGraph graph = loaded(device(), chain(70));
+  const DeviceArray x(device(), ramp(64));
+  std::vector<std::thread> threads;
+  std::vector<std::vector<float>> got(4);
+  for (size_t t = 0; t < got.size(); ++t)
+    threads.emplace_back([&, t] {
+      DeviceArray a = x;
+      for (int i = 0; i < 5; ++i) a = graph({a})[0];
+      got[t] = floats(a);
+    });
+  for (std::thread& t : threads) t.join();
+  for (const std::vector<float>& g : got) CHECK(g == from(350));
+  check_clean(device());
+}
+
+TEST_CASE("what kernels of a bundle's graph print and check comes as from a launch") {
+  std::vector<std::string> lines;
+  DeviceOptions o;
+  o.print = [&](const std::string& line) { lines.push_back(line); };
+  const Device d(o);
+  const auto f = jit(
+      [](Tensor x) {
+        const auto told = pallas_call(
+            [](Ref a, Ref b) {
+              debug_print("the largest is {}", max(a[all]));
+              check(max(a[all]) < 100.0f, "too large");
+              b[all] = a[all] * 2;
+            },
+            {.out_shape = {{{64}, f32}}, .name = "told"});
+        return Value(next(told(x)));
+      },
+      {.name = "telling"});
+  const LoadedGraph graph = loaded(d, f.trace({{{64}, f32}}));
+  const std::vector<Array> out = graph.run({ramp(64)});
+  CHECK(out[0].data<float>()[63] == 127);
+  REQUIRE(lines.size() == 1);
+  CHECK(lines[0].find("the largest is 63") != std::string::npos);
+  const DeviceArray bad = graph({DeviceArray(d, ramp(64, 100))})[0];
+  const std::string error = error_of<KernelError>([&] { bad.download(); });
+  CHECK_MESSAGE(error.find("too large") != std::string::npos, error);
+  CHECK(floats(graph({DeviceArray(d, ramp(64))})[0])[0] == 1);  // the next call is good
+  CHECK(lines.size() == 3);
+}
+
+}  // namespace loaded_graph_test
