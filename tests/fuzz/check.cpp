@@ -380,8 +380,9 @@ class Checker {
         for (tile_ops = 0; const ir::Op& op : k.ops)
           tile_ops += op.code == ir::Opcode::dot ? (is_float(k.type(op.results[0]).dtype) ? 48 : 60)
                       : ir::is_scan(op.code) || op.code == ir::Opcode::argmax || op.code == ir::Opcode::argmin ? 8
-                      : ir::accesses_ref(op.code)                                                              ? 4
-                                                                                                               : 1;
+                      : op.code == ir::Opcode::concatenate ? 4 * op.operands.size()
+                      : ir::accesses_ref(op.code)          ? 4
+                                                           : 1;
       if (step == "lower") lane_ops = k.ops.size(), most_ops = std::max(most_ops, lane_ops);
     };
     Program program;
@@ -401,7 +402,7 @@ class Checker {
     // Code is linear in the kernel's ops: each is emitted for so many elements of an invocation, at so many positions,
     // with so much around it; a product is many, and so is a running sum; an access is
     // an address, a test and a branch around it. What is lowered anew for a CPU driver, because its compiler would take
-    // long, may be four times as large at first.
+    // long, may be four times as large at first. A concatenation computes each operand at positions of its own.
     begin(name + ": size");
     const size_t most = 1000 + (t.kind == Target::Kind::cpu && !general ? 192 : 64) * tile_ops;
     if (lane_ops > most || most_ops > 4 * most)

@@ -132,6 +132,32 @@ TEST_CASE("cut: only where constants do not prove the loops short enough") {
   CHECK(cut(file("cut_own_loop"), false, 65535).program.steps_extent == -1);
   CHECK(cut(file("cut_own_loop"), false, 0).program.steps_extent == -1);
   CHECK(cut(file("cut_nested"), false, 65535).program.steps_extent >= 0);
+  // A loop of 20,000 iterations, ten of them in each of the code's.
+  const ir::Kernel k = ir::parse(R"(tir 1
+kernel @k
+in i32[8] whole
+out i32[8] whole
+body (%x, %o) {
+  %0 = constant 0 : i32[]
+  %1 = constant 1 : i32[]
+  %n = constant 20000 : i32[]
+  %a = load %x[0:8]
+  %r = for %i = %0 to %n step %1 carry (%c = %a) {
+    %ii = broadcast %i dims [] : i32[8]
+    %d = mul %c, %a
+    %e = add %d, %ii
+    yield %e
+  }
+  store %o[0:8], %r
+}
+)",
+                                 "k.tir");
+  int64_t cut_at = 0, runs_at = 20001;  // limits
+  while (runs_at - cut_at > 1) {
+    const int64_t limit = (cut_at + runs_at) / 2;
+    (cut(k, false, limit).program.steps_extent >= 0 ? cut_at : runs_at) = limit;
+  }
+  CHECK(runs_at == 2001);  // with the last test
 }
 
 // Data decides how often each of three loops around each other goes round, and one behind them, and which of two

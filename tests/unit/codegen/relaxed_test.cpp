@@ -103,6 +103,18 @@ TEST_CASE("relaxed: a product fuses with what is added to it or subtracted") {
   }
   const std::string added = text("f32", "f32", square + "  %r = add %y, %p : f32[1]\n");
   CHECK(results(compiled(added, false), 1 + 0x1p-12, -(1 + 0x1p-11)) == Values{0, 0x1p-24});
+  for (const std::string t : {"f32", "bf16"})
+    for (const auto& [op, wanted] : {std::pair<std::string, double>{"add %p, %x", 18},
+                                     {"add %y, %p", 20},
+                                     {"sub %p, %x", 12},
+                                     {"sub %y, %p", -10},
+                                     {"add %p, %q", 30},
+                                     {"sub %q, %p", 0}}) {
+      const std::string products = "  %p = mul %x, %y : " + t + "[1]\n  %q = mul %y, %x : " + t + "[1]\n";
+      CAPTURE(op);
+      CHECK(results(compiled(text(t, t, products + "  %r = " + op + " : " + t + "[1]\n"), false), 3, 5) ==
+            Values{wanted});
+    }
 }
 
 TEST_CASE("relaxed: f16 is added and multiplied by the device") {
