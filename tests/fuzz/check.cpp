@@ -380,7 +380,7 @@ class Checker {
         for (tile_ops = 0; const ir::Op& op : k.ops)
           tile_ops += op.code == ir::Opcode::dot ? (is_float(k.type(op.results[0]).dtype) ? 48 : 60)
                       : ir::is_scan(op.code) || op.code == ir::Opcode::argmax || op.code == ir::Opcode::argmin ? 8
-                      : op.code == ir::Opcode::concatenate ? 4 * op.operands.size()
+                      : op.code == ir::Opcode::concatenate ? 8 * op.operands.size()
                       : ir::accesses_ref(op.code)          ? 4
                                                            : 1;
       if (step == "lower") lane_ops = k.ops.size(), most_ops = std::max(most_ops, lane_ops);
