@@ -89,6 +89,16 @@ class UsedMatrices {
 
 Needs needs_of(const Program& p, const Target& target) {
   Needs n;
+  if (!p.ptx.empty()) {
+    n.features = {"ptx " + target.chip};
+    // Products of f8 want a newer driver than the chip does (codegen/nvidia).
+    if (p.ptx.find(".version " + target.ptx_version + "\n") == std::string::npos)
+      n.features.emplace_back("products of f8");
+    n.workgroup_size = p.workgroup_size;
+    n.required_subgroup_size = p.required_subgroup_size;
+    n.shared_bytes = p.shared_bytes;
+    return n;
+  }
   std::set<std::string> features;
   bool subgroups = false, loops = false;
   UsedMatrices matrices;
@@ -140,7 +150,12 @@ MadeBundle make_bundle(std::span<const BundleSource> sources, std::span<const Ta
         Target tuned = t;
         if (choices) tuned.choices = choices(t, s.kernel);
         const Program p = compile(s.kernel, tuned, options);
-        k.variants.push_back({t.name, t.kind == Target::Kind::cpu, needs_of(p, t), program_to_bytes(p)});
+        BundleVariant variant{t.name, t.kind == Target::Kind::cpu, needs_of(p, t), program_to_bytes(p)};
+        // Without products it would be what it is for "gpu".
+        const bool same = t.name == gpu_matrix_target().name && !k.variants.empty() &&
+                          std::none_of(variant.needs.features.begin(), variant.needs.features.end(),
+                                       [](const std::string& f) { return f.starts_with("matrix "); });
+        if (!same) k.variants.push_back(std::move(variant));
       } catch (const CompileError& e) {
         if (&t == &targets.back() && k.variants.empty()) throw;
         left_out[i].push_back(e.what());

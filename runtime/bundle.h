@@ -55,6 +55,9 @@ class Bundle {
   /// The kernel for the device. Throws SpecError with the names there are if there is no such kernel, CompileError with
   /// what each variant needs and the device lacks, BundleError if its code is damaged.
   CompiledKernel kernel(const Device& device, std::string_view name) const;
+  /// The Program for a device of that target, for one that is no Vulkan Device: cuda.run(*bundle.program(cuda.target(),
+  /// "softmax"), {x}). Throws as kernel().
+  std::shared_ptr<const Program> program(const Target& device, std::string_view name) const;
   /// The name of the target whose variant kernel() takes.
   std::string variant(const Device& device, std::string_view kernel) const;
   /// A line for each variant: "gpu: taken: for GPUs, uses int64", "minimum: runs here too: ...", "gpu64: cannot run:

@@ -74,10 +74,26 @@ std::string listed(const std::vector<std::string>& texts) {
 
 }  // namespace
 
+namespace {
+constexpr std::string_view kPtx = "ptx ";
+/// The chip that the code, which is PTX, is for; else nothing.
+std::string chip_of(const Needs& n) {
+  for (const std::string& f : n.features)
+    if (f.starts_with(kPtx)) return f.substr(kPtx.size());
+  return "";
+}
+bool multiplies_f8(const MatrixShape& s) { return is_float(s.a) && bits(s.a) == 8; }
+}  // namespace
+
 std::vector<std::string> missing(const Needs& n, const Target& device) {
   std::vector<std::string> lacks;
+  const std::string chip = chip_of(n);
+  if (chip.empty() != device.chip.empty()) return {chip.empty() ? "Vulkan" : "NVIDIA's driver, for PTX of " + chip};
+  if (!chip.empty() && !device.reads_ptx_of(chip)) lacks.push_back("a chip that reads PTX of " + chip);
   for (const std::string& feature : n.features) {
-    bool has = false;
+    if (feature.starts_with(kPtx)) continue;
+    bool has =
+        feature == "products of f8" && std::any_of(device.matrices.begin(), device.matrices.end(), multiplies_f8);
     for (const Feature& f : kFeatures) has = has || (feature == f.name && device.*f.member);
     for (const MatrixShape& s : device.matrices) has = has || feature == "matrix " + to_string(s);
     if (!has) lacks.push_back(feature);
@@ -109,7 +125,7 @@ std::vector<std::string> missing(const Needs& n, const Target& device) {
 const BundleVariant& best_variant(const BundleKernel& k, const Target& device, const std::string& name) {
   const bool cpu = device.kind == Target::Kind::cpu;
   const BundleVariant* best = nullptr;
-  std::tuple<bool, bool, bool, size_t, int32_t> rank;
+  std::tuple<bool, int, bool, bool, size_t, int32_t> rank;
   std::string lacks;
   for (const BundleVariant& v : k.variants) {
     const std::vector<std::string> missed = missing(v.needs, device);
@@ -117,13 +133,15 @@ const BundleVariant& best_variant(const BundleKernel& k, const Target& device, c
       lacks += (lacks.empty() ? "" : "; ") + v.target + " needs " + listed(missed);
       continue;
     }
-    const std::tuple own(v.target == device.name, v.cpu == cpu, v.needs.required_subgroup_size == device.subgroup_size,
-                         v.needs.features.size(), v.needs.workgroup_size);
+    const std::tuple own(v.target == device.name, Target::chip_number(chip_of(v.needs)), v.cpu == cpu,
+                         v.needs.required_subgroup_size == device.subgroup_size, v.needs.features.size(),
+                         v.needs.workgroup_size);
     if (!best || own > rank) best = &v, rank = own;
   }
   if (!best)
     throw CompileError(name + ": " + k.name + ": none of its variants runs on " + device.name + ": " + lacks, k.loc,
-                       "give tessera bundle a target that it can run: --targets=minimum,...");
+                       "give tessera bundle a target that it can run: --targets=" +
+                           (device.chip.empty() ? "minimum" : device.name) + ",...");
   return *best;
 }
 

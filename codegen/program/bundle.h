@@ -21,7 +21,8 @@ namespace tessera {
 /// What a device must have to run a Program: read off the code itself, so it requires nothing that the target had and
 /// the code does not use.
 struct Needs {
-  // of Target, by their names there: "int64", "subgroup_shuffle"; "matrix " and a shape; sorted
+  // of Target, by their names there: "int64", "subgroup_shuffle"; "matrix " and a shape; sorted. Of PTX: "ptx sm_80",
+  // and where it has such, "products of f8"
   std::vector<std::string> features;
   int32_t workgroup_size = 1;
   int32_t push_constant_bytes = 0;
@@ -79,8 +80,8 @@ BundleFile bundle_from_bytes(std::string_view bytes, const std::string& name);
 Program program_of(const BundleKernel& kernel, const BundleVariant& variant, const std::string& name);
 
 /// The variant that suits the device best: of those that it can run, made for a device of its name (`tessera bundle
-/// --targets device`), then for its kind of device, then for its size of subgroups, then what uses most. Throws
-/// CompileError, with what each lacks, if it can run none.
+/// --targets device`), then for the newest of NVIDIA's chips, then for its kind of device, then for its size of
+/// subgroups, then what uses most. Throws CompileError, with what each lacks, if it can run none.
 const BundleVariant& best_variant(const BundleKernel& kernel, const Target& device, const std::string& name);
 /// A line for each variant: whether it is that one, could run too, or what it needs that the device lacks.
 std::string explain_variants(const BundleKernel& kernel, const Target& device, const std::string& name);

@@ -206,6 +206,19 @@ std::optional<Target> Target::nvidia_for(int major, int minor, int driver_versio
   return t;
 }
 
+int Target::chip_number(const std::string& chip) {
+  const auto* const at =
+      std::find_if(std::begin(kChips), std::end(kChips), [&](const Chip& c) { return chip == c.name; });
+  return at == std::end(kChips) ? -1 : static_cast<int>(at - std::begin(kChips));
+}
+
+bool Target::reads_ptx_of(const std::string& other) const {
+  const int own = chip_number(chip), n = chip_number(other);
+  if (own < 0 || n < 0) return false;
+  const Chip &a = kChips[n], &b = kChips[own];  // a driver that is told to read b's knows what came with older ones
+  return other == chip || (other.back() != 'a' && a.capability <= b.capability && a.cuda <= b.cuda);
+}
+
 Target Target::named(const std::string& name) {
   if (name == "minimum") return minimum_target();
   if (name == "lavapipe") return lavapipe_target();

@@ -96,6 +96,10 @@ struct Target {
   /// For a device of that compute capability whose driver knows CUDA up to `driver_version` (12040 is 12.4): the newest
   /// chip whose code both run, for PTX of an older chip runs on newer ones. None: there is no such chip.
   static std::optional<Target> nvidia_for(int major, int minor, int driver_version);
+  /// Of a target for PTX: whether its devices read PTX of that chip; and the chip's place among all, from the oldest on
+  /// (-1: there is no such chip).
+  bool reads_ptx_of(const std::string& other) const;
+  static int chip_number(const std::string& chip);
   /// The target with this name: "minimum", "lavapipe", "gpu", "nvidia:sm_90a", "tpu:v5e". A CompileError lists the
   /// names.
   static Target named(const std::string& name);

@@ -99,9 +99,13 @@ std::vector<BundleArgument> Bundle::arguments(std::string_view kernel) const {
 }
 
 CompiledKernel Bundle::kernel(const Device& device, std::string_view name) const {
+  return {device, program(device.target(), name)};
+}
+
+std::shared_ptr<const Program> Bundle::program(const Target& device, std::string_view name) const {
   const auto c = state_->now();
   const BundleKernel& k = c->find(name);
-  return {device, c->program(k, best_variant(k, device.target(), c->name), c->name)};
+  return c->program(k, best_variant(k, device, c->name), c->name);
 }
 
 std::string Bundle::variant(const Device& device, std::string_view kernel) const {

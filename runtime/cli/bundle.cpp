@@ -38,12 +38,15 @@ std::vector<Target> targets(const std::string& list) {
       t.name = name;
       t.min_subgroup_size = t.max_subgroup_size = t.subgroup_size = name == "gpu16" ? 16 : 64;
       found.push_back(t);
-    } else if (name == "minimum" || name == "lavapipe" || name == "gpu" || name == "device") {
+    } else if (name == "minimum" || name == "lavapipe" || name == "gpu" || name == "gpu-matrix" || name == "device" ||
+               name.starts_with("nvidia:")) {
       found.push_back(target(name));
       if (name != "device") found.back().name = name;
     } else {
-      throw UsageError("--targets: there is no target \"" + name +
-                       "\"; the targets are minimum, lavapipe, gpu, gpu16, gpu64, device");
+      throw UsageError(
+          "--targets: there is no target \"" + name +
+          "\"; the targets are minimum, lavapipe, gpu, gpu16, gpu64, gpu-matrix, device and nvidia:CHIP as "
+          "in nvidia:sm_80");
     }
   }
   return found;
@@ -216,8 +219,13 @@ Choices tuned(const BundleArguments& a) {
   return {};
 }
 
-void add_graphs(MadeBundle& made, const Sources& read, const std::vector<Target>& targets, int threads,
+/// Graphs run on Vulkan alone.
+void add_graphs(MadeBundle& made, const Sources& read, std::vector<Target> targets, int threads,
                 const Progress& progress, const Choices& choices) {
+  std::erase_if(targets, [](const Target& t) { return !t.chip.empty(); });
+  if (targets.empty() && !read.graphs.empty())
+    throw UsageError("--targets: " + read.graphs[0].name + " is a graph, which runs on Vulkan alone", {},
+                     "give a target for that too, as minimum or gpu");
   size_t before = read.kernels.size();
   for (const GraphSource& g : read.graphs) {
     std::vector<BundleSource> kernels;

@@ -133,13 +133,14 @@ void add_bundle(CLI::App& app, BundleArguments& b) {
   command->add_option("--header", b.header, "C++ header to write, with a typed function per kernel and graph");
   command->add_option(
       "--c-header", b.c_header,
-      "C header to write, with functions to get and launch each kernel, to prepare and record each graph");
+      "C header to write, with functions to get and launch each kernel, to launch or record each graph");
   command->add_option("--namespace", b.name_space,
                       "of the header, and the beginning of the names in C; default: the header's name");
   command
       ->add_option("--targets", b.targets,
                    "for what to compile each kernel, with commas: minimum (the least of Vulkan 1.3), lavapipe, gpu, "
-                   "gpu16 and gpu64 (by their subgroups), device")
+                   "gpu16 and gpu64 (by their subgroups), gpu-matrix (with cooperative matrices of 16x16x16), device, "
+                   "nvidia:CHIP (PTX, for programs that use NVIDIA's driver: nvidia:sm_80 runs on all chips since)")
       ->capture_default_str();
   command->add_option(
       "--tuning", b.tuning,

@@ -43,7 +43,28 @@ body (%o) {
 }
 )";
 
-ir::Kernel kernel(const char* text) { return ir::parse(text, "rows.tir"); }
+constexpr const char* kProduct = R"(tir 1
+kernel @product
+grid (4, 4)
+in f16[256, 256] block (64, 256) map (%i, %j) {
+  %0 = constant 0 : i32[]
+  yield %i, %0
+}
+in f16[256, 256] block (256, 64) map (%i, %j) {
+  %0 = constant 0 : i32[]
+  yield %0, %j
+}
+out f32[256, 256] block (64, 64) map (%i, %j) { yield %i, %j }
+body (%x, %y, %o) {
+  %a = load %x[0:64, 0:256]
+  %b = load %y[0:256, 0:64]
+  %c = dot %a, %b lhs_contract [1] rhs_contract [0] lhs_batch [] rhs_batch [] : f32[64, 64]
+  store %o[0:64, 0:64], %c
+  yield
+}
+)";
+
+ir::Kernel kernel(const std::string& text) { return ir::parse(text, "rows.tir"); }
 BundleFile made() {
   const BundleSource sources[] = {{kernel(kText), {"x", "o"}}};
   const Target targets[] = {minimum_target(), lavapipe_target(), gpu_target()};
@@ -181,6 +202,68 @@ TEST_CASE("a device that can run no variant is told why") {
             "1048576 bytes of shared memory (it has 32768)", "512 bytes of push constants (it has 128)",
             "1048576 workgroups in a row (it has 65535)", "subgroups of 16 (it has no way to require a size)",
             "subgroups of at most 4 (it has up to 8)", "loops without end (it leaves them after 65535 iterations)"});
+}
+
+TEST_CASE("variants for NVIDIA's driver are taken by its devices alone, the newest that they read") {
+  const BundleSource sources[] = {{kernel(kText), {"x", "o"}}};
+  const Target all[] = {Target::nvidia("sm_90a"), minimum_target(), Target::nvidia("sm_80"), gpu_target(),
+                        Target::nvidia("sm_90")};
+  const MadeBundle made = make_bundle(sources, all);
+  const BundleKernel& k = made.file.kernels[0];
+  REQUIRE(k.variants.size() == 5);
+  CHECK(k.variants[2].needs.features == std::vector<std::string>{"ptx sm_80"});
+  const auto best = [&](const Target& t) { return best_variant(k, t, "k.tsb").target; };
+  CHECK(best(Target::nvidia("sm_80")) == "nvidia:sm_80");
+  CHECK(best(Target::nvidia("sm_89")) == "nvidia:sm_80");
+  CHECK(best(Target::nvidia("sm_90")) == "nvidia:sm_90");
+  CHECK(best(Target::nvidia("sm_90a")) == "nvidia:sm_90a");
+  CHECK(best(Target::nvidia("sm_100")) == "nvidia:sm_90");  // sm_90a is for that chip alone
+  CHECK(best(gpu_target()) == "gpu");
+  Target small = gpu_target();
+  small.int64 = false;
+  CHECK(best(small) == "minimum");
+  CHECK(program_of(k, best_variant(k, Target::nvidia("sm_90a"), "k.tsb"), "k.tsb").ptx.find("sm_90a") !=
+        std::string::npos);
+  CHECK(explain_variants(k, gpu_target(), "k.tsb")
+            .find("nvidia:sm_80: cannot run: needs NVIDIA's driver, for PTX of sm_80\n") != std::string::npos);
+  CHECK(explain_variants(k, Target::nvidia("sm_86"), "k.tsb")
+            .find("minimum: cannot run: needs Vulkan\nnvidia:sm_80: taken: ") != std::string::npos);
+  const MadeBundle newest = make_bundle(sources, std::vector{Target::nvidia("sm_120")});
+  CHECK(error_of<CompileError>([&] { best_variant(newest.file.kernels[0], Target::nvidia("sm_90a"), "k.tsb"); }) ==
+        "k.tsb: rows: none of its variants runs on nvidia:sm_90a: nvidia:sm_120 needs a chip that reads PTX of sm_120\n"
+        "  at rows.tir:2\n  note: give tessera bundle a target that it can run: --targets=nvidia:sm_90a,...");
+  CHECK(missing({.features = {"ptx sm_7"}}, Target::nvidia("sm_80")) ==
+        std::vector<std::string>{"a chip that reads PTX of sm_7"});
+}
+
+TEST_CASE("a variant for matrices is made where there is a product, and taken where the device has them") {
+  const BundleSource sources[] = {{kernel(kText), {"x", "o"}}, {kernel(kProduct), {"x", "y", "o"}}};
+  const MadeBundle made = make_bundle(sources, std::vector{minimum_target(), gpu_target(), gpu_matrix_target()});
+  CHECK(made.file.kernels[0].variants.size() == 2);
+  const BundleKernel& k = made.file.kernels[1];
+  REQUIRE(k.variants.size() == 3);
+  CHECK(best_variant(k, gpu_target(), "k.tsb").target == "gpu");
+  CHECK(best_variant(k, gpu_matrix_target(), "k.tsb").target == "gpu-matrix");
+  Target device = gpu_matrix_target();
+  device.name = "some GPU";
+  CHECK(best_variant(k, device, "k.tsb").target == "gpu-matrix");
+  device.matrices = {{8, 8, 16, DType::f16, DType::f16, DType::f32}};
+  CHECK(best_variant(k, device, "k.tsb").target == "gpu");
+  CHECK(explain_variants(k, device, "k.tsb").find("gpu-matrix: cannot run: needs matrix 16x16x16 f16 f16 f32") !=
+        std::string::npos);
+}
+
+TEST_CASE("products of f8 need a newer driver than the chip") {
+  std::string text = kProduct;
+  for (size_t at; (at = text.find("f16")) != std::string::npos;) text.replace(at, 3, "f8e4m3fn");
+  const BundleSource sources[] = {{kernel(text), {"x", "y", "o"}}};
+  const MadeBundle made = make_bundle(sources, std::vector{Target::nvidia("sm_89")});
+  const BundleKernel& k = made.file.kernels[0];
+  CHECK(k.variants[0].needs.features == std::vector<std::string>{"ptx sm_89", "products of f8"});
+  CHECK(missing(k.variants[0].needs, Target::nvidia("sm_89")).empty());
+  Target old = Target::nvidia("sm_89");
+  std::erase_if(old.matrices, [](const MatrixShape& s) { return s.a == DType::f8e4m3fn || s.a == DType::f8e5m2; });
+  CHECK(missing(k.variants[0].needs, old) == std::vector<std::string>{"products of f8"});
 }
 
 TEST_CASE("why a variant is taken is said in a line for each") {

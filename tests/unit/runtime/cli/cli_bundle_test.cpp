@@ -202,10 +202,13 @@ TEST_CASE("tessera bundle: mistakes, with file and line" * without_device) {
   CHECK(f.bundle("a.tir -o k.tsb --targets minimum,tpu") ==
         Outcome(2,
                 "error: --targets: there is no target \"tpu\"; the targets are minimum, lavapipe, gpu, gpu16, gpu64, "
-                "device\n"));
+                "gpu-matrix, device and nvidia:CHIP as in nvidia:sm_80\n"));
+  CHECK(f.bundle("a.tir -o k.tsb --targets nvidia:sm_7")
+            .second.starts_with("error: target nvidia:sm_7: no such chip\n  note: the chips are sm_80, "));
   CHECK(f.bundle("a.tir -o k.tsb --targets gpu,gpu") == Outcome(2, "error: --targets: gpu is there twice\n"));
   CHECK(f.bundle("a.tir -o k.tsb --targets ''").second ==
-        "error: --targets: there is no target \"\"; the targets are minimum, lavapipe, gpu, gpu16, gpu64, device\n");
+        "error: --targets: there is no target \"\"; the targets are minimum, lavapipe, gpu, gpu16, gpu64, "
+        "gpu-matrix, device and nvidia:CHIP as in nvidia:sm_80\n");
   CHECK(f.bundle("a.tir -o k.tsb --header k.hpp --namespace 3x") ==
         Outcome(2, "error: --namespace 3x: is no name in C++\n"));
   CHECK(f.bundle("a.tir -o k.tsb --header k.hpp --namespace game::") ==

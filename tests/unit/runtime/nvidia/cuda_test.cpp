@@ -8,10 +8,12 @@
 #include <filesystem>
 #include <thread>
 
+#include "codegen/make_bundle.h"
 #include "engine/base/npy.h"
 #include "engine/front.h"
 #include "engine/interpreter/interpreter.h"
 #include "engine/ir/text.h"
+#include "runtime/bundle.h"
 #include "runtime/call/call.h"
 #include "tests/support/cuda/control.h"
 #include "tests/unit/runtime/support.h"
@@ -217,6 +219,23 @@ TEST_CASE("cuda: kernels compute what the interpreter computes" * without_device
       for (size_t i = 0; i < got.size(); ++i) same(file, got[i], zeros[i], pattern[i]);
     }
   }
+}
+
+TEST_CASE("cuda: a bundle holds PTX beside SPIR-V" * without_device) {
+  const Fake fake;
+  const ir::Kernel k = kernel_of("add");
+  const BundleSource sources[] = {{k, std::vector<std::string>(k.blocks.size(), "a")}};
+  const std::string bytes = bundle_to_bytes(
+      make_bundle(sources, std::vector{minimum_target(), Target::nvidia("sm_80"), Target::nvidia("sm_120")}).file);
+  const Bundle bundle(std::as_bytes(std::span(bytes)), "k.tsb");
+  const CudaDevice cuda(0, fake.options);
+  const std::vector<Array> inputs = inputs_of(k, {{"n", 1000}});
+  const std::vector<Array> got = cuda.run(*bundle.program(cuda.target(), k.name), inputs);
+  const std::vector<Array> wanted = interpret(k, inputs);
+  REQUIRE(got.size() == wanted.size());
+  for (size_t i = 0; i < got.size(); ++i) same("add", got[i], wanted[i], wanted[i]);
+  CHECK(error_of<SpecError>([&] { (void)bundle.program(cuda.target(), "none"); }) ==
+        "k.tsb: has no kernel \"none\"\n  note: its kernels are " + k.name);
 }
 
 TEST_CASE("cuda: a function under pallas_call, compiled once" * without_device) {
