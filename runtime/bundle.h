@@ -72,8 +72,9 @@ class Bundle {
   std::vector<std::string> kernels(std::string_view graph) const;
 
   /// Reads the file again if it has changed, and takes its kernels from then on; true if so. Throws BundleError or
-  /// Error if the file cannot be read or is no good bundle; then all is as before, and the next reload() looks again.
-  /// Kernels that were taken before stay what they were. Of a bundle from memory: false.
+  /// Error (SpecError for a graph that does not fit its kernels) if the file cannot be read or is no good bundle; then
+  /// all is as before, and the next reload() looks again. Kernels that were taken before stay what they were. Of a
+  /// bundle from memory: false.
   bool reload();
   /// The kernels as they are now, which no reload() changes.
   Bundle snapshot() const;

@@ -9,6 +9,7 @@
 #include "codegen/program/bundle.h"
 #include "engine/base/in_parallel.h"
 #include "engine/base/read_file.h"
+#include "runtime/bundle/graph_code.h"
 #include "runtime/launch.h"
 
 namespace tessera {
@@ -141,11 +142,19 @@ bool Bundle::reload() {
   std::string bytes = read_file(s.path);
   if (bytes == s.bytes) return false;
   std::shared_ptr<Contents> fresh = State::parse(bytes, s.path);
+  // all or nothing
   for (const BundleKernel& k : fresh->file.kernels)
-    for (const BundleVariant& v : k.variants) program_of(k, v, s.path);  // all or nothing
-  for (const BundleGraph& g : fresh->file.graphs)
-    for (const BundleKernel& k : g.kernels)
+    for (const BundleVariant& v : k.variants) program_of(k, v, s.path);
+  for (const BundleGraph& g : fresh->file.graphs) {
+    GraphCode code{{fresh, &g.program}, {}};
+    for (const BundleKernel& k : g.kernels) {
       for (const BundleVariant& v : k.variants) program_of(k, v, s.path + ": " + g.name);
+      code.programs.push_back(fresh->program(k, k.variants.front(), s.path + ": " + g.name));
+    }
+    std::vector<GraphKernel> kernels;
+    for (size_t k = 0; k < g.program.kernels.size(); ++k) kernels.push_back(kernel_of(code, k));
+    check_graph(g.program, kernels);
+  }
   s.bytes = std::move(bytes);
   const std::lock_guard lock(s.mutex);
   s.contents = std::move(fresh);

@@ -190,6 +190,14 @@ const Program& program_of(const GraphCode& code, size_t kernel) {
   return *code.programs[program];
 }
 
+GraphKernel kernel_of(const GraphCode& code, size_t kernel) {
+  const Program& p = program_of(code, kernel);
+  const CallSignature call = call_signature(p);
+  GraphKernel k{&p, {}};
+  for (size_t i = 0; i < p.args.size(); ++i) k.shapes.push_back(bind_shape(call, i, code.graph->kernels[kernel].dims));
+  return k;
+}
+
 void check_graph(const GraphProgram& graph, std::span<const GraphKernel> kernels) { Check(graph, kernels).run(); }
 
 std::vector<DeviceArray> own_arrays(const Device& device, const GraphProgram& g, std::span<const GraphKernel> kernels) {

@@ -12,17 +12,19 @@
 
 namespace tessera {
 
-/// A GraphProgram::Kernel on a device.
+/// A GraphProgram::Kernel, and if it is for a device what its calls dispatch.
 struct GraphKernel {
   const Program* program;
-  std::vector<Shape> shapes;       // per argument
-  std::array<uint32_t, 3> groups;  // workgroups of a call; zeros if it dispatches nothing
-  size_t dispatches;               // of a call
+  std::vector<Shape> shapes;                   // per argument
+  std::array<uint32_t, 3> groups = {0, 0, 0};  // workgroups of a call; zeros if it dispatches nothing
+  size_t dispatches = 0;                       // of a call
 };
 
 /// The program of a graph's kernel. Throws SpecError if there is none, or if it is called more often than the graph
 /// has calls.
 const Program& program_of(const GraphCode& code, size_t kernel);
+/// That, with the arguments' shapes, for no device. Throws SpecError too if a size is missing or negative.
+GraphKernel kernel_of(const GraphCode& code, size_t kernel);
 /// Throws SpecError unless everything that a run of the graph relies on is so: what a file says of a graph leads
 /// nowhere but to an error. (Its kernels are code, which is believed.) CompileError where the device would have to
 /// decide about several dispatches at once.

@@ -7,7 +7,6 @@
 #include <string>
 #include <utility>
 
-#include "engine/base/bind.h"
 #include "runtime/bundle/graph_code.h"
 #include "runtime/launch/one_launch.h"
 
@@ -25,25 +24,19 @@ struct LoadedGraph::State {
     const GraphProgram& g = *code.graph;
     std::vector<GraphKernel> kernels;
     for (size_t k = 0; k < g.kernels.size(); ++k) {
-      const Program& p = program_of(code, k);
+      GraphKernel& kernel = kernels.emplace_back(kernel_of(code, k));
+      const Program& p = *kernel.program;
       alignment = std::max<int64_t>(alignment, p.alignment);
-      kernels.push_back(bound(p, g.kernels[k].dims));
       prints = prints || !p.prints.empty();
+      const vulkan::Bound b = vulkan::bind(p, g.kernels[k].dims, device, Cut::loops);
+      if (b.count == 0) continue;
+      kernel.groups = b.groups;
+      kernel.dispatches = std::max<size_t>(b.slices.size(), 1);
     }
     check_graph(g, kernels);
     own = own_arrays(device, g, kernels);
     for (const DeviceArray& a : own) bytes += a.nbytes();
     for (const GraphKernel& k : kernels) device.context()->pipeline(*k.program);
-  }
-
-  GraphKernel bound(const Program& p, const DimValues& dims) const {
-    const CallSignature call = call_signature(p);
-    GraphKernel k{&p, {}, {}, 0};
-    for (size_t i = 0; i < p.args.size(); ++i) k.shapes.push_back(bind_shape(call, i, dims));
-    const vulkan::Bound b = vulkan::bind(p, dims, device, Cut::loops);
-    if (b.count > 0) k.groups = b.groups;
-    k.dispatches = b.count == 0 ? 0 : std::max<size_t>(b.slices.size(), 1);
-    return k;
   }
 
   Device device;

@@ -11,7 +11,7 @@
 
 namespace tessera::test {
 
-inline Bundle bundled(const Device& d, const Graph& g) {
+inline BundleFile bundle_file(const Target& target, const Graph& g) {
   RecordableGraph made = make_graph_program(g);
   std::vector<BundleSource> sources;
   for (const ir::Kernel& k : made.kernels) {
@@ -22,8 +22,11 @@ inline Bundle bundled(const Device& d, const Graph& g) {
   BundleFile file;
   BundleGraph& graph = file.graphs.emplace_back(BundleGraph{g.name, g.loc, {}, std::move(made.program), {}});
   graph.arguments.resize(graph.program.inputs.size() + graph.program.outputs.size(), "x");
-  graph.kernels = make_bundle(sources, std::vector{minimum_target(), d.target()}).file.kernels;
-  const std::string bytes = bundle_to_bytes(file);
+  graph.kernels = make_bundle(sources, std::vector{minimum_target(), target}).file.kernels;
+  return file;
+}
+inline Bundle bundled(const Device& d, const Graph& g) {
+  const std::string bytes = bundle_to_bytes(bundle_file(d.target(), g));
   return {std::as_bytes(std::span(bytes)), "graphs.tsb"};
 }
 

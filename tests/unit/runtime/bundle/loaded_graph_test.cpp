@@ -2,8 +2,10 @@
 // graphs, what the device decides, mutants of their code.
 #include "runtime/loaded_graph.h"
 
+#include <filesystem>
 #include <thread>
 
+#include "engine/base/write_file.h"
 #include "engine/front.h"
 #include "tests/unit/runtime/bundled_graph.h"
 #include "tests/unit/runtime/support.h"
@@ -89,6 +91,24 @@ TEST_CASE("a graph of a bundle with more kernels than a submission takes, and wi
       CHECK(floats(graph({DeviceArray(d, ramp(64)), n})[0]) == from(static_cast<float>(1 + 2 * std::min(n, 5))));
     check_clean(d);
   }
+}
+
+TEST_CASE("reload: a file with a graph that does not fit its kernels changes nothing") {
+  const std::string path = temporary_path("graphs.tsb");
+  const auto write = [&](const BundleFile& file) { write_file(path, bundle_to_bytes(file)); };
+  BundleFile file = bundle_file(device().target(), chain(3));
+  write(file);
+  Bundle bundle(path);
+  file.graphs[0].program.calls[1].arguments[0].index = 100;
+  write(file);
+  CHECK(error_of<SpecError>([&] { bundle.reload(); }).find("chain: its code does not fit its graph: it names ") == 0);
+  CHECK(floats(LoadedGraph(device(), bundle.graph(device(), "chain"))({DeviceArray(device(), ramp(64))})[0]) ==
+        from(3));
+  write(bundle_file(device().target(), chain(5)));
+  CHECK(bundle.reload());
+  CHECK(floats(LoadedGraph(device(), bundle.graph(device(), "chain"))({DeviceArray(device(), ramp(64))})[0]) ==
+        from(5));
+  std::filesystem::remove(path);
 }
 
 TEST_CASE("threads share a graph of a bundle, and the arrays that they give it") {
