@@ -82,26 +82,51 @@ bool RefWindows::runs_only_with_elements(const Extent& e) const {
   });
 }
 
+// A launch refuses sizes with which an extent in 32 bits has more. Nothing reads this one.
+void RefWindows::refuse_beyond_i32(const Extent& e) {
+  ir::LaneInfo& lane = out_.lane;
+  for (size_t i = 0; i < lane.extents.size(); ++i)
+    if (lane.extents[i] == e && !lane.extent_is_64[i]) return;
+  lane.extents.push_back(e);
+  lane.extent_is_64.push_back(false);
+}
+
+// Where blocks start is formed in 32 bits, and so is where a halo block ends. Of a window that begins behind its array
+// it does not matter where (within_i32()).
+void RefWindows::check_positions(const ir::BlockMapping& m, size_t d, const BlockStart& known, bool wraps) {
+  const ir::BlockDim& dim = m.block[d];
+  const Extent last = ir::last_index(dim, m.array_shape[d]), behind = m.array_shape[d] + dim.low;
+  const bool halo = dim.kind == ir::BlockDim::Kind::halo, element = dim.kind == ir::BlockDim::Kind::element;
+  if (!last.is_static()) {
+    if (halo) refuse_beyond_i32(cdiv(m.array_shape[d], Extent(dim.unit())) * Extent(dim.unit()) + dim.high);
+    if (element && wraps && dim.low > 0) refuse_beyond_i32(behind);
+    return;
+  }
+  // -1 is the last one
+  const int64_t most = std::max<int64_t>(*last.value(), 0),
+                reached =
+                    halo || (wraps && !element) ? most : std::clamp<int64_t>(scalars_.range(known.form).hi, 0, most);
+  if (__int128{reached} * dim.unit() + (halo ? dim.size : 0) > INT32_MAX ||
+      (element && wraps && *behind.value() > INT32_MAX))
+    throw CompileError(k_.name + ": " + m.origin + ": dim " + std::to_string(d) + " of its array has " +
+                           to_string(m.array_shape[d]) + " elements, but at most 2147483647 are numbered, in 32 bits",
+                       m.loc, "give the array more dims, of fewer elements each");
+}
+
 // Where the block begins along a dim, in elements: below 0 where the window begins before the array.
 Value RefWindows::block_begin(const ir::BlockMapping& m, size_t d, const BlockStart& known, Value index) {
   const ir::BlockDim& dim = m.block[d];
   Value s = index;
+  const bool wraps = !known.in_range && dim.wrap() && scalars_.range(known.form).lo < 0;
   if (!known.in_range) {
     const Value zero = b_.i32(0), most = within_i32(ir::last_index(dim, m.array_shape[d]), dim, zero);
-    if (dim.wrap() && scalars_.range(known.form).lo < 0) {
+    if (wraps) {
       const Value from_end = b_.add(b_.min(b_.add(s, b_.i32(dim.wrap())), zero), most);
       s = b_.select(b_.lt(s, zero), from_end, s);
     }
     s = b_.max(b_.min(s, most), zero);  // of an empty array: 0
   }
-  // Where blocks start is formed in 32 bits, and so is where a halo block ends.
-  const auto last = ir::last_index(dim, m.array_shape[d]).value();
-  const bool halo = dim.kind == ir::BlockDim::Kind::halo;
-  const int64_t reached = last ? std::clamp<int64_t>(scalars_.range(known.form).hi, 0, std::max<int64_t>(*last, 0)) : 0;
-  if (last && __int128{halo ? *last : reached} * dim.unit() + (halo ? dim.size : 0) > INT32_MAX)
-    throw CompileError(k_.name + ": " + m.origin + ": dim " + std::to_string(d) + " of its array has " +
-                           to_string(m.array_shape[d]) + " elements, but at most 2147483647 are numbered, in 32 bits",
-                       m.loc, "give the array more dims, of fewer elements each");
+  check_positions(m, d, known, wraps);
   s = b_.mul(s, b_.i32(dim.unit()));
   return dim.low ? b_.add(s, b_.i32(-dim.low)) : s;
 }

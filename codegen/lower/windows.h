@@ -98,6 +98,8 @@ class RefWindows : public Part {
   Value within_i32(const Extent& e, const ir::BlockDim& dim, Value minus);
   void index_map(int i, Values& starts);
   bool runs_only_with_elements(const Extent& e) const;
+  void refuse_beyond_i32(const Extent& e);
+  void check_positions(const ir::BlockMapping& m, size_t d, const BlockStart& known, bool wraps);
   Value block_begin(const ir::BlockMapping& m, size_t d, const BlockStart& known, Value index);
   Value offset_along(const ir::BlockMapping& m, size_t d, const Extent& stride, Value s);
   void add_dim(RefState& r, int i, size_t d, const BlockStart& known, const Extent& stride, Value s, Value bound);

@@ -41,17 +41,23 @@ void extents_of(const Program& p, const DimValues& dims, const std::string& devi
       return bind_extent(p.name, p.loc, e, dims);  // throws, saying what of
     }
   };
+  constexpr int64_t most = std::numeric_limits<int32_t>::max();
+  const auto beyond = [&](const std::string& what, int64_t is) {
+    throw SpecError(p.name + ": " + what + " is " + std::to_string(is) + " but the kernel counts it in 32 bits", p.loc);
+  };
   for (size_t i = 0; i < p.extents.size(); ++i) {
     const int64_t v = value(p.extents[i]);
     if (p.steps_extent >= 0 && i == static_cast<size_t>(p.steps_extent) + 1 && !p.open_ended && v > Program::kMostSteps)
       throw CompileError(loops_too_long(p.name, v, bindings({p.extents[i]}, dims), device, p.max_loop_iterations),
                          p.loc, kShorterLoops);
-    if (!p.extent_is_64.at(i) && (v < std::numeric_limits<int32_t>::min() || v > std::numeric_limits<int32_t>::max()))
-      throw SpecError(
-          p.name + ": " + to_string(p.extents[i]) + " is " + std::to_string(v) + " but the kernel counts it in 32 bits",
-          p.loc);
+    if (!p.extent_is_64.at(i) && (v < std::numeric_limits<int32_t>::min() || v > most))
+      beyond(to_string(p.extents[i]), v);
     values.push_back(v);
   }
+  // The code may rest on it, also where it counts only parts of a size (lane::Prover).
+  for (const Extent& e : p.extents)
+    for (const Extent::Node& n : e.nodes())
+      if (n.op == Extent::Op::name && dims.find(n.name)->second > most) beyond(n.name, dims.find(n.name)->second);
 }
 
 int64_t workgroups_of(const Program& p, const DimValues& dims, int64_t arena_bytes) {

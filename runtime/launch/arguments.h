@@ -21,7 +21,8 @@ CallSignature call_signature(const Program& program);
 /// where they are more than 2^31 - 1.
 int64_t workgroups_of(const Program& program, const DimValues& dims, int64_t arena_bytes);
 /// The values of the program's extents, in its order. Throws SpecError for one that the code counts in 32 bits and that
-/// has more, CompileError for loops that are too long for the device, which the message names.
+/// has more, and for a size in them that has; CompileError for loops that are too long for the device, which the
+/// message names.
 std::vector<int64_t> extents_of(const Program& program, const DimValues& dims, const std::string& device);
 /// The same into a vector that has room.
 void extents_of(const Program& program, const DimValues& dims, const std::string& device, std::vector<int64_t>& into);

@@ -86,6 +86,7 @@ void HostCall::bind_sizes() {
                           ", which is negative",
                       program->loc);
   for (const Extent& e : program->grid) value(e, "the grid");
+  check_grid("");
   for (const Extent& e : program->extents) value(e, "the code");
   value(program->num_units, "the grid");
   bound = vulkan::bind(*program, dims, device, Cut::loops);
@@ -102,6 +103,14 @@ void HostCall::bind_sizes() {
     }
     bytes.push_back(n);
   }
+}
+
+// Two axes below 0 make as many programs as two above.
+void HostCall::check_grid(const char* of) const {
+  for (size_t i = 0; i < program->grid.size(); ++i)
+    if (const int64_t n = program->grid[i].eval(dims); n < 0)
+      throw SpecError(program->name + ": " + of + "grid axis " + std::to_string(i) + " is " + std::to_string(n),
+                      program->loc, "grid sizes must not be negative");
 }
 
 namespace {
@@ -168,10 +177,7 @@ void HostCall::use_sizes() {
                           std::to_string(like[i]->format->channels),
                       program->loc);
   }
-  for (size_t i = 0; i < program->grid.size(); ++i)
-    if (const int64_t n = program->grid[i].eval(dims); n < 0)
-      throw SpecError(program->name + ": resize: grid axis " + std::to_string(i) + " is " + std::to_string(n),
-                      program->loc, "grid sizes must not be negative");
+  check_grid("resize: ");
   rebind(*program, dims, device, Cut::loops, bound);
   if (program->open_ended) tell_at_the_end(bound.slices);
   if (bound.count > 0 && prepared.count == 0)

@@ -50,6 +50,7 @@ struct HostCall {
   HostCall(const Device& device, std::shared_ptr<const Program> program, const PrepareOptions& options);
   ~HostCall();
   void bind_sizes();
+  void check_grid(const char* of) const;
   void resize(std::span<const NamedSize> sizes);
   void use_sizes();
   void take_images(const PrepareOptions& options);

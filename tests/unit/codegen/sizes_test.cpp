@@ -62,6 +62,26 @@ TEST_CASE("sizes: 2^31 - 1 elements compile, what lies at 2^31 and beyond is ref
   }
 }
 
+// An index of -1 is the last one: also where no program id comes near.
+TEST_CASE("sizes: what wraps to an element at 2^31 or beyond is refused") {
+  const auto from_end = [](const std::string& n, const std::string& block, const std::string& index) {
+    return "in u8[" + n + "] block (" + block + ") map () {\n  %i = constant " + index +
+           " : i32[]\n  yield %i\n}\nout u8[1] whole\nbody (%x, %o) {\n  %v = load %x[" +
+           (block == "squeezed" ? "" : "0") + "]\n  store %o[0], %v\n}\n";
+  };
+  for (const std::string block : {"squeezed", "8", "element(8)", "element(8, 3, 5)"}) {
+    CAPTURE(block);
+    CHECK(refused(from_end("2147483640", block, "-1")) == "");
+    CHECK(refused(from_end("4294967296", block, "0")) == "");
+    CHECK(refused(from_end("4294967296", block, "-1")) ==
+          too_many("in_specs[0]: dim 0 of its array", "4294967296", "elements"));
+  }
+  CHECK(refused(from_end("2147483645", "element(8, 3, 5)", "-1")) ==
+        too_many("in_specs[0]: dim 0 of its array", "2147483645", "elements"));
+  // Of these the last index lies behind 2^31, where all is padding.
+  CHECK(refused(from_end("2147483640", "element(8, 3, 500)", "-1")) == "");
+}
+
 TEST_CASE("sizes: programs and units of work") {
   CHECK(refused(blocks("2147483648", "16", "8")) == too_many("grid axis 0", "2147483648", "programs"));
   CHECK(refused(units("16384")) == "");

@@ -1,6 +1,9 @@
 #include <cstdlib>
 #include <thread>
 
+#include "codegen/compile.h"
+#include "engine/ir/text.h"
+#include "runtime/launch/arguments.h"
 #include "tests/unit/runtime/support.h"
 
 namespace launch_test {
@@ -60,6 +63,47 @@ TEST_CASE("the subgroup size that a program requires is what it gets") {
   const DeviceArray o = launch(device(), p, {}, {{"n", 10}}).at(0);
   CHECK(floats(o) == std::vector<float>(10, static_cast<float>(size)));
   check_clean(device());
+}
+
+// The arrays themselves would take gigabytes.
+TEST_CASE("sizes that bring what the code counts beyond 2^31 - 1 are refused" * without_device) {
+  const auto said = [](const std::string& text, int64_t n) -> std::string {
+    const Program p = compile(ir::parse("tir 1\nkernel @k\n" + text), Target::named("gpu"));
+    try {
+      extents_of(p, {{"n", n}}, "a device");
+    } catch (const SpecError& e) {
+      return std::string(e.what()).substr(0, std::string(e.what()).find('\n'));
+    }
+    return "";
+  };
+  constexpr int64_t most = INT32_MAX;
+  // The code knows that there are at most 2,048 programs.
+  const std::string parts = R"(grid (cdiv(n, 1048576))
+out i32[cdiv(n, 1048576)] block (squeezed) map (%i) { yield %i }
+body (%o) {
+  %i = program_id axis 0
+  %most = constant 2048 : i32[]
+  %is = lt %i, %most
+  %o1 = constant 1 : i32[]
+  %o2 = constant 2 : i32[]
+  %v = select %is, %o1, %o2
+  store %o[], %v
+}
+)";
+  CHECK(said(parts, most) == "");
+  CHECK(said(parts, most + 1) == "k: n is 2147483648 but the kernel counts it in 32 bits");
+  const auto last_of = [](const std::string& block) {
+    return "grid (1)\nprefetch i32[1] whole\nin u8[n] block (" + block + ") map (%i, %s) {\n  %v = load %s[0]\n" +
+           "  yield %v\n}\nout u8[1] whole\nbody (%s, %x, %o) {\n  %v = load %x[7]\n  store %o[0], %v\n}\n";
+  };
+  // Where the last block ends: its last elements stand for those behind the array.
+  CHECK(said(last_of("halo(16, 1, 2, clamp)"), most - 15) == "");
+  CHECK(said(last_of("halo(16, 1, 2, clamp)"), most - 14) ==
+        "k: cdiv(n, 16) * 16 + 2 is 2147483650 but the kernel counts it in 32 bits");
+  // The position of the last element in the padded array, which -1 may mean.
+  CHECK(said(last_of("element(8, 3, 5)"), most - 3) == "");
+  CHECK(said(last_of("element(8, 3, 5)"), most - 2) == "k: n + 3 is 2147483648 but the kernel counts it in 32 bits");
+  CHECK(said(last_of("element(8, 0, 500)"), most) == "");
 }
 
 TEST_CASE("workgroups are folded into three dimensions" * without_device) {

@@ -317,6 +317,20 @@ TEST_CASE("what is wrong with a recording is said, and nothing is recorded") {
           "scale: in_specs[0] has the run-time size n, which PrepareOptions::dims does not give");
     CHECK(error_of<E>([&] { prepared(d, scale(), 1, 1, -4); }) ==
           "scale: in_specs[0]: shape (-4,) has a negative size");
+    // As many programs as of 3 x 3: what they would do is no error that shows.
+    CHECK(error_of<E>([&] {
+            load(d, ir::parse(R"(tir 1
+kernel @square
+grid (n - 4, n - 4)
+out f32[n] block (squeezed) map (%i, %j) { yield %j }
+body (%o) {
+  %v = constant 1 : f32[]
+  store %o[], %v
+}
+)",
+                              "square.tir"))
+                .prepare({.dims = {{"n", 1}}});
+          }) == "square: grid axis 0 is -3\n  at square.tir:2\n  note: grid sizes must not be negative");
   }
   check_silent(std::move(host));
 }
