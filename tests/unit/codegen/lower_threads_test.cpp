@@ -201,6 +201,19 @@ TEST_CASE("threads: threads that meet, and clusters whose order or whose copies 
   CHECK(ordered("  %i = atomic_rmw %o[0:2], %v kind add\n", "  %j = atomic_rmw %o[0:2], %v kind add\n") == "no error");
   CHECK(ordered("  store %o[%c], %c\n", "  store %o[%c], %c\n") == "no error");
   CHECK(ordered("", "  store %o[0:2], %v\n  store %o[0:2], %v\n") == "no error");
+  // Places that i32 cannot hold wrap, so that nothing is known of them.
+  const auto far = [&](const std::string& factor) {
+    const std::string copy = "  copy_smem_to_gmem %s[0:2] to %o[ds(%row, 2)]\n";
+    return ordered("  %big = constant 1073741824 : i32[]\n  %n = constant " + factor +
+                       " : i32[]\n  %part = mul %c, %big\n  %row = mul %part, %n\n" + copy,
+                   copy);
+  };
+  CHECK(far("1") == "no error");
+  CHECK(far("-1") == "no error");
+  for (const std::string n : {"2", "-2", "4"})
+    CHECK(far(n) ==
+          order + "copy_smem_to_gmem (k.tir:15), and in another copy_smem_to_gmem (k.tir:18)\n  at k.tir:16\n  note: " +
+              interpreter);
   const auto copied = [&](const std::string& copy) {
     return refused(two +
                    "in i32[4, 2] whole\nscratch ref<smem, i32[2, 2]>\nscratch ref<smem, i32[1]>\nscratch ref<barrier, "
