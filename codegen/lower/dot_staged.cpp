@@ -91,8 +91,8 @@ void ChunkedDot::append_first(Values& carried, const Operand& o) {
 
 // The next chunk's loads start after the barrier, so that it does not wait for them. Behind the last one comes the
 // first of the next step where the grid has one and its block may be loaded early; else it fetches itself again.
-// `held`: where its share begins in what the loop carries.
-Values ChunkedDot::following(const Operand& o, Value chunk, Value last, const Values& in, size_t held) {
+// A single chunk has no loop: nothing reads what it would carry.
+Values ChunkedDot::following(const Operand& o, Value chunk, Value last) {
   if (o.early) {
     const Value step = b_.select(last, prefetch_.next_step(), pid_[static_cast<size_t>(prefetch_.axis())]);
     return prefetch_.at_step(*o.early, step, [&] {
@@ -100,8 +100,7 @@ Values ChunkedDot::following(const Operand& o, Value chunk, Value last, const Va
       return fetch(o, b_.select(last, b_.i32(0), next));
     });
   }
-  const auto from = in.begin() + static_cast<std::ptrdiff_t>(held);
-  if (chunks_ == 1) return Values(from, from + static_cast<std::ptrdiff_t>(held_by(o)));
+  if (chunks_ == 1) return Values(held_by(o));
   const Value last_chunk = b_.i32(chunks_ - 1);
   return fetch(o, b_.min(b_.add(chunk, b_.i32(1)), last_chunk));
 }
@@ -117,8 +116,7 @@ Values ChunkedDot::over_chunks(Values sums) {
     if (chunks_ == 1) meanwhile();
     Values next(in.begin(), in.begin() + static_cast<std::ptrdiff_t>(n));
     const Value last = b_.eq(chunk, b_.i32(chunks_ - 1));
-    const Values left = following(lhs_, chunk, last, in, n),
-                 right = following(rhs_, chunk, last, in, n + held_by(lhs_));
+    const Values left = following(lhs_, chunk, last), right = following(rhs_, chunk, last);
     multiply(next, chunk);
     next.insert(next.end(), left.begin(), left.end());
     next.insert(next.end(), right.begin(), right.end());

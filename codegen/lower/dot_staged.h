@@ -76,7 +76,7 @@ class ChunkedDot : public Part {
  private:
   size_t held_by(const Operand& o) const { return o.share.size() * values_of(o); }
   void append_first(Values& carried, const Operand& o);
-  Values following(const Operand& o, Value chunk, Value last, const Values& in, size_t held);
+  Values following(const Operand& o, Value chunk, Value last);
 };
 
 }  // namespace tessera::lowering

@@ -175,13 +175,7 @@ void UnitEmitter::emit_sequential(size_t depth) {
   if (depth == s_.sequential.size()) control_.region(k_.body);
   else {
     const auto axis = static_cast<size_t>(s_.sequential[depth]);
-    const Value n = grid_size(axis);
-    if (b_.known(n) == 1) {
-      pid_[axis] = b_.i32(0);
-      emit_sequential(depth + 1);
-    } else {
-      emit_steps(axis, depth, n);
-    }
+    emit_steps(axis, depth, grid_size(axis));  // of several programs, or none: an axis of one is parallel
   }
   refs_.leave(depth);
 }

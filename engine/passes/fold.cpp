@@ -228,7 +228,6 @@ void Folder::splice(RegionId r, const std::vector<Value>& results) {
   const OpId yield = list.back();
   list.pop_back();
   ops(list);
-  replaced_.apply(k_.op(yield));
   for (size_t i = 0; i < results.size(); ++i) replaced_.replace(results[i], k_.op(yield).operands[i]);
 }
 

@@ -201,6 +201,19 @@ TEST_CASE("threads: threads that meet, and clusters whose order or whose copies 
   CHECK(ordered("  %i = atomic_rmw %o[0:2], %v kind add\n", "  %j = atomic_rmw %o[0:2], %v kind add\n") == "no error");
   CHECK(ordered("  store %o[%c], %c\n", "  store %o[%c], %c\n") == "no error");
   CHECK(ordered("", "  store %o[0:2], %v\n  store %o[0:2], %v\n") == "no error");
+  // Places that i32 cannot hold wrap, so that nothing is known of them.
+  const auto far = [&](const std::string& factor) {
+    const std::string copy = "  copy_smem_to_gmem %s[0:2] to %o[ds(%row, 2)]\n";
+    return ordered("  %big = constant 1073741824 : i32[]\n  %n = constant " + factor +
+                       " : i32[]\n  %part = mul %c, %big\n  %row = mul %part, %n\n" + copy,
+                   copy);
+  };
+  CHECK(far("1") == "no error");
+  CHECK(far("-1") == "no error");
+  for (const std::string n : {"2", "-2", "4"})
+    CHECK(far(n) ==
+          order + "copy_smem_to_gmem (k.tir:15), and in another copy_smem_to_gmem (k.tir:18)\n  at k.tir:16\n  note: " +
+              interpreter);
   const auto copied = [&](const std::string& copy) {
     return refused(two +
                    "in i32[4, 2] whole\nscratch ref<smem, i32[2, 2]>\nscratch ref<smem, i32[1]>\nscratch ref<barrier, "
@@ -222,6 +235,65 @@ TEST_CASE("threads: threads that meet, and clusters whose order or whose copies 
         "k: the programs of a cluster may do a copy that they share in different steps of their control flow: if "
         "(k.tir:15)\n  at k.tir:16" +
             each);
+}
+
+TEST_CASE("threads: what programs of a cluster share may come by branches and loops if it is the same in all of them") {
+  const auto copied = [](const std::string& before) {
+    return refused(
+        "kernel @k\ngrid (c: 2 cluster, 1 thread)\nin i32[4, 2] whole\nin i32[4] whole\nscratch ref<smem, i32[2]>\n"
+        "scratch ref<barrier, i32[1]>\nbody (%x, %n, %s, %full) {\n  %c = program_id axis 0\n  %0 = constant 0 : "
+        "i32[]\n"
+        "  %1 = constant 1 : i32[]\n  %a = load %n[0]\n  %p = lt %a, %1\n  %mine = lt %c, %1\n" +
+        before + "  copy_gmem_to_smem %x[%row, 0:2] to %s[0:2] with %full[0] axes [0]\n  barrier_wait %full[0]\n}\n");
+  };
+  const auto differs = [](const std::string& message) {
+    return message.starts_with(
+        "k: the programs of a cluster may bring different parts of operands[0] to each other\n  at k.tir:");
+  };
+  const auto chosen = [&](const std::string& by, const std::string& first, const std::string& second) {
+    return copied("  %row = if " + by + " { yield " + first + " } else { yield " + second + " }\n");
+  };
+  CHECK(chosen("%p", "%0", "%a") == "no error");
+  CHECK(differs(chosen("%p", "%c", "%a")));
+  CHECK(differs(chosen("%p", "%a", "%c")));
+  CHECK(differs(chosen("%mine", "%0", "%a")));
+  const auto by_case = [&](const std::string& by, const std::string& last) {
+    return copied("  %row = switch " + by + " case 0 { yield %0 } case 1 { yield %a } case 2 { yield " + last + " }\n");
+  };
+  CHECK(by_case("%a", "%1") == "no error");
+  CHECK(differs(by_case("%a", "%c")));
+  CHECK(differs(by_case("%c", "%1")));
+  const auto counted = [&](const std::string& up_to, const std::string& from, const std::string& by) {
+    return copied("  %row = for %i = %0 to " + up_to + " step %1 carry (%r = " + from + ") {\n    %more = add %r, " +
+                  by + "\n    yield %more\n  }\n");
+  };
+  CHECK(counted("%a", "%0", "%1") == "no error");
+  CHECK(differs(counted("%c", "%0", "%1")));
+  CHECK(differs(counted("%a", "%c", "%1")));
+  CHECK(differs(counted("%a", "%0", "%c")));
+  const auto tested = [&](const std::string& up_to, const std::string& from, const std::string& by) {
+    return copied("  %row = while (%i = " + from + ") {\n    %t = lt %i, " + up_to +
+                  "\n    yield %t\n  } do (%j) {\n    %more = add %j, " + by + "\n    yield %more\n  }\n");
+  };
+  CHECK(tested("%a", "%0", "%a") == "no error");
+  CHECK(differs(tested("%c", "%0", "%a")));
+  CHECK(differs(tested("%a", "%c", "%a")));
+  CHECK(differs(tested("%a", "%0", "%c")));
+  // In the loop itself: the counter, and what the loop carries.
+  const auto inside = [](const std::string& row, const std::string& from, const std::string& by) {
+    return refused(
+        "kernel @k\ngrid (c: 2 cluster, 1 thread)\nin i32[4, 2] whole\nin i32[4] whole\nscratch ref<smem, i32[2]>\n"
+        "scratch ref<barrier, i32[1]>\nbody (%x, %n, %s, %full) {\n  %c = program_id axis 0\n  %0 = constant 0 : "
+        "i32[]\n"
+        "  %1 = constant 1 : i32[]\n  %a = load %n[0]\n  %last = for %i = %0 to %a step %1 carry (%r = " +
+        from + ") {\n    copy_gmem_to_smem %x[" + row +
+        ", 0:2] to %s[0:2] with %full[0] axes [0]\n    barrier_wait %full[0]\n    %more = add %r, " + by +
+        "\n    yield %more\n  }\n}\n");
+  };
+  CHECK(inside("%i", "%c", "%c") == "no error");
+  CHECK(inside("%r", "%0", "%a") == "no error");
+  CHECK(differs(inside("%r", "%c", "%a")));
+  CHECK(differs(inside("%r", "%0", "%c")));
 }
 
 }  // namespace lower_threads_test

@@ -568,4 +568,65 @@ TEST_CASE("nvidia: matrices anywhere in shared memory, by rows and by columns") 
   }
 }
 
+TEST_CASE("nvidia: left factors have 16 rows each, right ones 8 columns") {
+  const auto products = [](int64_t rows, int64_t columns) -> std::string {
+    const std::string m = std::to_string(rows), n = std::to_string(columns);
+    const std::string text =
+        "tir 1\nlane kernel @k\nworkgroup_size 32 subgroup_size 32 shared_bytes 16384\nnum_units 1 exact\nbody () {\n"
+        "  %words = alloc_shared offset 0 : ref<shared, u32[4096]>\n  %0 = constant 0 : i32[]\n  %far = constant 2048 "
+        ": i32[]\n"
+        "  %z = constant 0.0 : f32[]\n  %a = matrix_load %words, %0 stride [20] kind add : f16[" +
+        m +
+        ", 16]\n"
+        "  %b = matrix_load %words, %far stride [20] kind sub reverse 1 : f16[16, " +
+        n +
+        "]\n"
+        "  %s = matrix_fill %z : f32[" +
+        m + ", " + n +
+        "]\n"
+        "  %r = matrix_multiply_add %a, %b, %s : f32[" +
+        m + ", " + n +
+        "]\n"
+        "  barrier\n  matrix_store %words, %r, %0 stride [64]\n}\n";
+    try {
+      return std::to_string(count(nvidia::emit(ir::parse(text, "k.tir"), Target::nvidia("sm_80"), false, false),
+                                  "mma.sync.aligned.m16n8k16"));
+    } catch (const InternalError& e) {
+      return std::string(e.what()).substr(0, std::string(e.what()).find('\n'));
+    }
+  };
+  CHECK(products(16, 8) == "1");
+  CHECK(products(16, 24) == "3");
+  CHECK(products(48, 8) == "3");
+  CHECK(products(24, 16) == "k: nvidia: no matrices of f16[24, 16]");
+  CHECK(products(16, 20) == "k: nvidia: no matrices of f16[16, 20]");
+}
+
+TEST_CASE("nvidia: sums of a product under way go to another product under way alone") {
+  const auto second = [](const std::string& attrs, const std::string& sums, const std::string& behind) -> std::string {
+    const std::string text =
+        "tir 1\nlane kernel @k\nworkgroup_size 128 subgroup_size 32 shared_bytes 65536\nnum_units 1 exact\nbody () {\n"
+        "  %words = alloc_shared offset 0 : ref<shared, u32[16384]>\n  %0 = constant 0 : i32[]\n  %far = constant 8192 "
+        ": i32[]\n"
+        "  %z = constant 0.0 : f32[]\n  %s = matrix_fill %z : f32[16, 16]\n"
+        "  %a = matrix_load %words, %0 stride [264] kind sub pieces 1 : f16[64, 32]\n"
+        "  %b = matrix_load %words, %far stride [260] kind add pieces 1 : f16[64, 64]\n"
+        "  %c, %d = warpgroup_multiply_add %a, %b, %s, %s count 1 late 1\n"
+        "  %e, %f = warpgroup_multiply_add %a, %b, " +
+        sums + " count 1" + attrs + "\n" + behind + "}\n";
+    try {
+      nvidia::emit(ir::parse(text, "k.tir"), Target::nvidia("sm_90a"), false, false);
+      return "no error";
+    } catch (const InternalError& e) {
+      return std::string(e.what()).substr(0, std::string(e.what()).find('\n'));
+    }
+  };
+  const std::string wrong = "k: nvidia: sums are used while products are under way";
+  const std::string again = "  %g, %h = warpgroup_multiply_add %a, %b, %c, %d count 1 late 1\n";
+  CHECK(second(" late 1", "%c, %d", "") == "no error");
+  CHECK(second("", "%c, %d", "") == wrong);
+  CHECK(second(" late 1", "%c, %d", again) == wrong);
+  CHECK(second("", "%s, %s", "") == "no error");
+}
+
 }  // namespace nvidia_matrix_test

@@ -5,8 +5,10 @@
 #include <string>
 
 #include "codegen/compile.h"
+#include "codegen/nvidia/emit.h"
 #include "codegen/program/program_file.h"
 #include "engine/ir/text.h"
+#include "tests/support/messages.h"
 
 namespace nvidia_test {
 using namespace tessera;
@@ -92,6 +94,52 @@ TEST_CASE("nvidia: unknown targets and chips") {
         "target amd: no such target\n  note: the targets are gpu, gpu-matrix, lavapipe, minimum, nvidia:CHIP as "
         "in nvidia:sm_90a, and tpu:CHIP as in tpu:v5e");
   CHECK(Target::named("nvidia:sm_90a") == Target::nvidia("sm_90a"));
+}
+
+TEST_CASE("nvidia: more invocations or shared memory than the chip has are refused") {
+  const auto of = [](const std::string& invocations, const std::string& bytes) {
+    return tessera::test::message([&] {
+      nvidia::emit(
+          ir::parse("tir 1\nlane kernel @k\nworkgroup_size " + invocations + " shared_bytes " + bytes +
+                    "\nnum_units 1 exact\nout i32[8] whole\nbody (%o) {\n  %l = local_index\n  store %o[%l], %l\n}\n"),
+          Target::nvidia("sm_80"), false, false);
+    });
+  };
+  CHECK(of("1024", "166912") == "no error");
+  CHECK(of("1056", "0") == "k: workgroup size: needs 1056 invocations, nvidia:sm_80 has 1024\n  at <text>:2");
+  CHECK(of("32", "166916") == "k: shared memory: needs 166916 bytes, nvidia:sm_80 has 166912\n  at <text>:2");
+}
+
+TEST_CASE("nvidia: what turns the sign of a word is no subtraction and no product, which ptxas may lose") {
+  const auto of = [](const std::string& t, const std::string& constant, const std::string& op) {
+    const std::string ptx = nvidia::emit(
+        ir::parse("tir 1\nlane kernel @k\nworkgroup_size 32 shared_bytes 0\nnum_units 1 exact\nin " + t +
+                  "[32] whole\nout " + t + "[32] whole\nbody (%x, %o) {\n  %l = local_index\n  %c = constant " +
+                  constant + " : " + t + "[]\n  %a = load %x[%l]\n  %r = " + op + "\n  store %o[%l], %r\n}\n"),
+        Target::nvidia("sm_80"), false, false);
+    std::string found;
+    for (const char* code : {"not.b32", "neg.", "sub.", "mul.lo.u32", "mul.lo.u64", "mul.rn.f32"})
+      if (has(ptx, code)) found += (found.empty() ? "" : " ") + std::string(code);
+    return found;
+  };
+  for (const std::string t : {"i32", "u32"}) {
+    const std::string ones = t == "i32" ? "-1" : "4294967295";
+    CHECK(of(t, ones, "mul %a, %c") == "not.b32");
+    CHECK(of(t, ones, "mul %c, %a") == "not.b32");
+    CHECK(of(t, "3", "mul %c, %a") == "mul.lo.u32");
+    CHECK(of(t, "0", "sub %c, %a") == "not.b32");
+    CHECK(of(t, "1", "sub %c, %a") == "sub.");
+    CHECK(of(t, "0", "neg %a") == "not.b32");
+  }
+  for (const std::string t : {"i64", "u64"}) {
+    CHECK(of(t, "4294967295", "mul %a, %c") == "mul.lo.u64");
+    CHECK(of(t, "4294967295", "mul %c, %a") == "mul.lo.u64");
+    CHECK(of(t, "0", "sub %c, %a") == "sub.");
+    CHECK(of(t, "0", "neg %a") == "neg.");
+  }
+  CHECK(of("f32", "-1.0", "mul %c, %a") == "mul.rn.f32");
+  CHECK(of("f32", "0.0", "sub %c, %a") == "sub.");
+  CHECK(of("f32", "0.0", "neg %a") == "neg.");
 }
 
 }  // namespace nvidia_test

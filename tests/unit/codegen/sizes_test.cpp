@@ -132,4 +132,27 @@ TEST_CASE("sizes: arrays of more elements than a proof can number") {
   CHECK(of("36028797018963969") == "k: in_specs[0]: its array (36028797018963969,) has more than 2^55 elements");
 }
 
+TEST_CASE("sizes: a launch may lower the number of units where a loop over them alone reads it") {
+  const auto extent = [](const std::string& n, bool general, bool skips) {
+    const std::string part = n +
+                             ", 9, 4, 4096] block (1, 1, 4, 4096) map (%i, %j) {\n  %0 = constant 0 : i32[]\n"
+                             "  yield %i, %j, %0, %0\n}\n";
+    Target t = gpu_target();
+    t.skips_branches = skips;
+    CompileOptions o;
+    o.general = general;
+    const Program p = compile(ir::parse("tir 1\nkernel @k\ngrid (" + n + ", 9)\nin f32[" + part + "out f32[" + part +
+                                        "body (%x, %o) {\n  %a = load %x[0, 0, 0:4, 0:4096]\n  %b = mul %a, %a\n"
+                                        "  store %o[0, 0, 0:4, 0:4096], %b\n}\n"),
+                              t, o);
+    if (p.units_extent < 0) return std::string("none");
+    return to_string(p.extents.at(static_cast<size_t>(p.units_extent)));
+  };
+  CHECK(extent("n", true, true) == "n * 9");
+  CHECK(extent("n", true, false) == "none");  // addresses of loads in the loop are brought inside by it too
+  CHECK(extent("5", true, true) == "45");
+  CHECK(extent("5", true, false) == "none");
+  CHECK(extent("n", false, true) == "none");  // in registers: no loop
+}
+
 }  // namespace sizes_test

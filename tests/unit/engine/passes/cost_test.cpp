@@ -159,4 +159,25 @@ body (%s, %x, %y, %z, %o) {
              "%o[0:8]\n  %b = add %a, %a\n  store %o[0:8], %b\n}\n") == ts::CostEstimate{INT64_MAX, 0, INT64_MAX});
 }
 
+TEST_CASE("cost: products of threads and what they copy, of each program") {
+  const auto product = [](const std::string& lhs, const std::string& transposed) {
+    return cost(
+        "tir 1\nkernel @k\ngrid (3, 1 thread)\nin f16[64, 32] whole\nin f16[32, 16] whole\n"
+        "out f32[64, 16] whole\nscratch ref<smem, f16[" +
+        lhs +
+        "], tiling [8, 32], swizzle 64>\n"
+        "scratch ref<smem, f16[32, 16]>\nscratch ref<accumulator, f32[64, 16]>\n"
+        "scratch ref<barrier, i32[1]>\nbody (%x, %y, %o, %a, %b, %sum, %full) {\n"
+        "  copy_gmem_to_smem %y[0:32, 0:16] to %b[0:32, 0:16] with %full[0]\n  barrier_wait %full[0]\n"
+        "  wgmma %a[" +
+        (lhs == "64, 32" ? "0:64, 0:32" : "0:32, 0:64") + "] with %b[0:32, 0:16] to %sum[0:64, 0:16]" + transposed +
+        "\n  wgmma_wait count 0\n"
+        "  %v = load %sum[0:64, 0:16]\n  store %o[0:64, 0:16], %v\n}\n");
+  };
+  // Twice 64 * 16 * 32 for each of three programs; 32 * 16 halves and 64 * 16 floats between arrays and smem.
+  const ts::CostEstimate expected{3 * 2 * 64 * 16 * 32, 0, 3 * (32 * 16 * 2 + 64 * 16 * 4)};
+  CHECK(product("64, 32", "") == expected);
+  CHECK(product("32, 64", " transposed [1, 0]") == expected);
+}
+
 }  // namespace cost_test
