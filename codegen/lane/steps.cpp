@@ -45,8 +45,8 @@ class Planner {
     if (total == Extent(0) || too_long()) return std::nullopt;
     if (const auto n = total.value(); n && !out_.open && *n > Program::kMostSteps) return std::nullopt;
     out_.total = total;
-    // What lies around the steps is passed on the way in and out at every depth, a loop that has been unrolled in part as
-    // two: its copies and what they leave.
+    // What lies around the steps is passed on the way in and out at every depth, a loop that has been unrolled in part
+    // as two: its copies and what they leave.
     if (!unknown_) out_.at_most = plus(longest_, Extent(4 * (deepest_ + 1) * (loops_in(k_.body) + 1)));
     return std::move(out_);
   }
