@@ -43,7 +43,6 @@ std::vector<Step> from(const std::string& step, const std::string& file) {
 TEST_CASE("leftovers: passes follow steps that leave ops to them, a compaction the others") {
   for (const auto& [step, file] :
        std::vector<std::pair<std::string, std::string>>{{"uniform", "uniform_dims"}, {"reroll", "dot_rerolled"}}) {
-    CAPTURE(step);
     const std::vector<Step> steps = from(step, file);
     REQUIRE(steps.size() > 1);
     CHECK(steps[0].changed);
@@ -51,7 +50,6 @@ TEST_CASE("leftovers: passes follow steps that leave ops to them, a compaction t
   }
   for (const auto& [step, file] : std::vector<std::pair<std::string, std::string>>{{"unfold", "passes/unfold/window"},
                                                                                    {"accumulate", "dot_accumulate"}}) {
-    CAPTURE(step);
     const std::vector<Step> steps = from(step, file);
     REQUIRE(steps.size() > 1);
     CHECK(steps[0].changed);
