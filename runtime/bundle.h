@@ -34,7 +34,8 @@ struct BundleArgument {
 };
 
 /// A graph's code for a device: which kernels are called on what, and their Programs, by GraphProgram::Kernel::program.
-/// What a PreparedGraph (record_graph.h) is made of, which checks it. Of a bundle, it keeps the file's contents.
+/// What a LoadedGraph (loaded_graph.h) or a PreparedGraph (record_graph.h) is made of, which checks it. Of a bundle, it
+/// keeps the file's contents.
 struct GraphCode {
   std::shared_ptr<const GraphProgram> graph;
   std::vector<std::shared_ptr<const Program>> programs;
@@ -66,7 +67,7 @@ class Bundle {
 
   /// Graphs, in the order in which they were given.
   std::vector<std::string> graphs() const;
-  /// A graph's code for the device: ts::PreparedGraph g(device, bundle.graph(device, "solver")). Throws as kernel().
+  /// A graph's code for the device: ts::LoadedGraph g(device, bundle.graph(device, "solver")). Throws as kernel().
   GraphCode graph(const Device& device, std::string_view name) const;
   /// The names of a graph's own kernels, by GraphProgram::Kernel::program.
   std::vector<std::string> kernels(std::string_view graph) const;

@@ -54,7 +54,7 @@ struct BundleKernel {
   std::vector<BundleVariant> variants;  // one per target, in the order given
 };
 
-/// A graph that is recorded into a host's command buffers (runtime/record_graph.h).
+/// A graph, which runs by itself (runtime/loaded_graph.h) or in a host's command buffers (runtime/record_graph.h).
 struct BundleGraph {
   std::string name;
   Loc loc;

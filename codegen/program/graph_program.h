@@ -1,6 +1,7 @@
 // GraphProgram: a graph whose commands are all known in advance, as calls of kernels on arrays, without IR: what a
-// PreparedGraph records (runtime/record_graph.h) and what a bundle holds of a graph. Its kernels are Programs that lie
-// beside it, one for each number in Kernel::program. Made by runtime/call/make_graph_program.h. Read next: program.h.
+// PreparedGraph records (runtime/record_graph.h), a LoadedGraph runs (runtime/loaded_graph.h) and a bundle holds of a
+// graph. Its kernels are Programs that lie beside it, one for each number in Kernel::program. Made by
+// runtime/call/make_graph_program.h. Read next: program.h.
 #pragma once
 #include <cstdint>
 #include <optional>

@@ -37,7 +37,7 @@ class KernelList {
     Loc loc;
   };
   /// A function under jit, traced for these arguments: kernels.add_graph("solver", f.trace({{{64}, ts::f32}}), {"x",
-  /// "y"}). A program records it (PreparedGraph). `name`: letters, digits and _.
+  /// "y"}). A program runs it (LoadedGraph) or records it (PreparedGraph). `name`: letters, digits and _.
   void add_graph(const std::string& name, const Graph& graph, std::vector<std::string> names = {},
                  Loc loc = Loc::here());
   const std::vector<Entry>& entries() const { return entries_; }
