@@ -110,9 +110,9 @@ TEST_CASE("relaxed: a product fuses with what is added to it or subtracted") {
                                      {"sub %y, %p", -10},
                                      {"add %p, %q", 30},
                                      {"sub %q, %p", 0}}) {
-      const std::string products = "  %p = mul %x, %y : " + t + "[1]\n  %q = mul %y, %x : " + t + "[1]\n";
-      CAPTURE(op);
-      CHECK(results(compiled(text(t, t, products + "  %r = " + op + " : " + t + "[1]\n"), false), 3, 5) ==
+      const std::string sum = op, products = "  %p = mul %x, %y : " + t + "[1]\n  %q = mul %y, %x : " + t + "[1]\n";
+      CAPTURE(sum);
+      CHECK(results(compiled(text(t, t, products + "  %r = " + sum + " : " + t + "[1]\n"), false), 3, 5) ==
             Values{wanted});
     }
 }
