@@ -47,12 +47,17 @@ class Planner {
     }
     for (const auto& [v, a] : graph_.constants) constant_.emplace(v, &a);
     nodes_ = &plan_.nodes;
-    for (Place p : walk(body)) {
+    for (const size_t v : body.inputs) result_.emplace(places_[v].storage, v);
+    const std::vector<Place> places = walk(body);
+    for (size_t i = 0; i < places.size(); ++i) {
+      Place p = places[i];
       GraphPlan::Storage& s = plan_.storages[p.storage];
-      if (s.memory == Memory::arena && whole(p)) {
+      const size_t v = body.outputs[i];
+      const bool as_it_is = whole(p) && graph_.values[result_.emplace(p.storage, v).first->second] == graph_.values[v];
+      if (as_it_is && s.memory == Memory::arena) {
         s.memory = Memory::output;
         s.index = num_outputs_++;
-      } else if (!whole(p) ||
+      } else if (!as_it_is ||
                  s.memory == Memory::constant) {  // a constant stays the graph's, whatever becomes of the result
         const Place own = fresh(p.bytes, Memory::output, num_outputs_++);
         copy(p, own);
@@ -469,7 +474,9 @@ class Planner {
         other |= find(between.from.storage) == from || find(between.to.storage) == from;
       }
       for (const auto& [name, p] : user.sizes) other |= find(p.storage) == from;
-      if (other) continue;
+      if (other || (donated && result_.contains(to) &&  // the result is given as the argument is
+                    graph_.values[result_[to]] != graph_.values[result_[from]]))
+        continue;
       if (donated) {  // whose memory it is
         source.last = std::max(source.last, target.last);
         now_in[to] = from;
@@ -615,6 +622,7 @@ class Planner {
   std::vector<Node>* nodes_ = nullptr;        // that are being made
   std::optional<GraphPlan::Guard> guard_;     // of the commands that are being made
   std::map<size_t, const Array*> constant_;   // by value
+  std::map<size_t, size_t> result_;           // by storage that an input or an output is: that value
   size_t num_outputs_ = 0;
   size_t alone_ = kForever;  // the command after one that stands alone
 };

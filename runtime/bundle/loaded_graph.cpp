@@ -63,6 +63,7 @@ class Run {
     {
       std::unique_lock lock(context_.mutex());
       turn.emplace(context_.turns(), lock, uses());
+      forget();
     }
     const GraphProgram& g = *code_.graph;
     for (const GraphProgram::Number& n : g.numbers)
@@ -99,6 +100,12 @@ class Run {
     return inputs_[w.index];
   }
 
+  /// Errors of what the memory held before: a call that the device leaves out would pass them on.
+  void forget() const {
+    for (const std::vector<DeviceArray>* arrays : {&own_, &outputs_})
+      for (const DeviceArray& a : *arrays)
+        if (const auto b = a.memory()) b->outcome = nullptr;
+  }
   std::vector<Turns::Use> uses() const {
     std::vector<Turns::Use> all;
     for (const DeviceArray& a : inputs_)

@@ -119,7 +119,7 @@ class CompiledGraph::Replay {
       const GraphPlan::Storage& storage = s_.plan.storages[s_.plan.outputs[i].storage];
       const Graph::Type& t = s_.graph.values[s_.graph.body.outputs[i]];
       if (storage.memory == Memory::input)
-        outputs_.push_back(donated(storage.index) ? taken(storage.index) : inputs[storage.index]);
+        outputs_.push_back(inputs[storage.index].donated() ? taken(storage.index) : inputs[storage.index]);
       else if (storage.memory == Memory::constant) outputs_.push_back(s_.constants[storage.index]);
       else if (const auto it = made_.find(storage.index); it != made_.end()) outputs_.push_back(it->second);
       else

@@ -141,8 +141,20 @@ struct Making {
       if (storage.memory == GraphPlan::Memory::constant) types[s] = out.own[storage.index].type;
     }
     for (size_t i = 0; i < p.outputs.size(); ++i)
-      if (p.storages[p.outputs[i].storage].memory == GraphPlan::Memory::output)
+      if (p.storages[p.outputs[i].storage].memory == GraphPlan::Memory::output) {
         output_at.emplace(p.storages[p.outputs[i].storage].index, i);
+        types[p.outputs[i].storage] = out.outputs[i];
+      }
+  }
+  [[noreturn]] void refuse_rows() const {
+    throw CompileError(graph.name +
+                           ": a loop works on rows of a larger array, and what is recorded into a host's command "
+                           "buffer takes whole arrays",
+                       graph.loc, "replay it as a CompiledGraph");
+  }
+  /// A storage is one array, also where that is a single row.
+  void holds(const Spot& place, const Type& type) {
+    if (place.bytes > 0 && types.emplace(place.storage, type).first->second != type) refuse_rows();
   }
 
   void want(size_t command) {
@@ -153,7 +165,7 @@ struct Making {
     if (copy) {
       const auto type = types.find(copy->from.storage);
       const Type t = type != types.end() ? type->second : Type{DType::u8, Shape{copy->to.bytes}};
-      types[copy->to.storage] = t;
+      holds(copy->to, t);
       wanted.push_back({copy_of(t), {t}, {}, {copy->from, copy->to}});
     } else if (c.set_gate()) {
       want_gate(c);
@@ -162,7 +174,7 @@ struct Making {
       const ir::Kernel& k = graph.kernels[called.kernel];
       const DimValues dims = bind_dims(k, called.inputs, called.dims);
       for (size_t a = 0; a < called.arguments.size(); ++a)
-        types[called.arguments[a].storage] = {k.blocks[a].dtype, bind_shape(k, static_cast<int>(a), dims)};
+        holds(called.arguments[a], {k.blocks[a].dtype, bind_shape(k, static_cast<int>(a), dims)});
       wanted.push_back({&k, called.inputs, dims, called.arguments});
     }
   }
@@ -222,11 +234,7 @@ struct Making {
 
   Where at(const Spot& place, const Type& type) {
     const GraphPlan::Storage& s = p.storages[place.storage];
-    if (place.bytes > 0 && (place.offset != 0 || place.bytes != s.bytes))
-      throw CompileError(graph.name +
-                             ": a loop works on rows of a larger array, and what is recorded into a host's command "
-                             "buffer takes whole arrays",
-                         graph.loc, "replay it as a CompiledGraph");
+    if (place.bytes > 0 && (place.offset != 0 || place.bytes != s.bytes)) refuse_rows();
     switch (s.memory) {
       case GraphPlan::Memory::input: return {Memory::input, static_cast<uint32_t>(s.index)};
       case GraphPlan::Memory::output: return {Memory::output, static_cast<uint32_t>(output_at.at(s.index))};

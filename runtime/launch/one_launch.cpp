@@ -292,14 +292,19 @@ void Launch::give() {
     if (inputs_[i].donated()) inputs_[i].give_to(p_.name);
 }
 
-// The outcomes of the calls that made what this call reads, unless they are known to be good; with the mutex held.
+// The outcomes of the calls that made what this call reads, unless they are known to be good; with the mutex held. A
+// call that the device may leave out leaves its outputs as they are: those of what made them and of what decided.
 std::vector<std::shared_ptr<Outcome>> Launch::doubts() const {
   std::vector<std::shared_ptr<Outcome>> found;
-  for (size_t i = 0; i < inputs_.size(); ++i) {
-    if (!given_buffers_[i] || !depends_on(p_, i)) continue;
-    const std::shared_ptr<Outcome>& o = given_buffers_[i]->outcome;
+  const auto add = [&](const std::shared_ptr<Outcome>& o) {
     if (o && (!o->settled || o->error) && std::find(found.begin(), found.end(), o) == found.end()) found.push_back(o);
-  }
+  };
+  for (size_t i = 0; i < inputs_.size(); ++i)
+    if (given_buffers_[i] && depends_on(p_, i)) add(given_buffers_[i]->outcome);
+  if (!in_graph_ || !in_graph_->groups) return found;
+  add(in_graph_->groups->outcome);
+  for (size_t i = inputs_.size(); i < buffers_.size(); ++i)
+    if (buffers_[i]) add(buffers_[i]->outcome);
   return found;
 }
 

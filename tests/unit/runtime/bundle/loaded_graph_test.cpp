@@ -156,4 +156,41 @@ TEST_CASE("what kernels of a bundle's graph print and check comes as from a laun
   CHECK(lines.size() == 3);
 }
 
+TEST_CASE("what a kernel checks in a branch is true of the result, whatever the other branches are") {
+  const Device d;
+  const auto f = jit(
+      [](Tensor x, Tensor i) {
+        const auto checked = pallas_call(
+            [](Ref a, Ref b) {
+              check(max(a[all]) < 100.0f, "too large");
+              b[all] = a[all] + 2;
+            },
+            {.out_shape = {{{64}, f32}}, .name = "checked"});
+        const auto index = pallas_call(
+            [](Ref a, Ref b) {
+              check(max(a[all]) < 200.0f, "far too large");
+              b[{}] = 1;
+            },
+            {.out_shape = {{{}, i32}}, .name = "index"});
+        return std::tuple{switch_(i, [&] { return Value(checked(x)); }, [&] { return Value(mean(x, x)); }),
+                          switch_(Value(index(x)), [&] { return Value(mean(x + x, x)); },
+                                  [&] { return Value(mean(x, x)); })};
+      },
+      {.name = "choice"});
+  const LoadedGraph graph = loaded(d, f.trace({{{64}, f32}, {{}, i32}}));
+  const DeviceArray good(d, ramp(64)), bad(d, ramp(64, 100)), worse(d, ramp(64, 200));
+  const auto error = [](const DeviceArray& a) { return error_of<KernelError>([&] { a.download(); }); };
+  const std::vector<DeviceArray> first = graph({bad, 0});
+  CHECK(error(first[0]).find("checked: check failed in program (): too large") == 0);
+  CHECK(error_of<KernelError>([&] { d.wait(); }).empty());  // it has been told
+  CHECK(floats(graph({bad, 1})[0]) == from(100));           // the branch does not run
+  const std::vector<DeviceArray> second = graph({worse, 1});  // the value that decides is wrong
+  CHECK(error(second[1]).find("index: check failed in program (): far too large") == 0);
+  graph.run_into({good, 0}, second);  // what was wrong is forgotten
+  CHECK(floats(second[0]) == from(2));
+  CHECK(floats(second[1]) == from(0));
+  d.wait();
+  check_clean(d);
+}
+
 }  // namespace loaded_graph_test

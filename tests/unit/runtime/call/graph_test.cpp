@@ -8,6 +8,7 @@
 #include "runtime/call/call.h"
 #include "runtime/call/host_call.h"
 #include "runtime/call/jit.h"
+#include "runtime/call/make_graph_program.h"
 #include "runtime/device/faults.h"
 #include "runtime/record.h"
 #include "tests/unit/runtime/support.h"
@@ -203,6 +204,34 @@ TEST_CASE("what tessera.export has written gives JAX's answers") {
       for (int64_t e = 0; e < wanted.size(); ++e)
         CHECK(std::abs(got[i].at(e) - wanted.at(e)) <= tolerance * std::abs(wanted.at(e)));
     }
+  }
+  check_clean(device());
+}
+
+TEST_CASE("a loop of one iteration: its row is the whole array, and each result has its own shape") {
+  const std::string loop = "tessera graph 1\nin %0 f32[1, 8]\nin %1 f32[8]\n";
+  const std::string body = " {\n  carry %5 f32[8] = %1\n  slice %6 f32[8] = %0\n";
+  for (const std::string& text :
+       {loop + "%2, %3 = repeat 1 : f32[8], f32[1, 8]" + body +
+            "  %7 = call \"add.tir\"(%6, %5) : f32[8]\n  out %7\n  out %7\n}\nout %2\nout %3\n",
+        loop + "%2 = repeat 1 : f32[8]" + body + "  out %6\n}\nout %2\nout %0\n",
+        loop + "%2 = repeat 1 : f32[8]" + body + "  %7 = call \"more.tir\"(%6, %5) : f32[8]\n  out %7\n}\nout %2\n"}) {
+    const Folder folder(text);
+    std::ofstream(folder.path + "/more.tir") << replaced(kAdd, "out f32[8]", "out f32[8] alias 0");
+    const Graph graph = read_graph(folder.path);
+    const std::vector<Array> inputs{Array({1, 8}, std::vector<float>{0, 1, 2, 3, 4, 5, 6, 7}),
+                                    Array({8}, std::vector<float>(8, 3))};
+    const std::vector<Array> wanted = interpret(graph, inputs);
+    for (const bool donated : {false, true}) {
+      const std::vector<Array> got = load(device(), graph, {.donated = {donated, donated}}).run(inputs);
+      REQUIRE(got.size() == wanted.size());
+      for (size_t i = 0; i < got.size(); ++i) {
+        REQUIRE(got[i].shape() == wanted[i].shape());
+        for (int64_t e = 0; e < got[i].size(); ++e) CHECK(got[i].at(e) == wanted[i].at(e));
+      }
+    }
+    CHECK(error_of<CompileError>([&] { make_graph_program(graph); }).find("a loop works on rows of a larger array") !=
+          std::string::npos);
   }
   check_clean(device());
 }
