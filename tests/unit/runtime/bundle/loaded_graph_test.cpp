@@ -172,9 +172,10 @@ TEST_CASE("what a kernel checks in a branch is true of the result, whatever the 
               b[{}] = 1;
             },
             {.out_shape = {{{}, i32}}, .name = "index"});
-        return std::tuple{switch_(i, [&] { return Value(checked(x)); }, [&] { return Value(mean(x, x)); }),
-                          switch_(Value(index(x)), [&] { return Value(mean(x + x, x)); },
-                                  [&] { return Value(mean(x, x)); })};
+        return std::tuple{
+            switch_(
+                i, [&] { return Value(checked(x)); }, [&] { return Value(mean(x, x)); }),
+            switch_(Value(index(x)), [&] { return Value(mean(x + x, x)); }, [&] { return Value(mean(x, x)); })};
       },
       {.name = "choice"});
   const LoadedGraph graph = loaded(d, f.trace({{{64}, f32}, {{}, i32}}));
@@ -182,8 +183,8 @@ TEST_CASE("what a kernel checks in a branch is true of the result, whatever the 
   const auto error = [](const DeviceArray& a) { return error_of<KernelError>([&] { a.download(); }); };
   const std::vector<DeviceArray> first = graph({bad, 0});
   CHECK(error(first[0]).find("checked: check failed in program (): too large") == 0);
-  CHECK(error_of<KernelError>([&] { d.wait(); }).empty());  // it has been told
-  CHECK(floats(graph({bad, 1})[0]) == from(100));           // the branch does not run
+  CHECK(error_of<KernelError>([&] { d.wait(); }).empty());    // it has been told
+  CHECK(floats(graph({bad, 1})[0]) == from(100));             // the branch does not run
   const std::vector<DeviceArray> second = graph({worse, 1});  // the value that decides is wrong
   CHECK(error(second[1]).find("index: check failed in program (): far too large") == 0);
   graph.run_into({good, 0}, second);  // what was wrong is forgotten
