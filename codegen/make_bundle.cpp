@@ -89,14 +89,14 @@ class UsedMatrices {
 
 Needs needs_of(const Program& p, const Target& target) {
   Needs n;
+  n.workgroup_size = p.workgroup_size;
+  n.required_subgroup_size = p.required_subgroup_size;
+  n.shared_bytes = p.shared_bytes;
   if (!p.ptx.empty()) {
     n.features = {"ptx " + target.chip};
     // Products of f8 want a newer driver than the chip does (codegen/nvidia).
     if (p.ptx.find(".version " + target.ptx_version + "\n") == std::string::npos)
       n.features.emplace_back("products of f8");
-    n.workgroup_size = p.workgroup_size;
-    n.required_subgroup_size = p.required_subgroup_size;
-    n.shared_bytes = p.shared_bytes;
     return n;
   }
   std::set<std::string> features;
@@ -118,11 +118,8 @@ Needs needs_of(const Program& p, const Target& target) {
   if (target.skips_branches) features.insert("skips_branches");
   features.merge(matrices.names);
   n.features = {features.begin(), features.end()};
-  n.workgroup_size = p.workgroup_size;
   n.push_constant_bytes = p.indirect_table ? 8 : static_cast<int32_t>(p.push_bytes());
-  n.required_subgroup_size = p.required_subgroup_size;
   n.most_subgroup_size = subgroups && p.required_subgroup_size == 0 ? target.max_subgroup_size : 0;
-  n.shared_bytes = p.shared_bytes;
   // Code whose number of workgroups is known and within the target's limit does not test for surplus ones
   // (codegen/README.md).
   if (const auto groups = p.num_units.value(); groups && *groups <= target.max_workgroup_count)

@@ -72,9 +72,6 @@ std::string listed(const std::vector<std::string>& texts) {
   return all;
 }
 
-}  // namespace
-
-namespace {
 constexpr std::string_view kPtx = "ptx ";
 /// The chip that the code, which is PTX, is for; else nothing.
 std::string chip_of(const Needs& n) {
@@ -83,6 +80,7 @@ std::string chip_of(const Needs& n) {
   return "";
 }
 bool multiplies_f8(const MatrixShape& s) { return is_float(s.a) && bits(s.a) == 8; }
+
 }  // namespace
 
 std::vector<std::string> missing(const Needs& n, const Target& device) {

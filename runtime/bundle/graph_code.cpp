@@ -217,6 +217,16 @@ std::vector<DeviceArray> own_arrays(const Device& device, const GraphProgram& g,
   return own;
 }
 
+const DeviceArray& array_at(const GraphProgram& g, const Where& w, std::span<const DeviceArray> inputs,
+                            std::span<const DeviceArray> outputs, std::span<const DeviceArray> own) {
+  if (w.memory == Memory::output) return outputs[w.index];
+  if (w.memory == Memory::own) return own[w.index];
+  if (inputs[w.index].number())
+    for (const GraphProgram::Number& n : g.numbers)
+      if (n.input == w.index) return own[n.own];
+  return inputs[w.index];
+}
+
 // Makes the text of an error only if there is one.
 void check_arguments(const GraphProgram& g, const Device& device, int64_t alignment,
                      std::span<const DeviceArray> inputs, std::span<const DeviceArray> outputs) {

@@ -32,6 +32,10 @@ void check_graph(const GraphProgram& graph, std::span<const GraphKernel> kernels
 /// The graph's own arrays, of one that has been checked.
 std::vector<DeviceArray> own_arrays(const Device& device, const GraphProgram& graph,
                                     std::span<const GraphKernel> kernels);
+/// The array of an argument of one of the graph's calls; of an input that is a number, the own one that holds it.
+const DeviceArray& array_at(const GraphProgram& graph, const GraphProgram::Where& where,
+                            std::span<const DeviceArray> inputs, std::span<const DeviceArray> outputs,
+                            std::span<const DeviceArray> own);
 /// Throws SpecError on arguments that do not fit, DeviceError for an address. An input may be a number where its rank
 /// is 0. Allocates nothing.
 void check_arguments(const GraphProgram& graph, const Device& device, int64_t alignment,

@@ -12,7 +12,6 @@
 
 namespace tessera {
 
-using Memory = GraphProgram::Memory;
 using vulkan::Context;
 using vulkan::Cut;
 using vulkan::Launch;
@@ -71,9 +70,7 @@ class Run {
     for (const GraphProgram::Call& c : g.calls) {
       const std::vector<ProgramArg>& args = program(c.kernel).args;
       std::vector<DeviceArray> in, out;
-      for (size_t i = 0; i < args.size(); ++i)
-        (args[i].is_output ? out : in)
-            .push_back(c.arguments[i].donated ? donate(array(c.arguments[i])) : array(c.arguments[i]));
+      for (size_t i = 0; i < args.size(); ++i) (args[i].is_output ? out : in).push_back(array(c.arguments[i]));
       Launch::InGraph in_graph;
       if (c.groups) in_graph = {own_[*c.groups].memory(), c.groups_at};
       add(c.kernel, std::move(in), std::move(out), in_graph);
@@ -91,13 +88,9 @@ class Run {
 
   const Program& program(uint32_t kernel) const { return *code_.programs[code_.graph->kernels[kernel].program]; }
 
-  const DeviceArray& array(const GraphProgram::Where& w) const {
-    if (w.memory == Memory::output) return outputs_[w.index];
-    if (w.memory == Memory::own) return own_[w.index];
-    if (inputs_[w.index].number())
-      for (const GraphProgram::Number& n : code_.graph->numbers)
-        if (n.input == w.index) return own_[n.own];
-    return inputs_[w.index];
+  DeviceArray array(const GraphProgram::Where& w) const {
+    const DeviceArray& a = array_at(*code_.graph, w, inputs_, outputs_, own_);
+    return w.donated ? donate(a) : a;
   }
 
   /// Errors of what the memory held before: a call that the device leaves out would pass them on.
@@ -122,23 +115,17 @@ class Run {
     const double seconds = launch.seconds(), budget = context_.watchdog_seconds();
     const bool alone = launch.cut();
     if (calls_.size() == kTogether || (!calls_.empty() && (alone || (budget > 0 && seconds_ + seconds > budget))))
-      submit_first();
+      submit(1);  // the newest is none of calls_ yet
     calls_.push_back(&launch);
     seconds_ += seconds;
     if (alone) submit();
   }
 
-  /// All but the newest step.
-  void submit_first() {
+  /// The steps but for the newest so many.
+  void submit(std::ptrdiff_t kept = 0) {
     Launch::submit(calls_, code_.graph->name, code_.graph->loc);
     calls_.clear();
-    steps_.erase(steps_.begin(), steps_.end() - 1);
-    seconds_ = 0;
-  }
-  void submit() {
-    Launch::submit(calls_, code_.graph->name, code_.graph->loc);
-    calls_.clear();
-    steps_.clear();
+    steps_.erase(steps_.begin(), steps_.end() - kept);
     seconds_ = 0;
   }
 

@@ -7,7 +7,6 @@
 #include <utility>
 #include <variant>
 
-#include "engine/base/plural.h"
 #include "runtime/c/vulkan_handles.h"
 
 using namespace tessera;
@@ -16,6 +15,15 @@ using c::guarded, c::need;
 namespace {
 const GraphProgram& program_of(const tessera_graph& graph) {
   return std::visit([](const auto& g) -> const GraphProgram& { return g.program(); }, graph.graph);
+}
+/// What makes a graph: none of these may be NULL.
+GraphCode code_of(const char* function, const tessera_bundle* bundle, const tessera_device* device, const char* name,
+                  tessera_graph** graph) {
+  need(function, "bundle", bundle);
+  need(function, "device", device);
+  need(function, "name", name);
+  need(function, "graph", graph);
+  return bundle->bundle.graph(device->device, name);
 }
 }  // namespace
 
@@ -37,22 +45,14 @@ tessera_result tessera_bundle_graph_name(const tessera_bundle* bundle, int32_t i
 tessera_result tessera_graph_load(const tessera_bundle* bundle, tessera_device* device, const char* name,
                                   tessera_graph** graph) {
   return guarded(__func__, [&] {
-    need("tessera_graph_load", "bundle", bundle);
-    need("tessera_graph_load", "device", device);
-    need("tessera_graph_load", "name", name);
-    need("tessera_graph_load", "graph", graph);
-    const GraphCode code = bundle->bundle.graph(device->device, name);
+    const GraphCode code = code_of("tessera_graph_load", bundle, device, name, graph);
     *graph = new tessera_graph{LoadedGraph(device->device, code), signature(*code.graph), {}};
   });
 }
 tessera_result tessera_graph_prepare(const tessera_bundle* bundle, tessera_device* device, const char* name,
                                      int32_t frames_in_flight, int32_t calls_per_frame, tessera_graph** graph) {
   return guarded(__func__, [&] {
-    need("tessera_graph_prepare", "bundle", bundle);
-    need("tessera_graph_prepare", "device", device);
-    need("tessera_graph_prepare", "name", name);
-    need("tessera_graph_prepare", "graph", graph);
-    const GraphCode code = bundle->bundle.graph(device->device, name);
+    const GraphCode code = code_of("tessera_graph_prepare", bundle, device, name, graph);
     auto made = std::make_unique<tessera_graph>(tessera_graph{
         PreparedGraph(device->device, code, {.frames_in_flight = frames_in_flight, .calls_per_frame = calls_per_frame}),
         signature(*code.graph),
@@ -114,12 +114,7 @@ tessera_result tessera_graph_launch(const tessera_graph* graph, tessera_array* c
     if (!loaded)
       throw SpecError(p.name + ": has been prepared to be recorded, not loaded for launches", p.loc,
                       "tessera_graph_load() loads a graph");
-    if (num_inputs < 0 || static_cast<size_t>(num_inputs) != p.inputs.size() || num_outputs < 0 ||
-        static_cast<size_t>(num_outputs) != p.outputs.size())
-      throw SpecError(p.name + ": takes " + plural(p.inputs.size(), "input") + " and makes " +
-                          plural(p.outputs.size(), "output") + " but " + std::to_string(num_inputs) + " and " +
-                          std::to_string(num_outputs) + " were given",
-                      p.loc, "it is " + p.name + graph->signature);
+    c::check_counts(p.name, p.loc, graph->signature, p.inputs.size(), p.outputs.size(), num_inputs, num_outputs);
     std::vector<DeviceArray> in, out;
     for (int32_t i = 0; i < num_inputs; ++i) {
       if (!inputs[i]) throw SpecError(p.name + ": argument " + std::to_string(i) + " is NULL", p.loc);

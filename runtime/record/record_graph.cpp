@@ -11,7 +11,6 @@
 
 namespace tessera {
 
-using Memory = GraphProgram::Memory;
 using Where = GraphProgram::Where;
 
 PreparedGraph::PreparedGraph(const Device& device, const GraphCode& code, const PrepareGraphOptions& options)
@@ -57,12 +56,6 @@ Scopes PreparedGraph::record(CommandStream& stream, std::span<const DeviceArray>
     scopes.signal_stages |= s.signal_stages;
     scopes.signal_accesses |= s.signal_accesses;
   };
-  const auto input = [&](size_t i) -> const DeviceArray& {
-    if (inputs[i].number())
-      for (const GraphProgram::Number& n : graph_->numbers)
-        if (n.input == i) return own_[n.own];
-    return inputs[i];
-  };
   for (const GraphProgram::Number& n : graph_->numbers) {
     if (!inputs[n.input].number()) continue;
     arguments_.assign({inputs[n.input], own_[n.own]});
@@ -71,9 +64,7 @@ Scopes PreparedGraph::record(CommandStream& stream, std::span<const DeviceArray>
   for (const GraphProgram::Call& c : graph_->calls) {
     arguments_.clear();
     for (const Where& w : c.arguments) {
-      const DeviceArray& a = w.memory == Memory::input    ? input(w.index)
-                             : w.memory == Memory::output ? outputs[w.index]
-                                                          : own_[w.index];
+      const DeviceArray& a = array_at(*graph_, w, inputs, outputs, own_);
       arguments_.push_back(w.donated ? donate(a) : a);
     }
     add(c.groups ? stream.record_indirect(prepared_[c.kernel], arguments_, own_[*c.groups], c.groups_at)
