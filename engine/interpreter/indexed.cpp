@@ -83,7 +83,7 @@ struct Indexed {
                         clamp  ? "unless out-of-bounds accesses raise, the nearest element is taken"
                         : mask ? "its mask is true; unless out-of-bounds accesses raise, it is left alone"
                                : "unless out-of-bounds accesses raise, it is left alone");
-        if (!inside && clamp) {
+        if (!inside && clamp && x.extent > 0) {
           p = std::clamp<int64_t>(p, 0, x.extent - 1);
           inside = true;
         }
@@ -102,7 +102,7 @@ struct Indexed {
   void read(Machine& m, std::byte* out, Touching how = Touching::load) const {
     const std::byte* instead = other ? m.place[other.index] : nullptr;
     const uint64_t owner = mask ? masked_load_owner(m) : 0;
-    each(m, !mask, how, [&](const std::byte* element, int64_t i) {
+    each(m, !mask || (fill == kEdge && !instead), how, [&](const std::byte* element, int64_t i) {
       uint64_t unspecified = 0;
       if (!element && !instead) unspecified = unspecified_bits(dtype, fill, place_of(owner, i));
       const std::byte* from = element   ? element

@@ -126,8 +126,20 @@ struct Access {
     });
   }
 
-  // Calls f(element of the ref or null, position in the value) for every element.
-  template <class F> void masked(const Machine& m, F&& f) const {
+  // The nearest element of the ref, where it has elements.
+  std::byte* nearest(const Machine& m, const int64_t* starts, const int64_t* at) const {
+    int64_t offset = 0;
+    for (size_t d = 0; d < dims.size(); ++d) {
+      if (dims[d].extent == 0) return nullptr;
+      const int64_t p = std::clamp<int64_t>(starts[d] + at[d] * dims[d].step, 0, dims[d].extent - 1);
+      offset += p * m.views[ref].strides[d];
+    }
+    return m.views[ref].data + offset * bytes;
+  }
+
+  // Calls f(element of the ref or null, position in the value) for every element. `edge`: elements that are left alone
+  // are the nearest ones.
+  template <class F> void masked(const Machine& m, bool edge, F&& f) const {
     const View& view = m.views[ref];
     const auto* mask_bytes = reinterpret_cast<const uint8_t*>(m.place[mask.index]);
     int64_t starts[kMaxRank], i = 0;
@@ -143,7 +155,7 @@ struct Access {
                         "its mask is true; unless out-of-bounds accesses raise, it is left alone");
         offset += p * view.strides[d];
       }
-      f(inside ? view.data + offset * bytes : nullptr, i++);
+      f(inside ? view.data + offset * bytes : edge ? nearest(m, starts, at) : nullptr, i++);
     });
   }
 
@@ -169,7 +181,7 @@ struct Access {
     if (const auto offset = complete(m, strides))
       return copy_strided(dims.size(), shape.data(), out, dense.data(), m.views[ref].data + *offset * bytes, strides,
                           bytes);
-    masked(m, [&](const std::byte* element, int64_t i) {
+    masked(m, fill == kEdge && !instead, [&](const std::byte* element, int64_t i) {
       uint64_t unspecified = 0;
       if (!element && !instead) unspecified = unspecified_bits(dtype, fill, place_of(owner, i));
       const std::byte* from = element   ? element
@@ -185,7 +197,7 @@ struct Access {
     if (const auto offset = complete(m, strides))
       return copy_strided(dims.size(), shape.data(), m.views[ref].data + *offset * bytes, strides, from, dense.data(),
                           bytes);
-    masked(m, [&](std::byte* element, int64_t i) {
+    masked(m, false, [&](std::byte* element, int64_t i) {
       if (element) copy_element(element, from + i * bytes, bytes);
     });
   }
@@ -213,7 +225,7 @@ struct Access {
     }
     const std::byte* instead = other ? m.place[other.index] : nullptr;
     const uint64_t owner = masked_load_owner(m);
-    masked(m, [&](std::byte* element, int64_t i) {
+    masked(m, false, [&](std::byte* element, int64_t i) {
       if (element) return step(element, i);
       const uint64_t unspecified = instead ? 0 : unspecified_bits(dtype, fill, place_of(owner, i));
       std::memcpy(out + i * bytes, instead ? instead + i * bytes : reinterpret_cast<const std::byte*>(&unspecified),
@@ -276,7 +288,7 @@ uint64_t unspecified_bits(DType t, int fill, uint64_t place) {
     const int64_t most = h >> 59 & 1 ? 1000 : 12;
     const double small = static_cast<double>(static_cast<int64_t>(h % static_cast<uint64_t>(2 * most + 1)) - most);
     // By every fourth seed none but a few small numbers, so that what is compared with one of them hits it soon.
-    if (fill % 4 == 3) return reference::from_double(t, static_cast<double>(h % 13) - (is_unsigned_int(t) ? 0 : 3));
+    if (fill % 4 == 3) return reference::from_double(t, static_cast<double>(h % 17) - (is_unsigned_int(t) ? 0 : 8));
     if (style < 4) return 0;
     if (is_float(t)) return reference::from_double(t, style < 6 ? small * 30 : small / 8);
     if (style < 8) return style == 4 ? ones : style == 5 ? ones >> 1 : style == 6 ? ones ^ (ones >> 1) : 1;

@@ -224,6 +224,9 @@ class Accesses : protected Spec {
       if (x.kind == Index::Kind::slice) shape.push_back(x.size);
       op.index.push_back(x);
     }
+    // What it finds may be what another program stores later in the text: from here on that is exact.
+    if (!r.stateful && is_float(r.dtype)) r.fact = join(r.fact, {100, 0, true, false});
+    r.stateful = true;
     op.operands.push_back(fit(r, values_.want(r.dtype, shape, true)));
     Fact f = r.fact;
     f.dirty = true;

@@ -21,6 +21,7 @@
 #include <malloc.h>
 #endif
 
+#include "engine/base/npy.h"
 #include "engine/base/platform.h"
 #include "engine/interpreter/interpreter.h"
 #include "engine/ir/reference.h"
@@ -274,7 +275,10 @@ void report(const Case& c, const Failure& failure, const std::string& name, cons
         a.shrink_seconds);
   const std::string text = ir::print(small.kernel);
   if (shrinks) std::cout << "shrunk to:\n" << text << "which says: " << first_lines(last.message, 4) << std::endl;
-  if (!a.out.empty()) std::ofstream(a.out + "/fuzz_" + name.substr(name.find(' ') + 1) + ".tir") << text;
+  if (a.out.empty()) return;
+  const std::string file = a.out + "/fuzz_" + name.substr(name.find(' ') + 1);
+  std::ofstream(file + ".tir") << text;
+  for (size_t i = 0; i < small.inputs.size(); ++i) write_npy(file + "." + std::to_string(i) + ".npy", small.inputs[i]);
 }
 
 // Checks cases and counts what comes of them: those of files, then generated ones.
