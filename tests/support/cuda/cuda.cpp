@@ -2,6 +2,7 @@
 // emulator of PTX (tests/ptx). It does what is queued as late as it may, when the stream is waited for; it says what
 // the real driver would leave undefined (control.h), counts what there is, and fails where a test tells it to.
 #include <algorithm>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <deque>
@@ -152,10 +153,12 @@ Status run(const Function& f, ptx::Launch launch) {
   try {
     const ptx::Result r = ptx::run(f.module->code, launch);
     if (r.ok()) return success;
+    if (std::getenv("FAKE_CUDA_SAYS")) std::fprintf(stderr, "%s\n", r.text.c_str());
     return r.fault == ptx::Fault::bounds      ? illegal_address
            : r.fault == ptx::Fault::alignment ? misaligned_address
                                               : launch_failed;
-  } catch (const ptx::Error&) {
+  } catch (const ptx::Error& e) {
+    if (std::getenv("FAKE_CUDA_SAYS")) std::fprintf(stderr, "%s\n", e.what());
     return launch_failed;
   }
 }
