@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # NVIDIA's assembler accepts the PTX of every kernel of tests/tir, without advice (C7508: an ignored setmaxnreg) and
-# without spilling a register, but where `spilled` says so: for three chips those in tests/tir itself and those of the benchmarks, for one chip the
+# without spilling a register, but where `spilled` says so, and without losing one (support/sass_registers.py): for three chips those in tests/tir itself and those of the benchmarks, for one chip the
 # others. ptxas is that of a CUDA toolkit, or of the machine's package index; where there is neither, the suite says so
 # and tests nothing.
 set -u
@@ -21,6 +21,13 @@ if [ -z "$ptxas" ]; then
     2> "$venv/log" || skip "pip could not install nvidia-cuda-nvcc $version: $(tail -n 1 "$venv/log")"
   ptxas=$(packaged)
   [ -n "$ptxas" ] || skip "nvidia-cuda-nvcc $version has no ptxas"
+fi
+disassembler=$(command -v nvdisasm || ls /usr/local/cuda/bin/nvdisasm 2> /dev/null || find "$venv" -name nvdisasm -type f 2> /dev/null | head -n 1)
+if [ -z "$disassembler" ]; then
+  [ -d "$venv" ] || python3 -m venv "$venv" > /dev/null 2>&1
+  timeout 200 "$venv/bin/pip" install -q --disable-pip-version-check --retries 1 --timeout 15 nvidia-cuda-nvdisasm==13.2.51 2> "$venv/log"
+  disassembler=$(find "$venv" -name nvdisasm -type f 2> /dev/null | head -n 1)
+  [ -n "$disassembler" ] || printf 'left out: registers that ptxas loses, for there is no nvdisasm\n'
 fi
 [ -x "$build/tessera" ] || { echo "there is no $build/tessera"; echo "0 passed, 1 failed"; exit 1; }
 
@@ -51,10 +58,14 @@ assemble() {
     local most=0 known
     for known in $spilled; do [[ $known != "$1:$2:"* ]] || most=${known##*:}; done
     [ "$(spills "$said")" -le "$most" ] || printf '%s: %s\n' "$2" "$(grep spill <<< "$said" | head -n 1)"
+    if [ -n "$disassembler" ] && grep -q wgmma "$ptx"; then
+      said=$("$disassembler" -c "$work/$BASHPID.cubin" | python3 tests/support/sass_registers.py)
+      [ -z "$said" ] || printf '%s: %s\n' "$2" "$said"
+    fi
   fi
 }
 export -f assemble spills
-export build ptxas work spilled
+export build ptxas disassembler work spilled
 # all CHIP FILES...: the same of many, on as many processors as there are
 all() {
   local chip=$1

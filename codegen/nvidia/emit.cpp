@@ -149,6 +149,7 @@ std::string Emitter::run() {
     goes_on_in_lanes_ = goes_on_in_lanes_ || k_.op(id).code == Opcode::matrix_elements;
     by_warpgroups_ = by_warpgroups_ || k_.op(id).code == Opcode::warpgroup_multiply_add;
   });
+  if (by_warpgroups_) zero_ = special("%ctaid.z");
   region(k_.body);
   return frame(f_.body());
 }

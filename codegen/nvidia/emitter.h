@@ -116,6 +116,7 @@ class Emitter final : private Code, public Walk {
   V descriptor(const ir::Op& load);
   bool is_zeros(ir::Value sums) const;
   void emit_warpgroup(const ir::Op& op);
+  std::vector<V> left_of_iteration(const ir::Op& op, ir::Value left);
   V sums_of_product(const ir::Op& op, ir::Value sums);
   V factor_register(const ir::Op& op, const Access& access, int64_t row, int64_t k);
   std::string matrix_place(const ir::Op& op, const Access& access, int64_t more_bytes);
@@ -123,6 +124,7 @@ class Emitter final : private Code, public Walk {
   const bool lines_;
   const int64_t registers_live_;
   std::vector<V> extents_;
+  V zero_;  // %ctaid.z, of which ptxas does not know that it is 0
   V report_, program_index_, num_workgroups_, local_index_, subgroup_id_, lane_id_, arena_;
   // of programs of several workgroups: the invocation's number in its program, the workgroup's, its named barrier, and
   // where the mbarriers are

@@ -344,6 +344,21 @@ V Emitter::sums_of_product(const ir::Op& op, ir::Value sums) {
   return out;
 }
 
+// ptxas 13.0 takes registers of a left factor for free behind the product, though the loop around uses them again
+// where they were made before it (seen where all of 64 x 128 halves were such). So each iteration has its own: what
+// ptxas cannot take for a copy.
+std::vector<V> Emitter::left_of_iteration(const ir::Op& op, ir::Value left) {
+  const std::vector<V>& parts = f_.parts(get(left));
+  const auto has = [&](const ir::Region& r, const ir::Op* wanted) {
+    return std::any_of(r.ops.begin(), r.ops.end(), [&](ir::OpId id) { return &k_.op(id) == wanted; });
+  };
+  const auto made_beside = [&](const ir::Region& r) { return has(r, &op) && has(r, k_.def(left)); };
+  if (std::any_of(k_.regions.begin(), k_.regions.end(), made_beside)) return parts;
+  std::vector<V> own;
+  for (const V part : parts) own.push_back(f_.op("xor.b32", part.reg, {part, zero_}));
+  return own;
+}
+
 bool Emitter::is_zeros(ir::Value sums) const {
   const ir::Op* fill = k_.def(sums);
   return fill && fill->code == Opcode::matrix_fill && ir::constant_bits(k_, fill->operands.at(0)) == uint64_t{0};
@@ -391,6 +406,8 @@ void Emitter::emit_warpgroup(const ir::Op& op) {
     for (const V part : parts) s += (s.empty() ? "" : ", ") + f_.operand(part);
     return s;
   };
+  std::vector<std::vector<V>> lefts_here;
+  for (size_t i = 0; !whole && i < lefts; ++i) lefts_here.push_back(left_of_iteration(op, op.operands[1 + i]));
   f_.line("wgmma.fence.sync.aligned");
   for (size_t k = 0; k < steps; ++k)
     for (size_t r = 0; r < rows; ++r) {
@@ -398,7 +415,7 @@ void Emitter::emit_warpgroup(const ir::Op& op) {
       for (size_t c = 0; c < across; ++c) s += (c ? ", " : "") + names(f_.parts(results[r * across + c]));
       const V place = stepped(right, first_right, k);
       if (whole) s += "}, " + f_.in_register(stepped(*k_.def(op.operands[1 + r]), first_left[r], k));
-      else s += "}, {" + names(f_.parts(get(op.operands[1 + r * steps + k]))) + "}";
+      else s += "}, {" + names(lefts_here[r * steps + k]) + "}";
       s += ", " + f_.in_register(place) + ", " + f_.in_register(k == 0 && empty[r] ? takes : adds);
       if (!is_int(sum.dtype)) s += ", 1, 1";
       if (halves && whole) s += lies_along_k(*left) ? ", 0" : ", 1";

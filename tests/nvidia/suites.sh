@@ -105,7 +105,7 @@ if wanted suites; then
   for suite in ops kernels transformer c_api changed_programs; do begin "$suite" 170 "build/tests/$suite"; done
   begin gpu_suite 120 build/tests/gpu_suite
 fi
-files=(tests/tir/*.tir tests/data/pallas/*.tir)
+files=(tests/tir/*.tir tests/tir/ptx/*.tir tests/data/pallas/*.tir)
 # parts DEVICE N: the files, in N processes.
 parts() {
   local device=$1 n=$2 i j part
