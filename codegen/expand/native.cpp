@@ -135,6 +135,18 @@ V rsqrt(V x) {
   return select(ordinary, r, special);
 }
 
+V sqrt_of_square(V x) {
+  if (x.fn->roots_are_total()) return native::sqrt(x);
+  const V ordinary = (bits(x) - 1) < 0x7f7fffff, r = x.fn->apply(Prim::sqrt, x.reg, {x});
+  return select(ordinary, r, x);  // zeros, infinity and NaN are their own
+}
+
+V rsqrt_of_positive(V x) {
+  if (x.fn->roots_are_total()) return native::rsqrt(x);
+  const V b = bits(x), r = x.fn->apply(Prim::rsqrt, x.reg, {x}), of_special = select(eq(b, 0x7f800000), 0.0, x);
+  return select(b < 0x7f800000, r, of_special);
+}
+
 /// 1 - 2 / (e^2|x| + 1), where what exp2 may be off is lost in the difference: the more, the larger x is. Near 0 a
 /// polynomial.
 V tanh(V x) {
