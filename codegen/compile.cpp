@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "codegen/fit_to_driver.h"
+#include "codegen/lane/carry_stored.h"
 #include "codegen/lane/end_lives.h"
 #include "codegen/lane/join_branches.h"
 #include "codegen/lane/known_conditions.h"
@@ -148,6 +149,12 @@ class Compilation {
     dump("lower", made.lanes, true);
     optimize(made.lanes, "lane");
     ir::compact(made.lanes);
+    const bool carried = gpu() && !options_.general && lowering::carry_stored(made.lanes);
+    dump("lane/carry_stored", made.lanes, carried);
+    if (carried) {
+      optimize(made.lanes, "lane");
+      ir::compact(made.lanes);
+    }
     const int most = gpu() ? 64 : smaller == 1 ? 384 : 192 >> std::max(smaller - 2, 0);
     const bool unrolled = lowering::unroll_loops(made.lanes, most);
     dump("lane/unroll", made.lanes, unrolled);

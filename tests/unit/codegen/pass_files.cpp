@@ -7,6 +7,7 @@
 #include <stdexcept>
 
 #include "codegen/fit_to_driver.h"
+#include "codegen/lane/carry_stored.h"
 #include "codegen/lane/cut.h"
 #include "codegen/lane/end_lives.h"
 #include "codegen/lane/join_branches.h"
@@ -465,6 +466,7 @@ const std::vector<PassFolder>& pass_folders() {
       {"updates", plain<lowering::expand_updates>, {}, true},
       {"atomics", run_atomics, {}, true},
       {"lower", run_lower, {}, false},
+      {"carry_stored", plain<lowering::carry_stored>, {}, false},
       {"unroll", run_unroll, {}, false},
       {"join", plain<lowering::join_branches>, {}, false},
       {"known_conditions", plain<lowering::fold_known_conditions>, {}, false},
