@@ -5,7 +5,9 @@
 #include <optional>
 
 #include "codegen/fit_to_driver.h"
+#include "codegen/lane/carry_stored.h"
 #include "codegen/lane/end_lives.h"
+#include "codegen/lane/hoist_barriers.h"
 #include "codegen/lane/join_branches.h"
 #include "codegen/lane/known_conditions.h"
 #include "codegen/lane/unroll.h"
@@ -148,8 +150,16 @@ class Compilation {
     dump("lower", made.lanes, true);
     optimize(made.lanes, "lane");
     ir::compact(made.lanes);
+    const bool carried = gpu() && !options_.general && lowering::carry_stored(made.lanes);
+    dump("lane/carry_stored", made.lanes, carried);
+    if (carried) {
+      optimize(made.lanes, "lane");
+      ir::compact(made.lanes);
+    }
+    const bool hoisted = gpu() && !options_.general && lowering::hoist_barriers(made.lanes);
+    dump("lane/hoist_barriers", made.lanes, hoisted);
     const int most = gpu() ? 64 : smaller == 1 ? 384 : 192 >> std::max(smaller - 2, 0);
-    const bool unrolled = lowering::unroll_loops(made.lanes, most);
+    const bool unrolled = lowering::unroll_loops(made.lanes, most, gpu() ? 384 : 0);
     dump("lane/unroll", made.lanes, unrolled);
     if (unrolled) optimize(made.lanes, "lane");
     const bool known = gpu() && !options_.general && lowering::fold_known_conditions(made.lanes);

@@ -11,8 +11,12 @@ const Table kLog{{-0x1.fffffap-2, 0x1.5556f4p-2, -0x1.00049ap-2, 0x1.98d2cp-3, -
                   -0x1.2504ap-3, 0x1.65c77ep-4},
                  {}};
 
+// (tanh(x) / x - 1) / x^2 in x^2, on |x| <= 0.55; error relative to tanh: 2^-24.6.
+const Table kTanh{{-0x1.555452p-2, 0x1.10cef6p-3, -0x1.af7cc6p-5, 0x1.0d502p-6}, {}};
+
 constexpr double kLog2E = 0x1.71547652b82fep+0;
 
+bool is_ptx(V x) { return !x.fn->target.chip.empty(); }
 V device_exp2(V x) { return x.fn->apply(Prim::exp2, x.reg, {x}); }
 
 /// Between the two, which are finite; of NaN anything that whole() can take.
@@ -36,9 +40,9 @@ Whole whole(V x, double factor) {
     const V n = round_even(x * factor);
     return {n, power_of_two(integer_of(n), x.reg)};
   }
-  // From 1.5 * 2^23 on a float's last bit counts ones: adding rounds, and the last bits are n.
-  const V by = literal(x, factor), ones = literal(x, 0x1.8p23), shifted = fma(x, by, ones), n = shifted - ones;
-  return {n, floating((bits(shifted) << 23) + 0x3f800000)};
+  // From 1.5 * 2^23 on a float's last bit counts ones: adding rounds, and the last bits are n and the exponent's bias.
+  const V by = literal(x, factor), ones = literal(x, 0x1.8p23 + 127), shifted = fma(x, by, ones), n = shifted - ones;
+  return {n, floating(bits(shifted) << 23)};
 }
 
 /// x - n * step * ln 2, for |n| up to 2^8: ln 2 in two parts, the first with so few bits that its product is exact.
@@ -73,6 +77,7 @@ V with_poles(V x, V r) {
 // In both e^x and 2^x the power is of two equal factors, which reach where neither the one factor nor the result is a
 // normal number.
 V exp(V x) {
+  if (const V own = x.fn->power_of_e(x); own.fn) return own;
   const V b = bounded(x, -104, 89);  // 0 and infinity there
   const Whole half = whole(b, kLog2E / 2);
   const V r = device_exp2(without_ln2(b, half.number, 2) * kLog2E);
@@ -81,7 +86,7 @@ V exp(V x) {
 
 V exp2(V x) {
   // NVIDIA's own is within 2 ulp everywhere (PTX ISA, "ex2"); subnormal results are flushed, as devices may.
-  if (!x.fn->target.chip.empty()) return device_exp2(x);
+  if (is_ptx(x)) return device_exp2(x);
   const V b = bounded(x, -151, 129);
   const Whole half = whole(b, 0.5);
   const V r = device_exp2(fma(half.number, literal(x, -2.0), b));
@@ -89,12 +94,14 @@ V exp2(V x) {
 }
 
 V exp_ordinary(V x) {
+  if (const V own = x.fn->power_of_e(x); own.fn) return own;
   const Whole k = whole(x, kLog2E);
   return device_exp2(without_ln2(x, k.number, 1) * kLog2E) * k.power;
 }
 
 /// e^x / (1 + e^x) for negative x, 1 / (1 + e^-x) else.
 V logistic(V x) {
+  if (is_ptx(x)) return 1.0 / (native::exp(-x) + 1.0);  // of infinity 0
   const V e = native::exp(-abs(x)), below = e + 1.0;
   return select(x < 0.0, e, 1.0) / below;
 }
@@ -128,13 +135,28 @@ V rsqrt(V x) {
   return select(ordinary, r, special);
 }
 
-/// t / (t + 2) with t = e^(2|x|) - 1, by a polynomial: near 0 exp2 would lose what t has.
+V sqrt_of_square(V x) {
+  if (x.fn->roots_are_total()) return native::sqrt(x);
+  const V ordinary = (bits(x) - 1) < 0x7f7fffff, r = x.fn->apply(Prim::sqrt, x.reg, {x});
+  return select(ordinary, r, x);  // zeros, infinity and NaN are their own
+}
+
+V rsqrt_of_positive(V x) {
+  if (x.fn->roots_are_total()) return native::rsqrt(x);
+  const V b = bits(x), r = x.fn->apply(Prim::rsqrt, x.reg, {x}), of_special = select(eq(b, 0x7f800000), 0.0, x);
+  return select(b < 0x7f800000, r, of_special);
+}
+
+/// 1 - 2 / (e^2|x| + 1), where what exp2 may be off is lost in the difference: the more, the larger x is. Near 0 a
+/// polynomial.
 V tanh(V x) {
-  const V twice = bounded(abs(x), 0, 9.1) * 2.0;  // tanh is 1 there
-  const Whole k = whole(twice, kLog2E);
-  const V p = expm1_reduced(without_ln2(twice, k.number, 1)), rest = k.power - 1.0;
-  const V t = fma(k.power, p, rest), r = t / (t + 2.0);
-  return with_nan(x, copy_sign(r, x));
+  const V a = abs(x), close = literal(x, 0.55), factor = literal(x, 2 * kLog2E), square = x * x;
+  const V finite = is_ptx(x) ? a : bounded(a, 0, 9.1), power = device_exp2(finite * factor);  // tanh is 1 there
+  const V part = 1.0 / (power + 1.0), minus_two = literal(x, -2.0), one = literal(x, 1.0);
+  const V large = fma(part, minus_two, one), side = bits(x) & 0x80000000u, sided = floating(bits(large) | side);
+  const V q = polynomial(square, kTanh), small = fma(q * square, x, x);
+  if (!x.fn->target.preserve32) return with_nan(x, select(a < close, small, sided));
+  return select(x.fn->apply(Prim::unordered_lt, Reg::boolean, {a, close}), small, sided);
 }
 
 }  // namespace tessera::expand::native

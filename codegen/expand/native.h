@@ -1,7 +1,7 @@
 // f32 rows of relaxed code (../README.md, "Precision"), in fewer instructions: most rest on the device's own exp2. Each
 // stays within the row's bound for GPUs although exp2 may be as wrong as Vulkan allows: 3 + 2 |x| ulp, so that it is
-// asked inside [-1, 1] alone, and never for an infinity or NaN. (PTX promises more: 2^x there is asked of any number.)
-// Read next: exp.cpp, which has the strict forms.
+// asked inside [-1, 1] alone (by tanh up to 27), and never for an infinity or NaN. (PTX promises more: 2^x there is
+// asked of any number.) Read next: exp.cpp, which has the strict forms.
 #pragma once
 #include "codegen/expand/sink.h"
 
@@ -18,6 +18,9 @@ V log(V x);
 V log2(V x);
 V sqrt(V x);
 V rsqrt(V x);
+/// Of NaN and what is not negative; of NaN and positive normal numbers, infinity among them.
+V sqrt_of_square(V x);
+V rsqrt_of_positive(V x);
 /// e^x for x where neither it nor x is special: |x| below some 87.
 V exp_ordinary(V x);
 

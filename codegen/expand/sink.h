@@ -108,6 +108,9 @@ class Sink {
   /// Whether sqrt and rsqrt of f32 know zeros, infinities, NaN and negative numbers, as the op table has them.
   virtual bool roots_are_total() const { return false; }
 
+  /// e^x of f32 for relaxed code, of any x, by instructions that the device alone has; nothing (no fn) if it has none.
+  virtual V power_of_e(V) { return {}; }
+
   /// Whether f32 becomes the narrow float t and back by instructions that round to nearest even and know subnormals,
   /// infinities and NaN: then these, which otherwise are not called.
   virtual bool converts(DType t) const = 0;

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "codegen/expand/native.h"
+#include "codegen/expand/positive.h"
 #include "codegen/lane/loops.h"
 #include "engine/base/error.h"
 #include "engine/ir/walk.h"
@@ -130,6 +132,10 @@ bool Walk::emit_relaxed(const ir::Op& op, DType operand, DType out, const std::v
       else factor = -factor;
     }
     r = fma(factor, y, addend);
+  } else if (op.code == Opcode::sqrt && native::applies(a[0]) && sign_of(k_, op.operands[0]) >= Sign::not_negative) {
+    r = native::sqrt_of_square(a[0]);
+  } else if (op.code == Opcode::rsqrt && native::applies(a[0]) && sign_of(k_, op.operands[0]) == Sign::positive) {
+    r = native::rsqrt_of_positive(a[0]);
   } else {
     r = unrounded(op.code, operand, out, a, ranges);
   }

@@ -27,7 +27,7 @@ bool constant_trip(const ir::Kernel& k, const ir::Op& loop, Trip& t) {
 
 class Unroller {
  public:
-  Unroller(ir::Kernel& k, int budget) : k_(k), b_(k), budget_(budget) {}
+  Unroller(ir::Kernel& k, int budget, int counting) : k_(k), b_(k), budget_(budget), counting_(counting) {}
   bool run() {
     walk(k_.body);
     return changed_;
@@ -46,6 +46,13 @@ class Unroller {
     return std::min<int64_t>(n, INT32_MAX);
   }
 
+  bool counts(ir::RegionId body) const {
+    const std::vector<ir::OpId>& ops = k_.region(body).ops;
+    const auto some = [&](const auto& is) { return std::any_of(ops.begin(), ops.end(), is); };
+    return some([&](ir::OpId id) { return ir::is_atomic(k_.op(id).code); }) &&
+           some([&](ir::OpId id) { return k_.op(id).code == Opcode::load; });
+  }
+
   void walk(ir::RegionId r) {
     const std::vector<ir::OpId> ops = k_.region(r).ops;
     std::vector<ir::OpId> out;
@@ -56,6 +63,8 @@ class Unroller {
       if (k_.op(id).code == Opcode::for_ && constant_trip(k_, k_.op(id), t) && t.count > 1) {
         const int64_t body = cost(k_.op(id).regions[0]);
         int64_t factor = std::min<int64_t>(body > 0 ? budget_ / body : 1, t.count);
+        if (counts(k_.op(id).regions[0]))
+          factor = std::max(factor, std::min({int64_t{4}, body > 0 ? counting_ / body : 1, t.count}));
         if (factor < t.count) {
           factor = std::min<int64_t>(factor, INT32_MAX / t.step);  // the loop's own step is an i32
           while (factor > 1 && t.count % factor != 0 && factor > 8) --factor;
@@ -149,12 +158,12 @@ class Unroller {
 
   ir::Kernel& k_;
   ir::Builder b_;
-  int budget_;
+  const int budget_, counting_;
   bool changed_ = false;
 };
 }  // namespace
 
-bool unroll_loops(ir::Kernel& k, int budget) { return Unroller(k, budget).run(); }
+bool unroll_loops(ir::Kernel& k, int budget, int counting) { return Unroller(k, budget, counting).run(); }
 
 int64_t count_branches(const ir::Kernel& k) {
   // Ops that passes took out of their regions are still in the table.

@@ -8,8 +8,11 @@
 
 namespace tessera::lowering {
 
-/// Bodies grow to at most `budget` instructions, as lane::op_weight has them. Returns true if something changed.
-bool unroll_loops(ir::Kernel& k, int budget);
+/// Bodies grow to at most `budget` instructions, as lane::op_weight has them. Those that load and update memory by
+/// atomics, as counting does, have up to four iterations at once within `counting`: compilers let the loads of all of
+/// them start together, but start none ahead of the atomics of an iteration of the loop. Returns true if something
+/// changed.
+bool unroll_loops(ir::Kernel& k, int budget, int counting = 0);
 
 /// What CPU drivers branch for, each lane on its own: accesses to memory, and control flow.
 int64_t count_branches(const ir::Kernel& k);

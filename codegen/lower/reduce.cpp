@@ -13,6 +13,9 @@ using ir::Attr;
 using ir::Opcode;
 
 namespace {
+// Of an exchange: from here on reading all of them costs more than a read and shuffles.
+constexpr int kManyMembers = 16;
+
 // One reduction: by layout where its dims have one, each kept element in the invocations that hold it; else each kept
 // element by one invocation, or a single one by all.
 class Reduction : public Part {
@@ -232,7 +235,10 @@ void ReduceEmitter::by_shares(Values& points, int stride, int count, const Accum
 }
 
 // One contiguous run of bits of the invocation's number: everyone writes, everyone reads the run's members in order.
-void ReduceEmitter::by_exchange(std::vector<Values>& points, int stride, int count, const Accumulator& acc) {
+// Or, of many members, each lane one of them, where the lanes of a subgroup have the same: the rest is done by
+// shuffles.
+void ReduceEmitter::by_exchange(std::vector<Values>& points, int stride, int count, bool same_in_lanes,
+                                const Accumulator& acc) {
   std::vector<std::vector<Slot>> slots(points.size());
   std::vector<MemoryRange> ranges;
   for (size_t i = 0; i < points.size(); ++i)
@@ -269,9 +275,18 @@ void ReduceEmitter::by_exchange(std::vector<Values>& points, int stride, int cou
     }
     return next;
   };
+  const bool by_lanes = same_in_lanes && count >= kManyMembers && count <= s_.subgroup && stride >= s_.subgroup;
+  const Value first = by_lanes ? b_.rem(invocation_, count) : b_.i32(0);
   Values all;
   for (size_t i = 0; i < points.size(); ++i)
-    for (Value x : member(i, b_.i32(0))) all.push_back(x);
+    for (Value x : member(i, first)) all.push_back(x);
+  if (by_lanes) {
+    for (size_t i = 0; i < points.size(); ++i) points[i] = part(all, i);
+    by_shuffles(points, count - 1, acc);
+    for (std::vector<Slot>& of_point : slots)
+      for (Slot& s : of_point) arena_.free(s);
+    return;
+  }
   if (count <= 8) {
     for (int j = 1; j < count; ++j) all = merged(all, b_.i32(j));
   } else {
@@ -287,6 +302,7 @@ void ReduceEmitter::across_invocations(std::vector<Values>& points, int bits, co
   bits &= s_.group - 1;
   const int shuffled = s_.shuffles ? bits & (s_.subgroup - 1) : 0;
   by_shuffles(points, shuffled, acc);
+  const bool same_in_lanes = target_.kind == Target::Kind::gpu && s_.shuffles && shuffled == s_.subgroup - 1;
   // What is left, one run after the other.
   int rest = bits & ~shuffled;
   while (rest) {
@@ -307,7 +323,7 @@ void ReduceEmitter::across_invocations(std::vector<Values>& points, int bits, co
         by_shares(of_all, stride, count, acc);
         for (size_t p = 0; p < some.size(); ++p) some[p] = {of_all[p]};
       } else {
-        by_exchange(some, stride, count, acc);
+        by_exchange(some, stride, count, same_in_lanes, acc);
       }
       std::copy(some.begin(), some.end(), from);
     }

@@ -49,7 +49,7 @@ class ReduceEmitter : public Part {
   Reduced reduced_of(Value in, const std::vector<bool>& dims, Value result);
   void by_shuffles(std::vector<Values>& points, int bits, const Accumulator& acc);
   void by_shares(Values& points, int stride, int count, const Accumulator& acc);
-  void by_exchange(std::vector<Values>& points, int stride, int count, const Accumulator& acc);
+  void by_exchange(std::vector<Values>& points, int stride, int count, bool same_in_lanes, const Accumulator& acc);
 };
 
 }  // namespace tessera::lowering

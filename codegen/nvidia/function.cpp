@@ -207,6 +207,25 @@ V Function::negated(V a) {
   return op("add.u32", a.reg, {flipped, one});
 }
 
+// Of f32 in relaxed code within 2 ulp. A quotient of at most 1 needs no care for divisors beyond 2^126, whose
+// reciprocals are flushed: it is no normal number either.
+V Function::quotient(Reg r, const std::vector<V>& a) {
+  if (!relaxed || r != Reg::f32) return op(std::string("div.rn.") + of(kBits, r), r, a);
+  const auto above = known(a[0]);
+  if (above == 0x3f800000) return op("rcp.approx.ftz.f32", r, {a[1]});
+  return op(above && (*above & 0x7fffffff) < 0x3f800000 ? "div.approx.ftz.f32" : "div.full.f32", r, a);
+}
+
+// e^x = 2^t (1 + d): t is x log2(e) rounded down, and a little less, so that d, what is missing, is never negative. Of
+// infinite x it is NaN, which .sat makes zero.
+V Function::power_of_e(V x) {
+  const V t = op("fma.rm.f32", Reg::f32, {x, make(Reg::f32, 0x1.715476p+0), make(Reg::f32, -0x1p-18)});
+  const V high = op("fma.rn.f32", Reg::f32, {t, make(Reg::f32, -0x1.62e43p-1), x});
+  const V missing = op("fma.rn.sat.f32", Reg::f32, {t, make(Reg::f32, 0x1.05c61p-29), high});
+  const V power = apply(Prim::exp2, Reg::f32, {t});
+  return power * (missing + 1.0);
+}
+
 V Function::apply(Prim p, Reg r, const std::vector<V>& a) {
   const Reg from = a[0].reg;
   const std::string type = of(kBits, from), to = of(kBits, r);
@@ -228,7 +247,7 @@ V Function::apply(Prim p, Reg r, const std::vector<V>& a) {
       if (r == Reg::u32 && known(a[1]) == 0xffffffff) return negated(a[0]);
       if (r == Reg::u32 && known(a[0]) == 0xffffffff) return negated(a[1]);
       return same({"mul.rn.", "mul.lo.u", ""});
-    case Prim::div: return op("div.rn." + type, r, a);
+    case Prim::div: return quotient(r, a);
     case Prim::neg: return r == Reg::u32 ? negated(a[0]) : same({"neg.", "neg.s", ""});
     case Prim::and_: return same({"", "and.b", "and.pred"});
     case Prim::or_: return same({"", "or.b", "or.pred"});
@@ -288,9 +307,9 @@ V Function::apply(Prim p, Reg r, const std::vector<V>& a) {
     case Prim::trunc: return rounded_to("rzi");
     case Prim::round_even: return rounded_to("rni");
     case Prim::fma: return op("fma.rn." + type, r, a);
-    case Prim::sqrt: return op("sqrt.rn." + type, r, a);
+    case Prim::sqrt: return op(relaxed && r == Reg::f32 ? "sqrt.approx.ftz.f32" : "sqrt.rn." + type, r, a);
     case Prim::rsqrt:
-      if (r == Reg::f32) return op("rsqrt.approx.f32", r, a);
+      if (r == Reg::f32) return op(relaxed ? "rsqrt.approx.ftz.f32" : "rsqrt.approx.f32", r, a);
       return 1.0 / op("sqrt.rn.f64", r, a);
     case Prim::exp2:
       if (r != Reg::f32) break;

@@ -26,6 +26,7 @@ class Function final : public Sink {
   std::array<V, 2> product(V a, V b) override;
   V row(ir::Opcode op, DType operand, Reg result, const std::vector<V>& a) override;
   bool roots_are_total() const override { return true; }
+  V power_of_e(V x) override;
   bool converts(DType t) const override;
   V rounded(V v, DType t) override;
   V narrow_bits(V v, DType t) override;
@@ -57,6 +58,7 @@ class Function final : public Sink {
 
  private:
   V negated(V a);  ///< -a, of 32 bits
+  V quotient(Reg r, const std::vector<V>& a);
 
   const bool converts_f8_;  // has instructions for them
   std::string text_;

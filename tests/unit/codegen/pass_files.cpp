@@ -7,8 +7,10 @@
 #include <stdexcept>
 
 #include "codegen/fit_to_driver.h"
+#include "codegen/lane/carry_stored.h"
 #include "codegen/lane/cut.h"
 #include "codegen/lane/end_lives.h"
+#include "codegen/lane/hoist_barriers.h"
 #include "codegen/lane/join_branches.h"
 #include "codegen/lane/known_conditions.h"
 #include "codegen/lane/loops.h"
@@ -380,7 +382,7 @@ bool run_atomics(Kernel& k, const PassSettings& s, std::string&) {
 }
 bool run_unroll(Kernel& k, const PassSettings& s, std::string& remarks) {
   ir::compact(k);
-  const bool changed = lowering::unroll_loops(k, s.budget);
+  const bool changed = lowering::unroll_loops(k, s.budget, s.target.kind == Target::Kind::gpu ? 384 : 0);
   remarks += "branches: " + std::to_string(lowering::count_branches(k)) + "\n";
   return changed;
 }
@@ -465,6 +467,8 @@ const std::vector<PassFolder>& pass_folders() {
       {"updates", plain<lowering::expand_updates>, {}, true},
       {"atomics", run_atomics, {}, true},
       {"lower", run_lower, {}, false},
+      {"hoist_barriers", plain<lowering::hoist_barriers>, {}, false},
+      {"carry_stored", plain<lowering::carry_stored>, {}, false},
       {"unroll", run_unroll, {}, false},
       {"join", plain<lowering::join_branches>, {}, false},
       {"known_conditions", plain<lowering::fold_known_conditions>, {}, false},

@@ -191,4 +191,33 @@ TEST_CASE("relaxed: sums are never reassociated") {
     CHECK(results(compiled(text("f32", "f32", lost), strict), 0x1p24, 1) == Values{1});
 }
 
+TEST_CASE("relaxed: roots of what is proved to be no negative number look at fewer special values") {
+  const auto root = [](const std::string& of, const std::string& what) {
+    return compiled(text("f32", "f32", of + "  %r = " + what + " %p : f32[1]\n"), false);
+  };
+  const std::string square = "  %p = mul %x, %x : f32[1]\n", product = "  %p = mul %x, %y : f32[1]\n",
+                    sum = "  %s = mul %x, %x : f32[1]\n  %c = constant 0.25 : f32[1]\n  %p = add %s, %c : f32[1]\n",
+                    other = "  %s = mul %x, %y : f32[1]\n  %c = constant 0.25 : f32[1]\n  %p = add %s, %c : f32[1]\n",
+                    unsure = "  %c = abs %x : f32[1]\n  %s = neg %c : f32[1]\n  %p = div %c, %s : f32[1]\n";
+  CHECK(root(square, "sqrt").spirv.size() < root(product, "sqrt").spirv.size());
+  CHECK(root(sum, "rsqrt").spirv.size() < root(other, "rsqrt").spirv.size());
+  const double inf = HUGE_VAL, nan = std::nan("");
+  const auto number = [](const Values& v, double x) { return v.size() == 1 && *v.begin() == x; };
+  const auto undefined = [](const Values& v) { return v.size() == 1 && std::isnan(*v.begin()); };
+  for (const double x : {0.0, -0.0, 3.0, inf, -inf}) {
+    CAPTURE(x);
+    CHECK(number(results(root(square, "sqrt"), x, 1), std::fabs(x)));
+    CHECK(number(results(root(sum, "rsqrt"), x, 1),
+                 x == 3 ? reference::to_double(DType::f32, reference::from_double(DType::f32, 1 / std::sqrt(9.25)))
+                 : std::isinf(x) ? 0
+                                 : 2));
+  }
+  CHECK(undefined(results(root(square, "sqrt"), nan, 1)));
+  CHECK(undefined(results(root(sum, "rsqrt"), nan, 1)));
+  CHECK(undefined(results(root(square, "rsqrt"), nan, 1)));
+  CHECK(number(results(root(square, "rsqrt"), 0, 1), inf));
+  CHECK(undefined(results(root(unsure, "rsqrt"), 2, 1)));
+  CHECK(undefined(results(root(unsure, "sqrt"), 2, 1)));
+}
+
 }  // namespace relaxed_test
