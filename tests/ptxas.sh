@@ -47,10 +47,10 @@ sm_80:tests/tir/attention_units.tir:16"
 spills() { sed -n 's/.* \([0-9]*\) bytes spill stores, \([0-9]*\) bytes spill loads.*/\1 \2/p' <<< "$1" | awk '{ n = $1 + $2; if (n > most) most = n } END { print most + 0 }'; }
 # assemble CHIP FILE: what is wrong with the file's code, if anything
 assemble() {
-  local ptx="$work/$BASHPID.ptx" said
-  if ! said=$("$build/tessera" compile "$2" --target "nvidia:$1" -o "$ptx" 2>&1); then
+  local base="$work/$BASHPID" said
+  if ! said=$("$build/tessera" compile "$2" --target "nvidia:$1" -o "$base.ptx" 2>&1); then
     printf '%s: %s\n' "$2" "$said"
-  elif ! said=$("$ptxas" -arch="$1" -v "$ptx" -o "$work/$BASHPID.cubin" 2>&1); then
+  elif ! said=$("$ptxas" -arch="$1" -v "$base.ptx" -o "$base.cubin" 2>&1); then
     printf '%s: %s\n' "$2" "$(grep -v '^ptxas info' <<< "$said" | head -n 3)"
   elif grep -qE 'C7508|warning' <<< "$said"; then
     printf '%s: %s\n' "$2" "$(grep -E 'C7508|warning' <<< "$said" | head -n 1)"
@@ -58,8 +58,8 @@ assemble() {
     local most=0 known
     for known in $spilled; do [[ $known != "$1:$2:"* ]] || most=${known##*:}; done
     [ "$(spills "$said")" -le "$most" ] || printf '%s: %s\n' "$2" "$(grep spill <<< "$said" | head -n 1)"
-    if [ -n "$disassembler" ] && grep -q wgmma "$ptx"; then
-      said=$("$disassembler" -c "$work/$BASHPID.cubin" | python3 tests/support/sass_registers.py)
+    if [ -n "$disassembler" ] && grep -q wgmma "$base.ptx"; then
+      said=$("$disassembler" -c "$base.cubin" | python3 tests/support/sass_registers.py)
       [ -z "$said" ] || printf '%s: %s\n' "$2" "$said"
     fi
   fi

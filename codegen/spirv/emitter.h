@@ -7,6 +7,7 @@
 #include <string>
 
 #include "codegen/expand/walk.h"
+#include "codegen/lane/buffer_order.h"
 #include "codegen/spirv/builder/function.h"
 #include "codegen/spirv/debug_info.h"
 #include "engine/ir/kernel.h"
@@ -24,7 +25,11 @@ class Emitter final : private Code, public Walk {
  public:
   /// `source`: of the lines' files, for debug info; null: there is none.
   Emitter(const ir::Kernel& k, const Target& t, bool indirect_table, const SourceReader* source, bool relaxed)
-      : Code(t, relaxed), Walk(k, t, f_, "spirv"), indirect_(indirect_table), source_(source) {}
+      : Code(t, relaxed),
+        Walk(k, t, f_, "spirv"),
+        indirect_(indirect_table),
+        orders_buffers_(lowering::barriers_order_buffers(k)),
+        source_(source) {}
   Words run();
 
  private:
@@ -102,6 +107,7 @@ class Emitter final : private Code, public Walk {
   V shuffle_any(const ir::Op& op, V v, spv::Op code, V lane);  ///< of any register
 
   const bool indirect_;
+  const bool orders_buffers_;  // by barriers of the workgroup
   const SourceReader* source_;
   std::set<ir::Opcode> used_;
   std::vector<V> extents_;
