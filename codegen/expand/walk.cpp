@@ -7,6 +7,7 @@
 #include "codegen/expand/positive.h"
 #include "codegen/lane/loops.h"
 #include "engine/base/error.h"
+#include "engine/ir/reference.h"
 #include "engine/ir/walk.h"
 
 namespace tessera::expand {
@@ -100,6 +101,19 @@ void Walk::set_wide(ir::Value v, V wide, DType t) {
   r.v = from_memory_bits(r.raw, t);
 }
 
+/// The factors of a product, negated: a constant one itself, which takes no instruction.
+std::array<V, 2> Walk::negated(ir::Value product) const {
+  auto [x, y] = registers_[product.index].factors;
+  const ir::Op& mul = *k_.def(product);
+  const auto constant = [&](size_t i) { return ir::constant_bits(k_, mul.operands[i]); };
+  const auto minus = [&](size_t i) {
+    return literal(x, -reference::to_double(k_.type(mul.operands[i]).dtype, *constant(i)));
+  };
+  if (constant(0)) return {minus(0), y};
+  if (constant(1)) return {x, minus(1)};
+  return {-x, y};
+}
+
 /// Narrow floats stay in f32 from op to op, and a product that is added to something becomes an Fma with it.
 bool Walk::emit_relaxed(const ir::Op& op, DType operand, DType out, const std::vector<Bounds>& ranges) {
   if (!sink_.relaxed || !tessera::is_float(out)) return false;
@@ -125,13 +139,11 @@ bool Walk::emit_relaxed(const ir::Op& op, DType operand, DType out, const std::v
   V r;
   if ((op.code == Opcode::add || op.code == Opcode::sub) && (factors(0)[0].id || factors(1)[0].id)) {
     const size_t product = factors(0)[0].id ? 0 : 1;
-    const auto [x, y] = factors(product);
-    V addend = a[1 - product], factor = x;
-    if (op.code == Opcode::sub) {
-      if (product == 0) addend = -addend;
-      else factor = -factor;
-    }
-    r = fma(factor, y, addend);
+    const bool less = op.code == Opcode::sub && product == 1;
+    const auto [x, y] = less ? negated(op.operands[1]) : factors(product);
+    V addend = a[1 - product];
+    if (op.code == Opcode::sub && product == 0) addend = -addend;
+    r = fma(x, y, addend);
   } else if (op.code == Opcode::sqrt && native::applies(a[0]) && sign_of(k_, op.operands[0]) >= Sign::not_negative) {
     r = native::sqrt_of_square(a[0]);
   } else if (op.code == Opcode::rsqrt && native::applies(a[0]) && sign_of(k_, op.operands[0]) == Sign::positive) {

@@ -98,6 +98,7 @@ class Walk {
   bool stays_wide(DType t) const;
   void set_wide(ir::Value v, V wide, DType t);
   bool widens(const ir::Op& op) const;  ///< from a narrow float to f32 or f64
+  std::array<V, 2> negated(ir::Value product) const;
   bool emit_relaxed(const ir::Op& op, DType operand, DType out, const std::vector<Bounds>& ranges);
   void emit_packed(const ir::Op& op);
   void emit_if(const ir::Op& op);

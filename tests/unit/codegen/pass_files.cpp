@@ -7,6 +7,7 @@
 #include <stdexcept>
 
 #include "codegen/fit_to_driver.h"
+#include "codegen/lane/buffer_order.h"
 #include "codegen/lane/carry_stored.h"
 #include "codegen/lane/cut.h"
 #include "codegen/lane/end_lives.h"
@@ -294,6 +295,10 @@ std::string print_loops(const Kernel& source, const PassSettings& s) {
   });
 }
 
+std::string print_buffer_order(const Kernel& k, const PassSettings&) {
+  return std::string("barriers order ") + (lowering::barriers_order_buffers(k) ? "buffers, too" : "shared memory") + "\n";
+}
+
 std::string print_uniformity(const Kernel& k, const PassSettings&) {
   const lane::UniformityInfo info = lane::analyze_uniformity(k);
   const auto short_name = [](lane::Uniformity u) {
@@ -490,6 +495,7 @@ const std::vector<PassFolder>& pass_folders() {
       {"loops", {}, print_loops, false},
       {"steps", {}, print_steps, false},
       {"uniformity", {}, print_uniformity, false},
+      {"buffer_order", {}, print_buffer_order, false},
       {"mosaic", {}, print_mosaic, false},
   };
   return kFolders;
