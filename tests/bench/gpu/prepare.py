@@ -1,5 +1,5 @@
 """A folder that travels to a machine with a GPU: the program that times (bench_gpu_time), the kernels, the tables, each hand-written shader as SPIR-V, and the
-scripts for the vendor's libraries. tests/bench/gpu/run --prepare calls it. shaders/KERNEL.N.spv is the shader of the kernel's Nth row in suite.tsv."""
+scripts for the vendor's libraries and for what its driver compiles. tests/bench/gpu/run --prepare calls it. shaders/KERNEL.N.spv is the shader of the kernel's Nth row in suite.tsv."""
 import argparse
 import concurrent.futures
 import os
@@ -44,7 +44,7 @@ def main():
         (folder / part).mkdir(parents=True)
     for file in measure.KERNELS.glob("*.tir"):
         shutil.copy(file, folder / "kernels")
-    for file in ("suite.tsv", "work.tsv", "peers.py", "join.py"):
+    for file in ("suite.tsv", "work.tsv", "peers.py", "join.py", "nvidia_code.py"):
         shutil.copy(machine.HERE / file, folder)
     for program in ("bench_gpu_time", "bench_gpu"):
         shutil.copy(build / "tests" / program, folder)
