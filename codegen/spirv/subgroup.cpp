@@ -32,8 +32,8 @@ V Emitter::shuffle_xor(const ir::Op& op, V v, uint32_t mask) {
 
 // One invocation sees what it did itself; a workgroup that is one full subgroup synchronises as that, which costs
 // drivers less (lavapipe cuts a shader at a workgroup's barriers, in time that grows with the square of its size).
-// A subgroup's own barrier orders its accesses to shared memory, and nothing else; so does a workgroup's where no access to
-// a buffer waits for another one (barriers_order_buffers).
+// A subgroup's own barrier orders its accesses to shared memory, and nothing else; so does a workgroup's where no
+// access to a buffer waits for another one (barriers_order_buffers).
 void Emitter::emit_barrier(const ir::Op&, bool of_subgroup) {
   if (k_.lane.workgroup_size == 1) return;
   const bool one_subgroup = of_subgroup || k_.lane.subgroup_size == k_.lane.workgroup_size;

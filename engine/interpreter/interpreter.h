@@ -15,8 +15,8 @@
 namespace tessera {
 
 /// nan: NaN, the least integer, true. large, small: other values, everywhere the same. pattern: a number of its own in
-/// each place. edge: as nan, but overhang is a copy of the nearest element that the block has inside the array, and what
-/// a masked load leaves alone one of the nearest element of the Ref, as compiled code may have it.
+/// each place. edge: as nan, but overhang is a copy of the nearest element that the block has inside the array, and
+/// what a masked load leaves alone one of the nearest element of the Ref, as compiled code may have it.
 enum class Uninitialised : uint8_t { nan, zero, large, small, pattern, edge };
 enum class OutOfBounds : uint8_t { clamp, raise };
 
