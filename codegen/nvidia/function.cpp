@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
+#include <cmath>
 #include <cstdio>
 
 #include "engine/base/error.h"
@@ -214,6 +216,10 @@ V Function::quotient(Reg r, const std::vector<V>& a) {
   const auto above = known(a[0]);
   if (above == 0x3f800000) return op("rcp.approx.ftz.f32", r, {a[1]});
   if (above && (*above & 0x7fffffff) < 0x3f800000) return op("div.approx.ftz.f32", r, a);
+  if (const auto by = known(a[1])) {
+    const double divisor = std::bit_cast<float>(static_cast<uint32_t>(*by)), size = std::fabs(divisor);
+    if (size >= 0x1p-126 && size <= 0x1p126) return a[0] * (1 / divisor);
+  }
   const V size = abs(a[1]), large = size > 0x1p126, small = size < 0x1p-126;
   const V smaller = select(large, literal(a[1], 0.25), 1.0), scale = select(small, 0x1p24, smaller);
   const V part = op("rcp.approx.ftz.f32", r, {a[1] * scale});
