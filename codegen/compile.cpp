@@ -5,9 +5,7 @@
 #include <optional>
 
 #include "codegen/fit_to_driver.h"
-#include "codegen/lane/carry_stored.h"
 #include "codegen/lane/end_lives.h"
-#include "codegen/lane/hoist_barriers.h"
 #include "codegen/lane/join_branches.h"
 #include "codegen/lane/known_conditions.h"
 #include "codegen/lane/unroll.h"

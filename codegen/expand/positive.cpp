@@ -1,6 +1,7 @@
 #include "codegen/expand/positive.h"
 
 #include <algorithm>
+#include <initializer_list>
 
 #include "engine/ir/reference.h"
 
@@ -21,25 +22,24 @@ Sign of(const ir::Kernel& k, ir::Value v, int depth) {
   const ir::Op* op = k.def(v);
   if (!op) return Sign::any;
   const auto operand = [&](size_t i) { return of(k, op->operands[i], depth - 1); };
-  switch (op->code) {
-    case Opcode::abs:
-    case Opcode::exp:
-    case Opcode::exp2:
-    case Opcode::logistic: return Sign::not_negative;
-    case Opcode::mul:
-      if (op->operands[0].index == op->operands[1].index) return Sign::not_negative;
-      return std::min({operand(0), operand(1), Sign::not_negative});
-    case Opcode::div:  // by -0 is -inf
-      return operand(1) == Sign::positive ? std::min(operand(0), Sign::not_negative) : Sign::any;
-    case Opcode::add: {  // not less than either
-      const Sign a = operand(0), b = operand(1);
-      return std::min(a, b) == Sign::any ? Sign::any : std::max(a, b);
-    }
-    case Opcode::max: return std::max(operand(0), operand(1));
-    case Opcode::min: return std::min(operand(0), operand(1));
-    case Opcode::select: return std::min(operand(1), operand(2));
-    default: return Sign::any;
+  const auto is = [&](std::initializer_list<Opcode> codes) {
+    return std::find(codes.begin(), codes.end(), op->code) != codes.end();
+  };
+  if (is({Opcode::abs, Opcode::exp, Opcode::exp2, Opcode::logistic})) return Sign::not_negative;
+  if (is({Opcode::mul, Opcode::div, Opcode::add, Opcode::max, Opcode::min})) {
+    const bool square = op->code == Opcode::mul && op->operands[0].index == op->operands[1].index;
+    if (square) return Sign::not_negative;
+    const Sign a = operand(0), b = operand(1);
+    if (op->code == Opcode::max) return std::max(a, b);
+    if (op->code == Opcode::min) return std::min(a, b);
+    if (std::min(a, b) == Sign::any) return Sign::any;
+    if (op->code == Opcode::add) return std::max(a, b);                    // not less than either
+    if (op->code == Opcode::div && b != Sign::positive) return Sign::any;  // by -0 it may be -inf
+    return Sign::not_negative;
   }
+  if (op->code != Opcode::select) return Sign::any;
+  const Sign a = operand(1), b = operand(2);
+  return std::min(a, b);
 }
 
 }  // namespace

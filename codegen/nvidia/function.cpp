@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
+#include <cmath>
 #include <cstdio>
 
 #include "engine/base/error.h"
@@ -207,13 +209,21 @@ V Function::negated(V a) {
   return op("add.u32", a.reg, {flipped, one});
 }
 
-// Of f32 in relaxed code within 2 ulp. A quotient of at most 1 needs no care for divisors beyond 2^126, whose
-// reciprocals are flushed: it is no normal number either.
+// Of f32 in relaxed code within 2 ulp, by a reciprocal, whose operand and result must be normal numbers: what several
+// quotients have in common ptxas finds. A quotient of at most 1 by divisors beyond 2^126 is no normal number either.
 V Function::quotient(Reg r, const std::vector<V>& a) {
   if (!relaxed || r != Reg::f32) return op(std::string("div.rn.") + of(kBits, r), r, a);
   const auto above = known(a[0]);
   if (above == 0x3f800000) return op("rcp.approx.ftz.f32", r, {a[1]});
-  return op(above && (*above & 0x7fffffff) < 0x3f800000 ? "div.approx.ftz.f32" : "div.full.f32", r, a);
+  if (above && (*above & 0x7fffffff) < 0x3f800000) return op("div.approx.ftz.f32", r, a);
+  if (const auto by = known(a[1])) {
+    const double divisor = std::bit_cast<float>(static_cast<uint32_t>(*by)), size = std::fabs(divisor);
+    if (size >= 0x1p-126 && size <= 0x1p126) return a[0] * (1 / divisor);
+  }
+  const V size = abs(a[1]), large = size > 0x1p126, small = size < 0x1p-126;
+  const V smaller = select(large, literal(a[1], 0.25), 1.0), scale = select(small, 0x1p24, smaller);
+  const V part = op("rcp.approx.ftz.f32", r, {a[1] * scale});
+  return (a[0] * scale) * part;
 }
 
 // e^x = 2^t (1 + d): t is x log2(e) rounded down, and a little less, so that d, what is missing, is never negative. Of

@@ -504,12 +504,9 @@ class Scheduler {
               : vec > 1 && room >= vec ? sharing_.vector_of_columns(n, a)
                                      : 1;
     p.reg = static_cast<int>(std::max<int64_t>(reg, 1));
-    // Of a filter's rows, all that an invocation has: only the first and the last are read by others, too.
-    if (neighbours && !fastest && !wide && s_.tapped[static_cast<size_t>(a)] && s_.widths[static_cast<size_t>(a)] == 1)
-      vec = std::max<int64_t>(reg, 1);
     while (p.reg % vec != 0) vec /= 2;
-    // Along columns a running sum goes over one stretch of each invocation.
-    p.vec = axis(a).scanned && !fastest ? p.reg : static_cast<int>(vec);
+    // Along columns a running sum goes over one stretch of each invocation, and a filter's taps.
+    p.vec = !fastest && (axis(a).scanned || (!cpu() && sharing_.only_tapped(a))) ? p.reg : static_cast<int>(vec);
   }
 
   void lay_out() {

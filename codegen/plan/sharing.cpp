@@ -47,6 +47,10 @@ int64_t Sharing::vector_of(int a) const {
   return v;
 }
 
+bool Sharing::only_tapped(int a) const {
+  return s_.tapped[static_cast<size_t>(a)] && s_.widths[static_cast<size_t>(a)] == 1;
+}
+
 int64_t Sharing::vector_of_columns(const Nest& n, int a) const {
   int64_t v = vector_of(a), all = results(n), rows = 1;
   for (int r : n.reduced) {

@@ -7,7 +7,7 @@
 #include <string>
 
 #include "codegen/expand/walk.h"
-#include "codegen/lane/buffer_order.h"
+#include "codegen/spirv/buffer_order.h"
 #include "codegen/spirv/builder/function.h"
 #include "codegen/spirv/debug_info.h"
 #include "engine/ir/kernel.h"
@@ -28,7 +28,7 @@ class Emitter final : private Code, public Walk {
       : Code(t, relaxed),
         Walk(k, t, f_, "spirv"),
         indirect_(indirect_table),
-        orders_buffers_(lowering::barriers_order_buffers(k)),
+        orders_buffers_(barriers_order_buffers(k)),
         source_(source) {}
   Words run();
 

@@ -7,11 +7,8 @@
 #include <stdexcept>
 
 #include "codegen/fit_to_driver.h"
-#include "codegen/lane/buffer_order.h"
-#include "codegen/lane/carry_stored.h"
 #include "codegen/lane/cut.h"
 #include "codegen/lane/end_lives.h"
-#include "codegen/lane/hoist_barriers.h"
 #include "codegen/lane/join_branches.h"
 #include "codegen/lane/known_conditions.h"
 #include "codegen/lane/loops.h"
@@ -29,6 +26,7 @@
 #include "codegen/plan/residency.h"
 #include "codegen/plan/schedule.h"
 #include "codegen/plan/vector_width.h"
+#include "codegen/spirv/buffer_order.h"
 #include "codegen/tile/accumulate.h"
 #include "codegen/tile/local_updates.h"
 #include "codegen/tile/lower_async.h"
@@ -296,7 +294,7 @@ std::string print_loops(const Kernel& source, const PassSettings& s) {
 }
 
 std::string print_buffer_order(const Kernel& k, const PassSettings&) {
-  return std::string("barriers order ") + (lowering::barriers_order_buffers(k) ? "buffers, too" : "shared memory") +
+  return std::string("barriers order ") + (spirv::barriers_order_buffers(k) ? "buffers, too" : "shared memory") +
          "\n";
 }
 

@@ -2,7 +2,7 @@
 #pragma once
 #include "engine/ir/kernel.h"
 
-namespace tessera::lowering {
+namespace tessera::spirv {
 
 /// No if everything that the invocations of a workgroup do to one buffer, arguments by value and what is only read
 /// apart, is the same kind of access (stores, or atomics), between two barriers: then no barrier stands between two
@@ -10,4 +10,4 @@ namespace tessera::lowering {
 /// buffers where it says that they are ordered.
 bool barriers_order_buffers(const ir::Kernel& k);
 
-}  // namespace tessera::lowering
+}  // namespace tessera::spirv

@@ -1,11 +1,11 @@
-#include "codegen/lane/buffer_order.h"
+#include "codegen/spirv/buffer_order.h"
 
 #include <algorithm>
 #include <vector>
 
 #include "engine/passes/memory.h"
 
-namespace tessera::lowering {
+namespace tessera::spirv {
 namespace {
 using ir::Op, ir::OpId, ir::Opcode, ir::RegionId;
 
@@ -75,4 +75,4 @@ class BufferOrder {
 
 bool barriers_order_buffers(const ir::Kernel& k) { return BufferOrder(k).run(); }
 
-}  // namespace tessera::lowering
+}  // namespace tessera::spirv
