@@ -103,7 +103,7 @@ void Walk::set_wide(ir::Value v, V wide, DType t) {
 
 /// The factors of a product, negated: a constant one itself, which takes no instruction.
 std::array<V, 2> Walk::negated(ir::Value product) const {
-  auto [x, y] = registers_[product.index].factors;
+  const V x = registers_[product.index].factors[0], y = registers_[product.index].factors[1];
   const ir::Op& mul = *k_.def(product);
   const auto constant = [&](size_t i) { return ir::constant_bits(k_, mul.operands[i]); };
   const auto minus = [&](size_t i) {
