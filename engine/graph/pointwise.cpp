@@ -551,8 +551,10 @@ std::optional<Fusion> into_stores(const ir::Kernel& producer, const std::vector<
   const ir::BlockMapping& like = producer.blocks[at];
   const Value ref = producer.region(producer.body).args[at];
   const Type made = consumer.type(q->stored[0]);
+  // A consumer that does not read the value may make an array of another shape.
   if (like.alias >= 0 || !only(producer, ref, Opcode::store) ||
-      Type::array(like.dtype, made.shape).shape != consumer.block_ref_type(consumer.num_inputs).shape)
+      !std::equal(like.array_shape.begin(), like.array_shape.end(), made.shape.begin(), made.shape.end(),
+                  [](const Extent& e, int64_t n) { return e.value() == n; }))
     return {};
   const Pointwise pointwise(consumer, *q);
   // It is stored by whole blocks, each of them once.

@@ -5,6 +5,7 @@
 #include "engine/front.h"
 #include "engine/graph/fuse.h"
 #include "engine/ir/text.h"
+#include "tests/support/mixed_jit.h"
 #include "tests/support/random_jit.h"
 
 namespace graph_fuse_test {
@@ -140,6 +141,13 @@ TEST_CASE("fuse: into a kernel's loads and stores") {
   const auto changed = pallas_call([](Ref, Ref o) { o[0] = o[1]; },
                                    {.out_shape = {{{4, 8}, f32}}, .input_output_aliases = {{0, 0}}, .name = "changed"});
   CHECK(fused(jit([&](Tensor a) { return changed(a + 1) + 1; }), {x}) == "add changed add");
+  // A call that is given a result and does not read it may make an array of another shape.
+  for (const Shape& shape : {Shape{3}, Shape{3, 5}, Shape{2, 3, 4}}) {
+    CAPTURE(to_string(shape));
+    const auto other = pallas_call([](Ref, Ref c, Ref o) { o[all] = c[all] + 1; },
+                                   {.out_shape = types_of({ramp(shape)}), .name = "other"});
+    CHECK(fused(jit([&](Tensor a, Tensor c) { return Value(other(rows(a), c)); }), {x, ramp(shape)}) == "rows other");
+  }
 }
 
 TEST_CASE("fuse: what is said of a call") {
@@ -175,6 +183,22 @@ TEST_CASE("fuse: random graphs compute what they did") {
     for (size_t i = 0; i < x.size(); ++i) CHECK(equal(x[i], y[i]));
   }
   CHECK(fewer > 500);
+}
+
+TEST_CASE("fuse: random graphs of many dtypes, blocks and unread arguments compute what they did") {
+  size_t fewer = 0;
+  for (uint64_t seed = 0; seed < 300; ++seed) {
+    CAPTURE(seed);
+    const test::MixedFunction m(seed);
+    const auto f = test::mixed_jit(seed);
+    const Graph& before = f.trace(m.arguments());
+    const Fused after = fuse(before);
+    fewer += after.steps;
+    const std::vector<Array> x = interpret(before, m.inputs()), y = interpret(after.graph, m.inputs());
+    REQUIRE(x.size() == y.size());
+    for (size_t i = 0; i < x.size(); ++i) CHECK(equal(x[i], y[i]));
+  }
+  CHECK(fewer > 800);
 }
 
 }  // namespace graph_fuse_test
