@@ -363,10 +363,12 @@ class Rebuilt {
 struct Site {
   std::vector<std::optional<int64_t>> sizes;  // by dim of the array
   std::vector<int> index;                     // by dim of the array: position in op.index, or -1 (squeezed)
+  bool per_element = false;                   // ir::AccessDims
 };
-Site site(const ir::BlockMapping& like, const Op& op) {
+Site site(const ir::Kernel& k, const ir::BlockMapping& like, const Op& op) {
   if (op.has_mask()) throw Refused();
   Site s;
+  s.per_element = ir::access_dims(k, op).per_element;
   size_t at = 0;
   for (size_t d = 0; d < like.array_shape.size(); ++d) {
     const bool seen = like.whole || like.block[d].seen();
@@ -400,6 +402,8 @@ Value load_along(ir::Builder& b, Value ref, const Op& op, const Site& s, const M
     }
     load.index.push_back(x);
   }
+  // A start that does not fit moves otherwise where the dim that has a step is not there.
+  if (ir::access_dims(b.kernel(), load).per_element != s.per_element) throw Refused();
   return b.one(std::move(load));
 }
 
@@ -526,7 +530,7 @@ std::optional<Fusion> into_loads(const ir::Kernel& producer, const std::vector<s
     for (size_t i = 1; i < copied.operands.size(); ++i) copied.operands[i] = to.copier()(op.operands[i]);
     builder.set_region(into);
     builder.set_loc(op.loc);
-    const Site s = site(like, op);
+    const Site s = site(consumer, like, op);
     std::vector<Value> leaves;
     for (size_t i = 0; i < with.size(); ++i)
       leaves.push_back(
@@ -600,7 +604,7 @@ std::optional<Fusion> into_stores(const ir::Kernel& producer, const std::vector<
     for (Value& v : copied.operands) v = to.copier()(v);
     builder.set_region(into);
     builder.set_loc(op.loc);
-    const Site s = site(like, op);
+    const Site s = site(producer, like, op);
     std::vector<Value> leaves(pointwise.leaves().size(), copied.operands[1]);
     for (size_t i = 0; i < extra.size(); ++i)
       leaves[extra[i]] = load_along(builder, k.region(k.body).args[inputs + i], copied, s,

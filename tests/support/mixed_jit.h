@@ -3,6 +3,8 @@
 // transposed, and are stored at once, in parts, again, or onto an input; loops and branches around them. Floats are
 // small integers, exact in every dtype and order, so that outputs must be equal. random_jit.h has more steps, in f32.
 #pragma once
+#include <algorithm>
+#include <bit>
 #include <random>
 #include <string>
 #include <tuple>
@@ -279,12 +281,13 @@ class MixedFunction {
     if (sums) p.scratch_shapes = {VMEM(b.shape(), i32)};
     call(body, given, p, onto);
   }
-  /// Rows by a table of their numbers; a row's neighbours; how often values come.
+  /// Rows by a table of their numbers; a row's neighbours; windows, which may not fit; how often values come.
   void special() {
     const DType t = some_dtype();
-    const Value x = of(t, {m_, n_});
+    Value x = of(t, {m_, n_});
+    if (below(2)) x = elementwise(x, broadcast_to(of(t, {n_}), {m_, n_}));
     if (n_ == 0) return;
-    switch (below(3)) {
+    switch (below(4)) {
       case 0: {
         const auto body = [&](const std::vector<Ref>& refs) { refs[2][all] = refs[1][all]; };
         const BlockSpec from{{1, n_}, [](Value i, Ref rows) { return Indices{rows[i], 0}; }},
@@ -305,6 +308,15 @@ class MixedFunction {
                      .in_specs = {from},
                      .out_specs = {to},
                      .name = "neighbours"});
+      }
+      case 2: {
+        const auto some = [&](int64_t n) { return static_cast<int64_t>(below(static_cast<size_t>(n))); };
+        const int64_t step = 1 + some(2), rows = 1 + some((m_ - 1) / step + 1), columns = 1 + some(n_);
+        const int64_t i = some(3 * m_) - m_, j = some(3 * n_) - n_;
+        const auto body = [&](const std::vector<Ref>& refs) {
+          refs[1][all] = refs[0][{ds(program_id(0) + i, rows, step), ds(program_id(0) + j, columns)}];
+        };
+        return call(body, {x}, {.out_shape = typed({rows, columns}, t), .grid = {1}, .name = "window"});
       }
       default: {
         const DType counts = below(2) ? i32 : u32;
@@ -329,7 +341,8 @@ class MixedFunction {
       case 4:
       case 5:
       case 6: return whole();
-      case 7: return special();
+      case 7:
+      case 8: return special();
       case 14: {
         const auto outside = pool_;
         const DType t = some_dtype(), u = some_dtype();

@@ -148,6 +148,19 @@ TEST_CASE("fuse: into a kernel's loads and stores") {
                                    {.out_shape = types_of({ramp(shape)}), .name = "other"});
     CHECK(fused(jit([&](Tensor a, Tensor c) { return Value(other(rows(a), c)); }), {x, ramp(shape)}) == "rows other");
   }
+  // Where a dim has a step, positions that do not fit are clamped one by one, and else as a window.
+  for (const int step : {1, 2}) {
+    CAPTURE(step);
+    const auto window = pallas_call(
+        [&](Ref a, Ref o) {
+          const Value i = program_id(0);
+          o[all] = a[{ds(i, 2, step), ds(i + 6, 4)}];
+        },
+        {.out_shape = {{{2, 4}, f32}}, .grid = {1}, .name = "window"});
+    const auto f = jit([&](Tensor a, Tensor c) { return Value(window(a + c)); });
+    CHECK(fused(f, {x, y}) == (step == 1 ? "broadcast_add_window" : "broadcast_add window"));
+    CHECK(fused(f, {x, x}) == "add_window");
+  }
 }
 
 TEST_CASE("fuse: what is said of a call") {
@@ -187,7 +200,7 @@ TEST_CASE("fuse: random graphs compute what they did") {
 
 TEST_CASE("fuse: random graphs of many dtypes, blocks and unread arguments compute what they did") {
   size_t fewer = 0;
-  for (uint64_t seed = 0; seed < 300; ++seed) {
+  for (uint64_t seed = 0; seed < 800; ++seed) {
     CAPTURE(seed);
     const test::MixedFunction m(seed);
     const auto f = test::mixed_jit(seed);
@@ -198,7 +211,7 @@ TEST_CASE("fuse: random graphs of many dtypes, blocks and unread arguments compu
     REQUIRE(x.size() == y.size());
     for (size_t i = 0; i < x.size(); ++i) CHECK(equal(x[i], y[i]));
   }
-  CHECK(fewer > 800);
+  CHECK(fewer > 2000);
 }
 
 }  // namespace graph_fuse_test
