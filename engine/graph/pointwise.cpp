@@ -304,9 +304,10 @@ class Rebuilt {
         copier_.map(old[i], k_.region(k_.body).args[i < at_ ? i : i + k_.blocks.size() - from_.blocks.size()]);
     return builder;
   }
-  /// The finished kernel, under the names of both that it was made of.
+  /// The finished kernel, under the names of both that it was made of; or under its own, which is in its messages, if
+  /// it checks or prints.
   ir::Kernel finish(const std::string& first, const std::string& second) {
-    k_.name = joined(first, second);
+    if (k_.texts.empty()) k_.name = joined(first, second);
     ir::verify(k_, "fusing");
     return std::move(k_);
   }

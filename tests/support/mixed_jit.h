@@ -235,6 +235,19 @@ class MixedFunction {
     s[0] = i + 1;
     return s;
   }
+  /// A row of the block in each iteration of a loop.
+  void by_rows(const std::vector<Ref>& refs, const std::vector<Kind>& kinds, const Ref& o, const Blocks& b) {
+    const Shape shape = b.columns > 0 ? Shape{b.columns} : Shape{};
+    fori_loop(0, static_cast<int>(b.rows), [&](Value i) {
+      std::vector<Value> leaves;
+      for (size_t k = 0; k < kinds.size(); ++k) {
+        if (kinds[k] == Kind::matrix || (kinds[k] == Kind::turned && b.columns == 0)) leaves.push_back(refs[k][i]);
+        if (kinds[k] == Kind::turned && b.columns > 0) leaves.push_back(refs[k][{all, i}]);
+        if (kinds[k] == Kind::row) leaves.push_back(refs[k][all]);
+      }
+      o[i] = expression(leaves, o.dtype(), shape);
+    });
+  }
   void blocked() {
     const Blocks b{static_cast<int64_t>(below(static_cast<size_t>(m_) + 2)),
                    static_cast<int64_t>(below(static_cast<size_t>(n_) + 3)), below(2) == 1,
@@ -254,7 +267,8 @@ class MixedFunction {
     }
     const DType t = below(3) ? some_dtype() : given[0].dtype();
     const bool onto = kinds[0] == Kind::matrix && t == given[0].dtype() && below(3) == 0, two = below(3) == 0;
-    const bool sums = b.again > 1 && below(2), check_it = below(16) == 0;
+    const bool looped = b.rows > 0 && !two && below(5) == 0, sums = !looped && b.again > 1 && below(2),
+               check_it = below(16) == 0;
     const auto body = [&](const std::vector<Ref>& refs) {
       std::vector<Value> leaves;
       for (size_t k = 0; k < given.size(); ++k)
@@ -262,6 +276,7 @@ class MixedFunction {
           leaves.push_back(seen(refs[k == 0 && onto && below(2) ? given.size() : k], kinds[k], b.shape()));
       if (below(4) == 0) leaves.push_back(broadcast_to(convert(program_id(0), t), b.shape()));
       const Ref &o = refs[given.size()], &acc = refs.back();
+      if (looped) return by_rows(refs, kinds, o, b);
       const Value made = expression(leaves, t, b.shape());
       if (sums) {
         when(program_id(2) == 0, [&] { acc[all] = zeros(b.shape(), i32); });

@@ -141,6 +141,29 @@ TEST_CASE("fuse: into a kernel's loads and stores") {
   const auto changed = pallas_call([](Ref, Ref o) { o[0] = o[1]; },
                                    {.out_shape = {{{4, 8}, f32}}, .input_output_aliases = {{0, 0}}, .name = "changed"});
   CHECK(fused(jit([&](Tensor a) { return changed(a + 1) + 1; }), {x}) == "add changed add");
+  // What a kernel says has its own name.
+  const auto checked = pallas_call(
+      [](Ref a, Ref o) {
+        const Value v = a[all];
+        check(v < 100.0f, "{}", max(v));
+        o[all] = v;
+      },
+      {.out_shape = {{{4, 8}, f32}},
+       .grid = {2},
+       .in_specs = {rows_spec},
+       .out_specs = {rows_spec},
+       .name = "checked"});
+  const auto g = jit([&](Tensor a) { return Value(checked(a * 1000)); });
+  CHECK(fuse(g.trace({{{4, 8}, f32}})).steps == 1);
+  for (const Graph& each : {g.trace({{{4, 8}, f32}}), fuse(g.trace({{{4, 8}, f32}})).graph}) {
+    std::string text;
+    try {
+      interpret(each, {x});
+    } catch (const KernelError& e) {
+      text = e.what();
+    }
+    CHECK(text.substr(0, text.find('\n')) == "checked: check failed in program (0): 5000.0");
+  }
   // A call that is given a result and does not read it may make an array of another shape.
   for (const Shape& shape : {Shape{3}, Shape{3, 5}, Shape{2, 3, 4}}) {
     CAPTURE(to_string(shape));
