@@ -29,6 +29,7 @@ class MixedFunction {
     a.push_back(typed({3}, i32));
     return a;
   }
+  bool uses(DType t) const { return std::find(dtypes_.begin(), dtypes_.end(), t) != dtypes_.end(); }
   std::vector<Array> inputs() const {
     std::mt19937_64 random(inputs_seed_);
     std::vector<Array> list;
