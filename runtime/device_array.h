@@ -73,6 +73,9 @@ class DeviceArray {
   std::shared_ptr<vulkan::Buffer> memory() const;
   /// For runtime/ itself: whether that is it; cheap.
   bool is_at(const std::shared_ptr<vulkan::Buffer>& memory) const;
+  /// For runtime/ itself: throws what buffer() throws if that was the memory and is it no more, since another thread
+  /// has given the array away or freed it: once a call's turn has come. `use` is asked for then.
+  void still_at(const std::shared_ptr<vulkan::Buffer>& memory, FunctionRef<std::string()> use) const;
   /// For runtime/ itself: over memory that `make(bytes, what)` gives; without asking it if the array has no elements.
   static DeviceArray over(const Device& device, Shape shape, DType dtype,
                           FunctionRef<std::shared_ptr<vulkan::Buffer>(uint64_t, const std::string&)> make);
@@ -85,6 +88,7 @@ class DeviceArray {
 
  private:
   struct State;
+  [[noreturn]] void throw_gone(const std::string& use) const;  ///< with the State's mutex held
   struct View {
     const Device& device;
     const Shape& shape;

@@ -304,9 +304,10 @@ class Rebuilt {
         copier_.map(old[i], k_.region(k_.body).args[i < at_ ? i : i + k_.blocks.size() - from_.blocks.size()]);
     return builder;
   }
-  /// The finished kernel, under the names of both that it was made of.
+  /// The finished kernel, under the names of both that it was made of; or under its own, which is in its messages, if
+  /// it checks or prints.
   ir::Kernel finish(const std::string& first, const std::string& second) {
-    k_.name = joined(first, second);
+    if (k_.texts.empty()) k_.name = joined(first, second);
     ir::verify(k_, "fusing");
     return std::move(k_);
   }
@@ -363,10 +364,12 @@ class Rebuilt {
 struct Site {
   std::vector<std::optional<int64_t>> sizes;  // by dim of the array
   std::vector<int> index;                     // by dim of the array: position in op.index, or -1 (squeezed)
+  bool per_element = false;                   // ir::AccessDims
 };
-Site site(const ir::BlockMapping& like, const Op& op) {
+Site site(const ir::Kernel& k, const ir::BlockMapping& like, const Op& op) {
   if (op.has_mask()) throw Refused();
   Site s;
+  s.per_element = ir::access_dims(k, op).per_element;
   size_t at = 0;
   for (size_t d = 0; d < like.array_shape.size(); ++d) {
     const bool seen = like.whole || like.block[d].seen();
@@ -400,6 +403,8 @@ Value load_along(ir::Builder& b, Value ref, const Op& op, const Site& s, const M
     }
     load.index.push_back(x);
   }
+  // A start that does not fit moves otherwise where the dim that has a step is not there.
+  if (ir::access_dims(b.kernel(), load).per_element != s.per_element) throw Refused();
   return b.one(std::move(load));
 }
 
@@ -526,7 +531,7 @@ std::optional<Fusion> into_loads(const ir::Kernel& producer, const std::vector<s
     for (size_t i = 1; i < copied.operands.size(); ++i) copied.operands[i] = to.copier()(op.operands[i]);
     builder.set_region(into);
     builder.set_loc(op.loc);
-    const Site s = site(like, op);
+    const Site s = site(consumer, like, op);
     std::vector<Value> leaves;
     for (size_t i = 0; i < with.size(); ++i)
       leaves.push_back(
@@ -551,8 +556,10 @@ std::optional<Fusion> into_stores(const ir::Kernel& producer, const std::vector<
   const ir::BlockMapping& like = producer.blocks[at];
   const Value ref = producer.region(producer.body).args[at];
   const Type made = consumer.type(q->stored[0]);
+  // A consumer that does not read the value may make an array of another shape.
   if (like.alias >= 0 || !only(producer, ref, Opcode::store) ||
-      Type::array(like.dtype, made.shape).shape != consumer.block_ref_type(consumer.num_inputs).shape)
+      !std::equal(like.array_shape.begin(), like.array_shape.end(), made.shape.begin(), made.shape.end(),
+                  [](const Extent& e, int64_t n) { return e.value() == n; }))
     return {};
   const Pointwise pointwise(consumer, *q);
   // It is stored by whole blocks, each of them once.
@@ -598,7 +605,7 @@ std::optional<Fusion> into_stores(const ir::Kernel& producer, const std::vector<
     for (Value& v : copied.operands) v = to.copier()(v);
     builder.set_region(into);
     builder.set_loc(op.loc);
-    const Site s = site(like, op);
+    const Site s = site(producer, like, op);
     std::vector<Value> leaves(pointwise.leaves().size(), copied.operands[1]);
     for (size_t i = 0; i < extra.size(); ++i)
       leaves[extra[i]] = load_along(builder, k.region(k.body).args[inputs + i], copied, s,

@@ -93,17 +93,26 @@ std::shared_ptr<Buffer> DeviceArray::buffer(const std::string& use) const {
   const View v = get(use.c_str());
   v.device.context()->require_alive();
   std::lock_guard lock(state_->mutex);
-  if (state_->freed)
-    throw SpecError(use + ": the device array " + describe(v.shape, v.dtype) + " has been " +
-                    (state_->taker.empty() ? "freed" : "donated to " + state_->taker));
+  if (state_->freed) throw_gone(use);
   return state_->buffer;
+}
+
+void DeviceArray::still_at(const std::shared_ptr<Buffer>& memory, FunctionRef<std::string()> use) const {
+  if (!memory || is_at(memory)) return;
+  std::lock_guard lock(state_->mutex);
+  throw_gone(use());
+}
+
+void DeviceArray::throw_gone(const std::string& use) const {
+  throw SpecError(use + ": the device array " + describe(state_->shape, state_->dtype) + " has been " +
+                  (state_->taker.empty() ? "freed" : "donated to " + state_->taker));
 }
 
 DeviceArray::DeviceArray(const Device& device, Shape shape, DType dtype, const void* data)
     : DeviceArray(device, std::move(shape), dtype) {
   if (const auto& memory = state_->buffer)
     write_bytes(device.context(), *memory, static_cast<const std::byte*>(data), static_cast<uint64_t>(nbytes()),
-                describe(state_->shape, state_->dtype));
+                describe(state_->shape, state_->dtype), [] {});
 }
 
 std::optional<DeviceArray> DeviceArray::import_host(const Device& device, void* data, Shape shape, DType dtype) {
@@ -147,9 +156,9 @@ void DeviceArray::download(void* to) const {
   const std::shared_ptr<Buffer> memory = buffer("download");
   if (!memory) return;
   const std::shared_ptr<Context>& context = state_->device.context();
-  const std::shared_ptr<vulkan::Outcome> outcome =
-      read_bytes(context, *memory, static_cast<std::byte*>(to), static_cast<uint64_t>(nbytes()),
-                 describe(state_->shape, state_->dtype));
+  const std::shared_ptr<vulkan::Outcome> outcome = read_bytes(
+      context, *memory, static_cast<std::byte*>(to), static_cast<uint64_t>(nbytes()),
+      describe(state_->shape, state_->dtype), [&] { still_at(memory, [] { return std::string("download"); }); });
   context->say();
   context->throw_if_wrong(outcome);
 }
@@ -161,7 +170,7 @@ void DeviceArray::write(const Array& host) {
                     describe(state_->shape, state_->dtype));
   if (memory)
     write_bytes(state_->device.context(), *memory, host.bytes(), static_cast<uint64_t>(nbytes()),
-                describe(state_->shape, state_->dtype));
+                describe(state_->shape, state_->dtype), [&] { still_at(memory, [] { return std::string("write"); }); });
 }
 
 void DeviceArray::write(const DeviceArray& from) {
@@ -176,6 +185,8 @@ void DeviceArray::write(const DeviceArray& from) {
   std::unique_lock lock(context->mutex());
   context->turns().wait(lock,
                         [&] { return std::vector<vulkan::Turns::Use>{{source.get(), false}, {memory.get(), true}}; });
+  still_at(memory, [] { return std::string("write"); });
+  from.still_at(source, [] { return std::string("write"); });
   context->recorder().submit("the copy of " + describe(shape(), dtype()), [&] {
     context->recorder().copy(*source, 0, *memory, 0, static_cast<uint64_t>(nbytes()));
     Buffer* shown[] = {memory.get()};

@@ -71,11 +71,12 @@ void staged_read(const std::shared_ptr<Context>& context, Buffer& from, std::byt
 }  // namespace
 
 void write_bytes(const std::shared_ptr<Context>& context, Buffer& to, const std::byte* from, uint64_t bytes,
-                 const std::string& what) {
+                 const std::string& what, FunctionRef<void()> check) {
   std::optional<Turns::Turn> turn;
   {
     std::unique_lock lock(context->mutex());
     turn.emplace(context->turns(), lock, std::vector<Turns::Use>{{&to, true}});
+    check();
     Recorder& recorder = context->recorder();
     // What a host has recorded may run at any time, so what it uses is written, and read below, in the queue's order.
     if (to.mapped() && !to.hazards.recorded() &&
@@ -92,7 +93,7 @@ void write_bytes(const std::shared_ptr<Context>& context, Buffer& to, const std:
 }
 
 std::shared_ptr<Outcome> read_bytes(const std::shared_ptr<Context>& context, Buffer& from, std::byte* to,
-                                    uint64_t bytes, const std::string& what) {
+                                    uint64_t bytes, const std::string& what, FunctionRef<void()> check) {
   uint64_t value = 0;
   bool recorded;
   std::shared_ptr<Outcome> outcome;
@@ -100,6 +101,7 @@ std::shared_ptr<Outcome> read_bytes(const std::shared_ptr<Context>& context, Buf
   {
     std::unique_lock lock(context->mutex());
     turn.emplace(context->turns(), lock, std::vector<Turns::Use>{{&from, false}});
+    check();
     outcome = from.outcome;
     recorded = from.hazards.recorded_writes != 0;
     if (from.host_reads() && !recorded && (from.hazards.written_by[0] || from.hazards.written_by[1])) {

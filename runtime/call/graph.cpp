@@ -134,10 +134,16 @@ class CompiledGraph::Replay {
       if (storage.memory == Memory::output) buffers_[i] = made_.at(storage.index).buffer("an output of the graph");
     }
     std::vector<vulkan::Turns::Use> uses;
-    for (size_t i = 0; i < given_.size(); ++i) uses.push_back({given_[i].get(), donated(i)});
+    for (size_t i = 0; i < given_.size(); ++i) uses.push_back({given_[i].get(), donated(i) || inputs[i].donated()});
     for (const auto& [i, a] : made_) uses.push_back({a.buffer("an output of the graph").get(), true});
     std::unique_lock lock(context_.mutex());
     turn_.emplace(context_.turns(), lock, std::move(uses));
+    for (size_t i = 0; i < given_.size(); ++i)
+      inputs[i].still_at(given_[i], [&] { return s_.graph.name + ": argument " + std::to_string(i); });
+    for (size_t i = 0; i < buffers_.size(); ++i)
+      if (const GraphPlan::Storage& storage = s_.plan.storages[i];
+          storage.bytes > 0 && storage.memory == Memory::output)
+        made_.at(storage.index).still_at(buffers_[i], [] { return std::string("an output of the graph"); });
     for (const auto& b : given_)
       if (b && b->outcome && (!b->outcome->settled || b->outcome->error)) doubts_.push_back(b->outcome);
   }

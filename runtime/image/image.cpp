@@ -456,6 +456,7 @@ void write_image(const DeviceImage& image, const DeviceArray& array, ImageLayout
   if (s.packed()) bytes.emplace(s.device.context(), s.packed_bytes(), Memory::scratch, "the texels of an image");
   std::unique_lock lock(context.mutex());
   context.turns().wait(lock, [&] { return std::vector<Turns::Use>{{memory.get(), false}}; });
+  array.still_at(memory, [] { return std::string("write_image"); });
   s.used_at = context.recorder().submit("the writing of an image", [&] {
     if (!bytes) {
       const Access list[] = {{memory.get(), true, false, 0, memory->size()}};

@@ -135,6 +135,16 @@ void Launch::find_memory() {
   if (report_) accesses_.push_back({report_.get(), true, true, 0, report_->size()});
 }
 
+// What another thread has been given meanwhile is no argument any more.
+void Launch::check_arrays() const {
+  for (size_t i = 0; i < given_buffers_.size(); ++i) {
+    const bool input = i < inputs_.size();
+    (input ? inputs_[i] : outputs_[i - inputs_.size()]).still_at(given_buffers_[i], [&] {
+      return p_.name + ": " + (input ? "argument " + std::to_string(i) : p_.args[i].origin);
+    });
+  }
+}
+
 double Launch::seconds() const { return seconds_of(*context_, p_, dims_); }
 
 // What the host wrote for the call, and which buffers it may read when the call is done.
@@ -151,8 +161,13 @@ void Launch::note_inputs() {
 void Launch::submit(std::span<Launch* const> given, const std::string& what, Loc loc) {
   std::vector<Launch*> calls;
   for (Launch* c : given) {
-    if (c->dispatches() || !c->copies_.empty()) calls.push_back(c);
-    else c->give();
+    if (c->dispatches() || !c->copies_.empty()) {
+      calls.push_back(c);
+      continue;
+    }
+    const std::lock_guard lock(c->context_->mutex());
+    c->check_arrays();
+    c->give();
   }
   if (calls.empty()) return;
   if (calls[0]->cut()) return calls[0]->submit_cut();
@@ -164,6 +179,7 @@ void Launch::submit(std::span<Launch* const> given, const std::string& what, Loc
       for (const Turns::Use& u : c->uses()) all.push_back(u);
     return all;
   });
+  for (Launch* c : calls) c->check_arrays();
   for (Launch* c : calls) c->note_inputs();
   const std::array<uint32_t, 3>& groups = calls[0]->bound_.groups;
   const int64_t n = int64_t{groups[0]} * groups[1] * groups[2];
@@ -212,6 +228,7 @@ void Launch::submit_cut() {
   std::unique_lock lock(context_->mutex());
   if (p_.open_ended) turn_.emplace(context_->turns(), lock, uses());
   else context_->turns().wait(lock, [&] { return uses(); });
+  check_arrays();
   note_inputs();
   std::vector<std::shared_ptr<Outcome>> from = doubts();
   submit_slices(lock);

@@ -49,6 +49,7 @@ class Launch {
   void find_copies();
   void find_memory();
   bool dispatches() const { return bound_.count > 0; }
+  void check_arrays() const;
   void note_inputs();
   void record(bool named);
   void submit_cut();

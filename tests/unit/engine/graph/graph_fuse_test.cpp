@@ -5,6 +5,7 @@
 #include "engine/front.h"
 #include "engine/graph/fuse.h"
 #include "engine/ir/text.h"
+#include "tests/support/mixed_jit.h"
 #include "tests/support/random_jit.h"
 
 namespace graph_fuse_test {
@@ -140,6 +141,49 @@ TEST_CASE("fuse: into a kernel's loads and stores") {
   const auto changed = pallas_call([](Ref, Ref o) { o[0] = o[1]; },
                                    {.out_shape = {{{4, 8}, f32}}, .input_output_aliases = {{0, 0}}, .name = "changed"});
   CHECK(fused(jit([&](Tensor a) { return changed(a + 1) + 1; }), {x}) == "add changed add");
+  // What a kernel says has its own name.
+  const auto checked = pallas_call(
+      [](Ref a, Ref o) {
+        const Value v = a[all];
+        check(v < 100.0f, "{}", max(v));
+        o[all] = v;
+      },
+      {.out_shape = {{{4, 8}, f32}},
+       .grid = {2},
+       .in_specs = {rows_spec},
+       .out_specs = {rows_spec},
+       .name = "checked"});
+  const auto g = jit([&](Tensor a) { return Value(checked(a * 1000)); });
+  CHECK(fuse(g.trace({{{4, 8}, f32}})).steps == 1);
+  for (const Graph& each : {g.trace({{{4, 8}, f32}}), fuse(g.trace({{{4, 8}, f32}})).graph}) {
+    std::string text;
+    try {
+      interpret(each, {x});
+    } catch (const KernelError& e) {
+      text = e.what();
+    }
+    CHECK(text.substr(0, text.find('\n')) == "checked: check failed in program (0): 5000.0");
+  }
+  // A call that is given a result and does not read it may make an array of another shape.
+  for (const Shape& shape : {Shape{3}, Shape{3, 5}, Shape{2, 3, 4}}) {
+    CAPTURE(to_string(shape));
+    const auto other = pallas_call([](Ref, Ref c, Ref o) { o[all] = c[all] + 1; },
+                                   {.out_shape = types_of({ramp(shape)}), .name = "other"});
+    CHECK(fused(jit([&](Tensor a, Tensor c) { return Value(other(rows(a), c)); }), {x, ramp(shape)}) == "rows other");
+  }
+  // Where a dim has a step, positions that do not fit are clamped one by one, and else as a window.
+  for (const int step : {1, 2}) {
+    CAPTURE(step);
+    const auto window = pallas_call(
+        [&](Ref a, Ref o) {
+          const Value i = program_id(0);
+          o[all] = a[{ds(i, 2, step), ds(i + 6, 4)}];
+        },
+        {.out_shape = {{{2, 4}, f32}}, .grid = {1}, .name = "window"});
+    const auto f = jit([&](Tensor a, Tensor c) { return Value(window(a + c)); });
+    CHECK(fused(f, {x, y}) == (step == 1 ? "broadcast_add_window" : "broadcast_add window"));
+    CHECK(fused(f, {x, x}) == "add_window");
+  }
 }
 
 TEST_CASE("fuse: what is said of a call") {
@@ -175,6 +219,22 @@ TEST_CASE("fuse: random graphs compute what they did") {
     for (size_t i = 0; i < x.size(); ++i) CHECK(equal(x[i], y[i]));
   }
   CHECK(fewer > 500);
+}
+
+TEST_CASE("fuse: random graphs of many dtypes, blocks and unread arguments compute what they did") {
+  size_t fewer = 0;
+  for (uint64_t seed = 0; seed < 800; ++seed) {
+    CAPTURE(seed);
+    const test::MixedFunction m(seed);
+    const auto f = test::mixed_jit(seed);
+    const Graph& before = f.trace(m.arguments());
+    const Fused after = fuse(before);
+    fewer += after.steps;
+    const std::vector<Array> x = interpret(before, m.inputs()), y = interpret(after.graph, m.inputs());
+    REQUIRE(x.size() == y.size());
+    for (size_t i = 0; i < x.size(); ++i) CHECK(equal(x[i], y[i]));
+  }
+  CHECK(fewer > 2000);
 }
 
 }  // namespace graph_fuse_test

@@ -10,6 +10,7 @@
 #include "engine/graph/fuse.h"
 #include "engine/graph/write.h"
 #include "runtime/submit/context.h"
+#include "tests/support/mixed_jit.h"
 #include "tests/support/random_jit.h"
 #include "tests/unit/runtime/support.h"
 
@@ -82,6 +83,47 @@ TEST_CASE("jit on a device: random functions, fused and not, as on the interpret
       d = logged();
     }
   }
+}
+
+TEST_CASE("jit on a device: random functions of many dtypes and blocks, calls in flight, donated arguments") {
+  Device d = logged();
+  for (uint64_t seed = 1000; seed < 1020; ++seed) {
+    CAPTURE(seed);
+    const test::MixedFunction m(seed);
+    if (m.uses(f64) && !d.target().float64) continue;
+    const std::vector<Array> inputs = m.inputs();
+    const auto f = test::mixed_jit(seed);
+    const Graph& g = f.trace(m.arguments());
+    const std::vector<Array> wanted = interpret(g, inputs);
+    const auto check = [&](const std::vector<Array>& got, const std::vector<Array>& expected) {
+      REQUIRE(got.size() == expected.size());
+      for (size_t i = 0; i < got.size(); ++i) CHECK(equal(got[i], expected[i]));
+    };
+    const auto downloaded = [](const std::vector<DeviceArray>& arrays) {
+      std::vector<Array> list;
+      for (const DeviceArray& a : arrays) list.push_back(a.download());
+      return list;
+    };
+    if (seed % 2) {
+      const CompiledGraph there = load(d, g, {.frames_in_flight = 2});
+      std::vector<DeviceArray> in;
+      for (const Array& a : inputs) in.emplace_back(d, a);
+      std::vector<std::vector<DeviceArray>> out;
+      for (int call = 0; call < 3; ++call) out.push_back(there(in));
+      for (const auto& o : out) check(downloaded(o), wanted);
+      check(downloaded(in), inputs);
+    } else {
+      std::vector<bool> donated(inputs.size());
+      for (size_t i = 0; i < donated.size(); ++i) donated[i] = (seed / 2 + i) % 2;
+      const CompiledGraph there = load(d, g, {.fuse = seed % 4 == 0, .donated = donated});
+      for (int call = 0; call < 2; ++call) check(there.run(inputs), wanted);
+    }
+    if (d.command_log().size() > 4000) {  // that of all of them would take long to go through
+      check_clean(d);
+      d = logged();
+    }
+  }
+  check_clean(d);
 }
 
 TEST_CASE("jit on a device: written to a folder and read back, it is the same function") {

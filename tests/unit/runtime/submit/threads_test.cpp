@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "engine/base/platform.h"
+#include "engine/call/jit.h"
 #include "engine/front/control.h"
 #include "engine/front/ops.h"
 #include "engine/front/rearrange.h"
@@ -23,6 +24,8 @@
 #include "runtime/call/load_queue.h"
 #include "runtime/call/prewarm.h"
 #include "runtime/launch.h"
+#include "runtime/loaded_graph.h"
+#include "tests/unit/runtime/bundled_graph.h"
 #include "tests/unit/runtime/support.h"
 
 namespace threads_test {
@@ -276,6 +279,50 @@ TEST_CASE("threads: nobody comes between the submissions of a call") {
   const std::vector<DeviceArray> both = at_the_gate([&] { return graph({x, eight}); });
   for (const DeviceArray& a : both) CHECK(a.download().at(n - 1) == 14);
   if (late.program().open_ended) CHECK(at_the_gate([&] { return late({x, steps}); })[0].download().at(139) == 7);
+  check_clean(d);
+}
+
+// The call that takes the array waits at a gate for a value that decides, while somebody begins to use the array.
+TEST_CASE("threads: an array that a call is given is gone for who waits for that call") {
+  DeviceOptions o;
+  o.validation = kValidation, o.log_commands = true;
+  const Device d(o);
+  const auto next = pallas_call([](Ref, Ref y) { y[all] = y[all] + 1; },
+                                {.out_shape = {{{64}, f32}}, .input_output_aliases = {{0, 0}}, .name = "next"});
+  const auto loop = [&](Tensor x) {
+    return while_loop(x, [](Value v) { return max(v) < 100.0f; }, [&](Value v) { return Value(next(v)); });
+  };
+  const auto twice = [](Tensor x) { return x + x; };
+  const CompiledGraph takes = load(d, jit(loop, {.name = "takes"}).trace({{{64}, f32}}), {.donated = {true}});
+  const CompiledGraph graph = load(d, jit(twice).trace({{{64}, f32}}));
+  const LoadedGraph loaded(d, bundled(d, jit(twice, {.name = "twice"}).trace({{{64}, f32}})).graph(d, "twice"));
+  const CompiledKernel kernel = load(d, next.trace({{{64}, f32}}));
+  const std::vector<std::function<void(DeviceArray)>> uses{
+      [&](const DeviceArray& x) { graph({x}); },
+      [&](const DeviceArray& x) { loaded({x}); },
+      [&](const DeviceArray& x) { takes({donate(x)}); },
+      [&](const DeviceArray& x) { kernel({x}); },
+      [&](const DeviceArray& x) { kernel({donate(x)}); },
+      [&](const DeviceArray& x) { x.download(); },
+      [&](const DeviceArray& x) { x.copy(); },
+      [&](DeviceArray x) { x.write(ramp(64)); },
+  };
+  for (size_t i = 0; i < uses.size(); ++i) {
+    CAPTURE(i);
+    const DeviceArray x(d, ramp(64));
+    std::vector<DeviceArray> made;
+    std::string text;
+    Gate gate(d);
+    std::thread gives([&] { made = takes({donate(x)}); });
+    std::this_thread::sleep_for(std::chrono::milliseconds(60));
+    std::thread comes_late([&] { text = error_of<SpecError>([&] { uses[i](x); }); });
+    std::this_thread::sleep_for(std::chrono::milliseconds(60));
+    gate.open();
+    gives.join();
+    comes_late.join();
+    CHECK(text.find("the device array f32[64] has been donated to takes") != std::string::npos);
+    CHECK(floats(made[0])[63] == 100);
+  }
   check_clean(d);
 }
 
