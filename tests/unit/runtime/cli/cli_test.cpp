@@ -216,8 +216,8 @@ TEST_CASE("tessera compile --dump-ir shows every step, or one" * without_device)
   CHECK(one.err.find("// after", 1) == std::string::npos);
   const Outcome none = tessera_cli(s, "compile add.tir --target minimum --dump-ir=fuse");
   CHECK(none.code == 2);
-  CHECK(none.err.find(
-            "error: --dump-ir=fuse: there is no such step; the steps are lane/bounds, lane/count, lane/cse, ") == 0);
+  CHECK(none.err.find("error: --dump-ir=fuse: there is no such step; the steps are lane/bounds, lane/carry_stored, ") ==
+        0);
 }
 
 TEST_CASE("tessera explain and devices") {
