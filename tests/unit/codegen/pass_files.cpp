@@ -294,8 +294,7 @@ std::string print_loops(const Kernel& source, const PassSettings& s) {
 }
 
 std::string print_buffer_order(const Kernel& k, const PassSettings&) {
-  return std::string("barriers order ") + (spirv::barriers_order_buffers(k) ? "buffers, too" : "shared memory") +
-         "\n";
+  return std::string("barriers order ") + (spirv::barriers_order_buffers(k) ? "buffers, too" : "shared memory") + "\n";
 }
 
 std::string print_uniformity(const Kernel& k, const PassSettings&) {
