@@ -86,11 +86,8 @@ class Reduction : public Part {
     Shape all;
     for (size_t d : dropped_) all.push_back(shape_[d]);
     const Values mine = nests_.counted(cdiv(count_, int64_t{s_.group}), acc_.identity, [&](Value i, const Values& a) {
-      Value e = b_.add(b_.mul(i, b_.i32(s_.group)), invocation_), valid;
-      if (count_ % s_.group != 0) {
-        valid = b_.lt(e, b_.i32(count_));
-        e = b_.min(e, b_.i32(count_ - 1));
-      }
+      const Value turn = b_.add(b_.mul(i, b_.i32(s_.group)), invocation_);
+      const Value valid = b_.lt(turn, b_.i32(count_)), e = b_.min(turn, b_.i32(count_ - 1));
       const Coords u = unravel(e, all);
       Coords c(shape_.size(), at(0));
       for (size_t j = 0; j < dropped_.size(); ++j)

@@ -62,11 +62,11 @@ std::optional<Pairs> pairs_of(const ir::Kernel& k, const Axes& axes, const ir::O
   std::set<uint32_t> seen;
   const bool apart = ir::walk_back(k, in, seen, [&](Value v, std::vector<Value>& next) {
     const ir::Op* o = k.def(v);
-    if (o && o->code != Opcode::load && ir::is_index_function(o->code)) {
+    if (o && ir::is_index_function(o->code)) {
       next.insert(next.end(), o->operands.begin(), o->operands.end());
       return true;
     }
-    return k.type(v).is_ref || some(v).size() < 2;
+    return some(v).size() < 2;
   });
   return apart ? std::optional(p) : std::nullopt;
 }

@@ -129,14 +129,15 @@ std::vector<Elements> inputs(const Case& c, int64_t random) {
   return out;
 }
 
-/// The op on element i of each operand, by invocation i.
-void make_kernel(LaneKernel& t, const Case& c) {
+/// The op on element i of each operand, by invocation i; `widened`: its result as an i32.
+void make_kernel(LaneKernel& t, const Case& c, bool widened = false) {
   const int arity = ir::info(c.op).arity;
   std::vector<Value> refs, loaded;
   for (int i = 0; i < arity; ++i) refs.push_back(t.arg(c.op == Opcode::select && i == 0 ? DType::boolean : c.operand));
-  const Value out = t.arg(c.result), index = t.global_index();
+  const Value out = t.arg(widened ? DType::i32 : c.result), index = t.global_index();
   for (Value r : refs) loaded.push_back(t.load(r, index));
-  t.store(out, index, t.op(c.op, loaded, c.result));
+  const Value result = t.op(c.op, loaded, c.result);
+  t.store(out, index, widened ? t.op(Opcode::convert, {result}, DType::i32) : result);
   t.finish();
 }
 
@@ -180,6 +181,30 @@ void run_constants(const Case& c, const Target& target, size_t at, bool ranged) 
                                 << " and 0x" << a[1 - at] << ": 0x" << got.get(static_cast<int64_t>(i) * n + j));
       return;
     }
+}
+
+/// What c's op leaves in a register, where a store would cut off what the dtype does not hold.
+void run_widened(const Case& c, const Target& target) {
+  if (!device()) return;
+  LaneKernel t(kWorkgroup);
+  make_kernel(t, c, true);
+  std::vector<Elements> in = inputs(c, 0);
+  Elements out(DType::i32, in[0].size());
+  Dispatch d{.workgroups = {static_cast<uint32_t>(out.size() / kWorkgroup), 1, 1}};
+  for (Elements& e : in) d.buffers.push_back(&e.bytes);
+  d.buffers.push_back(&out.bytes);
+  device()->run(emit_valid(t.k, target), d);
+  const int64_t step = out.size() > 4096 ? 7 : 1;
+  for (int64_t j = 0; j < out.size(); j += step) {
+    uint64_t a[3] = {};
+    for (size_t i = 0; i < in.size(); ++i) a[i] = in[i].get(j);
+    const uint64_t narrow = reference::eval(c.op, c.operand, c.result, a),
+                   want = reference::eval(Opcode::convert, c.result, DType::i32, &narrow);
+    if (out.get(j) == want) continue;
+    FAIL_CHECK(ir::name(c.op) << " " << name(c.operand) << " -> " << name(c.result) << " of 0x" << std::hex << a[0]
+                              << ", 0x" << a[1] << ": 0x" << out.get(j) << " in a register, not 0x" << want);
+    return;
+  }
 }
 
 struct Outcome {
@@ -335,6 +360,15 @@ TEST_CASE("expand: arithmetic, comparison, logic and choice of every dtype") {
 }
 TEST_CASE("expand: conversions between all dtypes") {
   run_all([](Opcode op) { return op == Opcode::convert || op == Opcode::bitcast; }, base(), 1000);
+}
+TEST_CASE("expand: narrow integers in registers") {
+  for (int i = 0; i < ir::kNumOpcodes; ++i) {
+    const auto op = static_cast<Opcode>(i);
+    if (!ir::info(op).elementwise) continue;
+    for (const Case& c : cases_of(op))
+      if (is_int(c.result) && bits(c.result) < 32) run_widened(c, base());
+  }
+  quiet();
 }
 TEST_CASE("expand: arithmetic and conversions of floats without float controls and 16-bit types") {
   run_all(

@@ -294,6 +294,19 @@ TEST_CASE("threads: what programs of a cluster share may come by branches and lo
   CHECK(inside("%r", "%0", "%a") == "no error");
   CHECK(differs(inside("%r", "%c", "%a")));
   CHECK(differs(inside("%r", "%0", "%c")));
+  // What the kernel stores to, itself or by an alias, may be what another program has left there.
+  const auto loaded = [](const std::string& alias, const std::string& from) {
+    return refused("kernel @k\ngrid (c: 2 cluster, 1 thread)\nin i32[4, 2] whole\nin i32[4] whole\nout i32[4] " +
+                   alias +
+                   "whole\nscratch ref<smem, i32[2]>\nscratch ref<barrier, i32[1]>\nbody (%x, %n, %o, %s, %full) {\n  "
+                   "%c = program_id axis 0\n  store %o[%c], %c\n  %row = load " +
+                   from +
+                   "[0]\n  copy_gmem_to_smem %x[%row, 0:2] to %s[0:2] with %full[0] axes [0]\n  barrier_wait "
+                   "%full[0]\n}\n");
+  };
+  CHECK(loaded("", "%n") == "no error");
+  CHECK(differs(loaded("", "%o")));
+  CHECK(differs(loaded("alias 1 ", "%n")));
 }
 
 }  // namespace lower_threads_test

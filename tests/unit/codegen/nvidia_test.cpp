@@ -5,9 +5,12 @@
 #include <string>
 
 #include "codegen/compile.h"
+#include "codegen/lane/interpreter.h"
 #include "codegen/nvidia/emit.h"
 #include "codegen/program/program_file.h"
+#include "engine/ir/reference.h"
 #include "engine/ir/text.h"
+#include "tests/support/emulate/emulate.h"
 #include "tests/support/messages.h"
 
 namespace nvidia_test {
@@ -108,6 +111,43 @@ TEST_CASE("nvidia: more invocations or shared memory than the chip has are refus
   CHECK(of("1024", "166912") == "no error");
   CHECK(of("1056", "0") == "k: workgroup size: needs 1056 invocations, nvidia:sm_80 has 1024\n  at <text>:2");
   CHECK(of("32", "166916") == "k: shared memory: needs 166916 bytes, nvidia:sm_80 has 166912\n  at <text>:2");
+}
+
+TEST_CASE("nvidia: what a warp makes of its lanes' numbers, by redux where it has one") {
+  struct Case {
+    const char *dtype, *kind, *instruction;
+  };
+  const Case cases[] = {
+      {"i32", "add", "redux.sync.add.s32"}, {"u32", "add", "redux.sync.add.u32"}, {"i32", "max", "redux.sync.max.s32"},
+      {"u32", "min", "redux.sync.min.u32"}, {"u32", "and", "redux.sync.and.b32"}, {"i8", "add", "redux.sync.add.s32"},
+      {"u8", "xor", "redux.sync.xor.b32"},  {"i32", "mul", "shfl.sync.bfly.b32"}, {"i64", "add", "shfl.sync.bfly.b32"},
+      {"f32", "max", "shfl.sync.bfly.b32"}, {"f16", "add", "shfl.sync.bfly.b32"}, {"f64", "min", "shfl.sync.bfly.b32"}};
+  for (const Case& c : cases) {
+    CAPTURE(std::string(c.kind) + " of " + c.dtype);
+    const std::string t = c.dtype;
+    const ir::Kernel lanes = ir::parse(
+        "tir 1\nlane kernel @k\nworkgroup_size 64 subgroup_size 32\nnum_units 1 exact\nin " + t + "[64] whole\nout " +
+        t + "[64] whole\nbody (%x, %o) {\n  %l = local_index\n  %a = load %x[%l]\n  %r = subgroup_reduce %a kind " +
+        c.kind + "\n  store %o[%l], %r\n}\n");
+    const DType dtype = *dtype_from_name(t);
+    Program p;
+    p.name = "k";
+    p.workgroup_size = 64;
+    p.num_units = 1;
+    p.args = {{"x", dtype, {64}, false, true, false}, {"o", dtype, {64}, true, false, true}};
+    p.ptx = nvidia::emit(lanes, Target::nvidia("sm_80"), false, false);
+    CHECK(has(p.ptx, c.instruction));
+    std::vector<Array> arrays{Array({64}, dtype), Array({64}, dtype)};
+    for (int64_t i = 0; i < 64; ++i)
+      arrays[0].set_element_bits(i, reference::from_double(dtype, static_cast<double>(i * 7 % 11 + 1)));
+    const lane::RunResult want = lane::run(lanes, arrays, 1, {});
+    for (const std::string& r : want.reports) FAIL_CHECK(r);
+    const emulated::Result r = emulated::run(p, arrays, {}, {});
+    CHECK(r.fault == "");
+    int64_t others = 0;
+    for (int64_t i = 0; i < 64; ++i) others += r.outputs.at(0).element_bits(i) != want.outputs.at(0).element_bits(i);
+    CHECK(others == 0);
+  }
 }
 
 TEST_CASE("nvidia: what turns the sign of a word is no subtraction and no product, which ptxas may lose") {

@@ -6,6 +6,7 @@
 #include <iterator>
 
 #include "codegen/compile.h"
+#include "codegen/plan/program_memory.h"
 #include "engine/interpreter/interpreter.h"
 #include "engine/ir/reference.h"
 #include "engine/ir/text.h"
@@ -174,6 +175,19 @@ body (%x, %o, %s, %b) {
   CHECK(unnoticed(copies, c, "  @!", "mbarrier.try_wait") == "");
   CHECK(unnoticed(meet, q, "  bar.sync 0;", "  bar.sync 0;") == "");
   CHECK(unnoticed(meet, q, "  mbarrier.init", "  mbarrier.inval") == "");
+}
+
+TEST_CASE("nvidia: a program's threads share what of shared memory they have not in common") {
+  const auto left = [](int threads) {
+    const ir::Kernel k = parse("kernel @k\ngrid (wg: " + std::to_string(threads) +
+                               " thread)\nscratch ref<smem, f32[1000]>\nscratch ref<barrier, i32[2]>\nbody (%s, %b) {\n"
+                               "  barrier_arrive %b[0]\n  barrier_wait %b[0]\n}\n");
+    return lowering::target_of_thread(k, Target::nvidia("sm_90a")).shared_bytes;
+  };
+  constexpr int64_t kLeft = 232448 - 128 - 4096;  // barriers, and 4000 bytes, in pieces of 128
+  CHECK(left(1) == kLeft);
+  CHECK(left(2) == kLeft / 2 - 64);
+  CHECK(left(3) == kLeft / 3 / 128 * 128);
 }
 
 TEST_CASE("nvidia: what threads that run at once cannot do is refused") {

@@ -127,6 +127,27 @@ TEST_CASE("tpu: VMEM, to the tile") {
   CHECK(needs("i8[279968, 1]") == kBlocks + 8749 * kTile);
 }
 
+TEST_CASE("tpu: VMEM holds a block that is its whole array once, and one that moves twice") {
+  const auto needs = [](const std::string& block) {
+    const std::string said = module("tir 1\nkernel @k\ngrid (2)\nin f32[4096, 896] " + block +
+                                    "out f32[16, 128] block (8, 128) map (%i) {\n  %z = constant 0 : i32[]\n  yield "
+                                    "%i, %z\n}\nbody (%x, %o) {\n  %v "
+                                    "= load %x[0:8, 0:128]\n  store %o[0:8, 0:128], %v\n}\n");
+    const std::string before = "k: VMEM: needs ";
+    CAPTURE(said);
+    CHECK(said.starts_with(before) != said.starts_with("module {"));
+    return said.starts_with(before) ? std::stoll(said.substr(before.size())) : 0;
+  };
+  const auto mapped = [](const std::string& rows, const std::string& columns) {
+    return "block (" + rows + ", 896) map (%i) {\n  %z = constant 0 : i32[]\n  yield " + columns + ", %z\n}\n";
+  };
+  constexpr int64_t kAll = 4096 * 896 * 4, kOutput = 2 * 4096;
+  CHECK(needs("whole\n") == 0);
+  CHECK(needs(mapped("4096", "%z")) == 0);
+  CHECK(needs(mapped("4096", "%i")) == 2 * kAll + kOutput);
+  CHECK(needs(mapped("2048", "%i")) == 0);
+}
+
 TEST_CASE("tpu: a block that comes back is refused, in grids of up to 2^18 programs") {
   const auto text = [](int64_t rows) {
     return "tir 1\nkernel @k\ngrid (" + std::to_string(rows) +
