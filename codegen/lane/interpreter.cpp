@@ -415,7 +415,7 @@ class Machine {
     const uint32_t subgroup = invocation / static_cast<uint32_t>(subgroup_);
     const bool shared = p.kind == Place::Kind::shared;  // what a subgroup's barrier orders
     const uint32_t own = shared ? own_epochs_[subgroup] : 0;
-    c.touch<how>({invocation, subgroup, epoch_, own}, at,
+    c.touch<how>({invocation, subgroup, epoch_, own, how == kAtomic ? code_.code[at].op : ir::Opcode{}}, at,
                  [&](How other) { conflict(how, at, invocation, other, c.at[other], c.by[other], p, index); });
   }
   static const char* verb(How how) { return how == kRead ? "read" : how == kWrite ? "written" : "atomically updated"; }

@@ -358,8 +358,11 @@ class Carrier {
 
 class Hoister {
  public:
-  explicit Hoister(ir::Kernel& k) : k_(k), memory_(k) {}
+  explicit Hoister(ir::Kernel& k) : k_(k), memory_(k), used_(k.values.size()) {}
   bool run() {
+    ir::each_op(k_, k_.body, [&](OpId id) {
+      for (const Value v : k_.op(id).operands) used_[v.index] = true;
+    });
     walk(k_.body);
     return changed_;
   }
@@ -396,25 +399,34 @@ class Hoister {
     return {};
   }
 
-  /// No iteration touches what another one stores, atomics apart.
+  /// No iteration touches what another one stores, but by atomics of one kind that come out the same in any order.
   bool settled(RegionId body) const {
-    std::vector<bool> updated(memory_.count()), other(memory_.count());
+    std::vector<std::optional<int64_t>> updated(memory_.count());
+    std::vector<bool> loaded(memory_.count());
     bool plain = true;
     ir::each_op(k_, body, [&](OpId id) {
       const Op& op = k_.op(id);
       const ir::Effect effect = ir::info(op.code).effect;
       if (!op.regions.empty() || effect == ir::Effect::pure || op.code == Opcode::barrier || op.code == Opcode::yield)
         return;
-      if (ir::is_atomic(op.code)) updated[memory_.of(op.operands[0])] = true;
-      else if (op.code == Opcode::load) other[memory_.of(op.operands[0])] = true;
-      else plain = false;
+      if (op.code == Opcode::load) {
+        loaded[memory_.of(op.operands[0])] = true;
+        return;
+      }
+      plain = plain && op.code == Opcode::atomic_rmw && !used_[op.results[0].index];
+      if (!plain) return;
+      std::optional<int64_t>& kind = updated[memory_.of(op.operands[0])];
+      plain = op.attr(ir::Attr::kind) != static_cast<int64_t>(Opcode::swap) &&
+              kind.value_or(op.attr(ir::Attr::kind)) == op.attr(ir::Attr::kind);
+      kind = op.attr(ir::Attr::kind);
     });
-    for (size_t c = 0; c < updated.size(); ++c) plain = plain && !(updated[c] && other[c]);
+    for (size_t c = 0; c < updated.size(); ++c) plain = plain && !(updated[c] && loaded[c]);
     return plain;
   }
 
   ir::Kernel& k_;
   const passes::MemoryClasses memory_;
+  std::vector<bool> used_;  // of values: by an op
   bool changed_ = false;
 };
 }  // namespace

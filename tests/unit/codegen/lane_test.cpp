@@ -10,6 +10,7 @@
 #include "codegen/lane/verify.h"
 #include "engine/ir/builder.h"
 #include "engine/ir/reference.h"
+#include "engine/ir/text.h"
 
 namespace lane_test {
 using namespace tessera;
@@ -198,6 +199,22 @@ TEST_CASE("a loop over units needs both its barriers") {
   const auto broken = without_each_barrier(k);
   CHECK(broken.size() == 2);
   for (const Kernel& b : broken) CHECK(!reports_of(b, {counting(40), Array({40}, DType::f32)}).empty());
+}
+
+TEST_CASE("atomic updates of two kinds, and those whose order shows, need a barrier between") {
+  const auto reports = [](const std::string& first, const std::string& between, const std::string& second) {
+    const Kernel k = ir::parse(
+        "tir 1\nlane kernel @test\nworkgroup_size 8 shared_bytes 0\nnum_units 1 exact\nin i32[8] whole\n"
+        "out i32[8] whole\nbody (%x, %o) {\n%l = local_index\n%0 = constant 0 : i32[]\n%v = load %x[%l]\n"
+        "%a = atomic_rmw %o[%0], %v kind " +
+        first + "\n" + between + "%b = atomic_rmw %o[%0], %v kind " + second + "\n}\n");
+    return reports_of(k, {Array({8}, DType::i32), Array({8}, DType::i32)});
+  };
+  const std::string conflict = "conflict without a barrier between: element 0 of out_specs[0] is atomically updated by";
+  CHECK(reports("add", "", "add").empty());
+  CHECK(any_contains(reports("add", "", "max"), conflict));
+  CHECK(reports("add", "barrier\n", "max").empty());
+  CHECK(any_contains(reports("swap", "barrier\n", "add"), conflict));
 }
 
 TEST_CASE("a report names the ops, the invocations, the workgroup and the element") {
