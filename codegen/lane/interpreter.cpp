@@ -32,6 +32,8 @@ class Machine {
         dims_(dims),
         random_{Random{options.seed}.next()},
         code_(flatten(k, options.ranges, options.watched)),
+        has_barriers_(
+            std::any_of(code_.code.begin(), code_.code.end(), [](auto& i) { return i.code == Code::barrier; })),
         seen_sums_(options.watched.size()) {
     const size_t num_args = k.region(k.body).args.size();
     if (arrays.size() != num_args)
@@ -415,8 +417,9 @@ class Machine {
     const uint32_t subgroup = invocation / static_cast<uint32_t>(subgroup_);
     const bool shared = p.kind == Place::Kind::shared;  // what a subgroup's barrier orders
     const uint32_t own = shared ? own_epochs_[subgroup] : 0;
-    c.touch<how>({invocation, subgroup, epoch_, own, how == kAtomic ? code_.code[at].op : ir::Opcode{}}, at,
-                 [&](How other) { conflict(how, at, invocation, other, c.at[other], c.by[other], p, index); });
+    c.touch<how>(
+        {invocation, subgroup, epoch_, own, how == kAtomic && has_barriers_ ? code_.code[at].op : ir::Opcode{}}, at,
+        [&](How other) { conflict(how, at, invocation, other, c.at[other], c.by[other], p, index); });
   }
   static const char* verb(How how) { return how == kRead ? "read" : how == kWrite ? "written" : "atomically updated"; }
   void conflict(How how, uint32_t at, uint32_t invocation, How other_how, uint32_t other_at, uint32_t other,
@@ -748,6 +751,7 @@ class Machine {
   const DimValues& dims_;
   Random random_;
   Bytecode code_;
+  const bool has_barriers_;         // else its programs may share a workgroup
   TensorCopies copies_;             // of this workgroup
   std::vector<SeenSum> seen_sums_;  // of options_.watched
   size_t num_inputs_ = 0;

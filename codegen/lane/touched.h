@@ -13,7 +13,7 @@ enum How : uint8_t { kRead, kWrite, kAtomic };
 /// Accesses of one element disturb each other unless both read or both are atomic.
 constexpr bool disturbs(How a, How b) { return a != b || a == kWrite; }
 /// Atomic updates of one workgroup between two barriers, unless they are of one kind that comes out the same in any
-/// order.
+/// order. Not of programs that share a workgroup, which has no barriers then.
 constexpr bool disturbs(ir::Opcode a, ir::Opcode b) {
   return a != b || a == ir::Opcode::swap || a == ir::Opcode::atomic_cas;
 }

@@ -5,6 +5,7 @@
 #include <map>
 #include <optional>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "codegen/lane/loops.h"
@@ -401,7 +402,7 @@ class Hoister {
 
   /// No iteration touches what another one stores, but by atomics of one kind that come out the same in any order.
   bool settled(RegionId body) const {
-    std::vector<std::optional<int64_t>> updated(memory_.count());
+    std::vector<std::optional<std::pair<int64_t, DType>>> updated(memory_.count());
     std::vector<bool> loaded(memory_.count());
     bool plain = true;
     ir::each_op(k_, body, [&](OpId id) {
@@ -415,10 +416,10 @@ class Hoister {
       }
       plain = plain && op.code == Opcode::atomic_rmw && !used_[op.results[0].index];
       if (!plain) return;
-      std::optional<int64_t>& kind = updated[memory_.of(op.operands[0])];
-      plain = op.attr(ir::Attr::kind) != static_cast<int64_t>(Opcode::swap) &&
-              kind.value_or(op.attr(ir::Attr::kind)) == op.attr(ir::Attr::kind);
-      kind = op.attr(ir::Attr::kind);
+      const std::pair<int64_t, DType> kind{op.attr(ir::Attr::kind), k_.type(op.operands[1]).dtype};
+      auto& known = updated[memory_.of(op.operands[0])];
+      plain = kind.first != static_cast<int64_t>(Opcode::swap) && known.value_or(kind) == kind;
+      known = kind;
     });
     for (size_t c = 0; c < updated.size(); ++c) plain = plain && !(updated[c] && loaded[c]);
     return plain;

@@ -23,7 +23,7 @@ bool unroll_loops(ir::Kernel& k, int budget, int counting = 0);
 bool carry_stored(ir::Kernel& k);
 
 /// Of barriers before which the body touches no memory that the kernel stores to, of loops whose iterations only read,
-/// or update by atomics. Returns true if something changed.
+/// or update by atomics of one kind that come out the same in any order. Returns true if something changed.
 bool hoist_barriers(ir::Kernel& k);
 
 /// What CPU drivers branch for, each lane on its own: accesses to memory, and control flow.

@@ -47,9 +47,9 @@ class Sharing {
   std::vector<int> order_of(const Nest& n) const;
   /// Elements along its fastest axis that one access brings: of 128 bits where it can.
   int64_t vector_of(int a) const;
-  /// Of columns that workgroups share: as many as leave enough of them, but at least a word.
   /// Windows overlap along it, as a filter's taps do, and no access brings several of its elements.
   bool only_tapped(int a) const;
+  /// Of columns that workgroups share: as many as leave enough of them, but at least a word.
   int64_t vector_of_columns(const Nest& n, int a) const;
   /// Of axes that have no layout yet. All of the group work: invocations that kept axes do not use go to dropped ones.
   Wanted wanted(const Nest& n, const std::vector<int>& order) const;

@@ -41,14 +41,12 @@ class BufferOrder {
   void inner(const Op& op) {
     const bool loops = op.code == Opcode::for_ || op.code == Opcode::while_;
     const int64_t before = barriers_;
-    for (const RegionId r : op.regions) {
-      loop_stores_.push_back(false);
-      walk(r);
-      const bool stores = loop_stores_.back();
-      loop_stores_.pop_back();
-      if (!loop_stores_.empty() && stores) loop_stores_.back() = true;
-      wanted_ = wanted_ || (loops && stores && barriers_ != before);
-    }
+    loop_stores_.push_back(false);
+    for (const RegionId r : op.regions) walk(r);
+    const bool stores = loop_stores_.back();
+    loop_stores_.pop_back();
+    if (!loop_stores_.empty() && stores) loop_stores_.back() = true;
+    wanted_ = wanted_ || (loops && stores && barriers_ != before);
   }
   bool in_buffer(const Op& op) const { return k_.type(op.operands[0]).space != ir::MemorySpace::shared; }
   void read(const Op& op) {

@@ -91,7 +91,8 @@ inline double device_distance(const Case& c, const uint64_t* operands, int arity
     if (std::isinf(value) && c.result != DType::f64 && std::isfinite(exact)) value = std::copysign(top, value);
     if (std::isinf(exact) && c.result != DType::f64 && std::isfinite(value)) exact = std::copysign(top, exact);
     if (std::isinf(exact) || std::isinf(value)) return HUGE_VAL;
-    if (exact != 0 && value != 0 && std::signbit(exact) != std::signbit(value)) return HUGE_VAL;
+    const bool zeros = zero(want) && zero(got);
+    if ((zeros || (exact != 0 && value != 0)) && std::signbit(exact) != std::signbit(value)) return HUGE_VAL;
     return std::fabs(value - exact) / ulp_of(c.result, exact);
   };
   double best = one(operands);

@@ -206,7 +206,7 @@ TEST_CASE("atomic updates of two kinds, and those whose order shows, need a barr
     const Kernel k = ir::parse(
         "tir 1\nlane kernel @test\nworkgroup_size 8 shared_bytes 0\nnum_units 1 exact\nin i32[8] whole\n"
         "out i32[8] whole\nbody (%x, %o) {\n%l = local_index\n%0 = constant 0 : i32[]\n%v = load %x[%l]\n"
-        "%a = atomic_rmw %o[%0], %v kind " +
+        "barrier\n%a = atomic_rmw %o[%0], %v kind " +
         first + "\n" + between + "%b = atomic_rmw %o[%0], %v kind " + second + "\n}\n");
     return reports_of(k, {Array({8}, DType::i32), Array({8}, DType::i32)});
   };
