@@ -154,7 +154,8 @@ V tanh(V x) {
   const V finite = is_ptx(x) ? a : bounded(a, 0, 9.1), power = device_exp2(finite * factor);  // tanh is 1 there
   const V part = 1.0 / (power + 1.0), minus_two = literal(x, -2.0), one = literal(x, 1.0);
   const V large = fma(part, minus_two, one), q = polynomial(square, kTanh), small = fma(q * square, x, x);
-  const auto sided = [&](V y) { return floating(bits(y) | (bits(x) & 0x80000000u)); };  // small is 0 of -0
+  const V side = bits(x) & 0x80000000u;
+  const auto sided = [&](V y) { return floating(bits(y) | side); };  // small is 0 of -0
   if (!x.fn->target.preserve32) return with_nan(x, sided(select(a < close, small, large)));
   return sided(select(x.fn->apply(Prim::unordered_lt, Reg::boolean, {a, close}), small, large));
 }
