@@ -116,6 +116,7 @@ class Emitter final : private Code, public Walk {
   V descriptor(const ir::Op& load);
   bool is_zeros(ir::Value sums) const;
   void emit_warpgroup(const ir::Op& op);
+  bool stands_in(const ir::Region& r, const ir::Op* op) const;
   std::vector<V> left_of_iteration(const ir::Op& op, ir::Value left);
   V sums_of_product(const ir::Op& op, ir::Value sums);
   V factor_register(const ir::Op& op, const Access& access, int64_t row, int64_t k);

@@ -209,7 +209,7 @@ V Function::negated(V a) {
   return op("add.u32", a.reg, {flipped, one});
 }
 
-// Of f32 in relaxed code within 2 ulp, by a reciprocal, whose operand and result must be normal numbers: what several
+// Of f32 in relaxed code within 3 ulp, by a reciprocal, whose operand and result must be normal numbers: what several
 // quotients have in common ptxas finds. A quotient of at most 1 by divisors beyond 2^126 is no normal number either.
 V Function::quotient(Reg r, const std::vector<V>& a) {
   if (!relaxed || r != Reg::f32) return op(std::string("div.rn.") + of(kBits, r), r, a);

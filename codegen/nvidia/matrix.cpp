@@ -323,6 +323,11 @@ V Emitter::descriptor(const ir::Op& load) {
   return wide | f_.make(Reg::u64, constant);
 }
 
+// Whether the op stands in the region itself, not in one inside of it.
+bool Emitter::stands_in(const ir::Region& r, const ir::Op* op) const {
+  return std::any_of(r.ops.begin(), r.ops.end(), [&](ir::OpId id) { return &k_.op(id) == op; });
+}
+
 // Where the product adds to. With attr late the registers stay those of the accumulator: nothing may touch them while
 // it is under way. A loop's carries are such, and what is made by another product.
 V Emitter::sums_of_product(const ir::Op& op, ir::Value sums) {
@@ -333,10 +338,7 @@ V Emitter::sums_of_product(const ir::Op& op, ir::Value sums) {
   if (under_way && !(late(&op) && alone))
     throw InternalError(k_.name + ": nvidia: sums are used while products are under way", op.loc);
   // In a loop inside, the product runs several times for one value of a carry, and each has to add to that.
-  const auto in_its_region = [&] {
-    const std::vector<ir::OpId>& ops = k_.region(k_.value(sums).region).ops;
-    return std::any_of(ops.begin(), ops.end(), [&](ir::OpId id) { return &k_.op(id) == &op; });
-  };
+  const auto in_its_region = [&] { return stands_in(k_.region(k_.value(sums).region), &op); };
   if (late(&op) && alone && (under_way || (!made && in_its_region()))) return get(sums);
   const std::vector<V>& parts = f_.parts(get(sums));
   const V out = f_.fresh(get(sums).reg);
@@ -344,15 +346,12 @@ V Emitter::sums_of_product(const ir::Op& op, ir::Value sums) {
   return out;
 }
 
-// ptxas 13.0 takes registers of a left factor for free behind the product, though the loop around uses them again
-// where they were made before it (seen where all of 64 x 128 halves were such). So each iteration has its own: what
-// ptxas cannot take for a copy.
+// ptxas 13.0 loses a left factor that was made before the loop around the product: it uses the registers for something
+// else behind the product, and the next iteration reads them (seen with 64 x 128 halves). So each iteration has a copy,
+// and ptxas does not know that it is one.
 std::vector<V> Emitter::left_of_iteration(const ir::Op& op, ir::Value left) {
   const std::vector<V>& parts = f_.parts(get(left));
-  const auto has = [&](const ir::Region& r, const ir::Op* wanted) {
-    return std::any_of(r.ops.begin(), r.ops.end(), [&](ir::OpId id) { return &k_.op(id) == wanted; });
-  };
-  const auto made_beside = [&](const ir::Region& r) { return has(r, &op) && has(r, k_.def(left)); };
+  const auto made_beside = [&](const ir::Region& r) { return stands_in(r, &op) && stands_in(r, k_.def(left)); };
   if (std::any_of(k_.regions.begin(), k_.regions.end(), made_beside)) return parts;
   std::vector<V> own;
   for (const V part : parts) own.push_back(f_.op("xor.b32", part.reg, {part, zero_}));

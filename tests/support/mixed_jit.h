@@ -345,6 +345,12 @@ class MixedFunction {
     }
   }
 
+  /// Some steps of a body that is given these; what the pool has of them the caller drops.
+  void inside(int depth, std::initializer_list<Value> given, size_t steps) {
+    pool_.insert(pool_.end(), given);
+    for (; steps > 0; --steps) step(depth + 1);
+  }
+
   void step(int depth) {
     switch (below(depth < 2 ? 17 : 14)) {
       case 0:
@@ -365,8 +371,7 @@ class MixedFunction {
         const Shape s = some_shape(), r = some_shape();
         const auto [a, c] =
             fori_loop(0, static_cast<int>(below(4)), std::tuple{of(t, s), of(u, r)}, [&](Value i, Value x, Value y) {
-              pool_.insert(pool_.end(), {i, x, y});
-              for (size_t n = 1 + below(4); n > 0; --n) step(depth + 1);
+              inside(depth, {i, x, y}, 1 + below(4));
               if (t == u && s == r && below(2)) return std::tuple{y, x};
               return std::tuple{of(t, s), of(u, r)};
             });
@@ -381,8 +386,7 @@ class MixedFunction {
         const auto [n, a] = while_loop(
             std::tuple{Value(convert(of(some_dtype(), {}), i32) - 2), of(t, s)}, [&](Value i, Value) { return i < 3; },
             [&](Value i, Value x) {
-              pool_.insert(pool_.end(), {i, x});
-              for (size_t k = 1 + below(3); k > 0; --k) step(depth + 1);
+              inside(depth, {i, x}, 1 + below(3));
               return std::tuple{i + 1, of(t, s)};
             });
         pool_ = outside;
@@ -394,7 +398,7 @@ class MixedFunction {
         const DType t = some_dtype();
         const Shape s = some_shape();
         const auto branch = [&] {
-          for (size_t k = below(3); k > 0; --k) step(depth + 1);
+          inside(depth, {}, below(3));
           const Value v = of(t, s);
           pool_ = outside;
           return v;
