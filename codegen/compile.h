@@ -1,6 +1,5 @@
 // compile: tile-level kernel + Target -> Program. The steps are also callable one by one, each with a text dump.
 #pragma once
-#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -8,6 +7,7 @@
 
 #include "codegen/program/program.h"
 #include "codegen/program/target.h"
+#include "engine/base/function.h"
 #include "engine/ir/kernel.h"
 #include "engine/lint/lint.h"
 
@@ -27,9 +27,9 @@ struct CompileOptions {
   /// The run-time sizes, for lints and for a TPU, whose modules have none.
   DimValues sizes = {};
   /// Gives the text of a file for that; unset: read from disk, by the name that the lines have.
-  std::function<std::optional<std::string>(const std::string& file)> source = {};
+  Function<std::optional<std::string>(const std::string& file)> source = {};
   /// Sees the kernel after each step ("tile/squeeze", "lower", "lane/cse", ...): --dump-ir.
-  std::function<void(std::string_view step, const ir::Kernel&, bool changed)> dump;
+  Function<void(std::string_view step, const ir::Kernel&, bool changed)> dump;
 };
 
 /// Verifies, optimizes, lowers and emits. Deterministic: the same kernel and target give the same words.

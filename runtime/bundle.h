@@ -4,7 +4,6 @@
 // threads may use one Bundle, and copies share it. Read next: compiled_kernel.h, launch.h.
 #pragma once
 #include <cstddef>
-#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -12,6 +11,7 @@
 #include <vector>
 
 #include "codegen/program/graph_program.h"
+#include "engine/base/function.h"
 #include "runtime/compiled_kernel.h"
 #include "runtime/device.h"
 
@@ -97,7 +97,7 @@ GraphCode checked(GraphCode graph, std::string_view signature);
 struct BundlePrewarmOptions {
   int threads = 0;  ///< 0: one per core
   /// Called on the worker threads, one call at a time. What it throws ends the work, and prewarm() throws it.
-  std::function<void(const Prewarmed&)> progress = {};
+  Function<void(const Prewarmed&)> progress = {};
 };
 /// Makes the pipelines of all kernels of the bundle, and of its graphs, on several threads; with TESSERA_CACHE, from
 /// disk or to it. Throws what the first one that fails throws (in time, not in order), once the threads have finished

@@ -2,8 +2,9 @@
 // Without a callback they go to stderr. A Device's own messages go to DeviceOptions::log, if that is set; all others,
 // of the whole process, to the callback given here.
 #pragma once
-#include <functional>
 #include <string>
+
+#include "engine/base/function.h"
 
 namespace tessera {
 
@@ -11,7 +12,7 @@ enum class Severity : unsigned char { info, warning, error };
 
 /// One message, without a line break at its end. Called on whichever thread something happens, one call at a time; it
 /// may call nothing of Tessera but log().
-using LogCallback = std::function<void(Severity, const std::string& message)>;
+using LogCallback = Function<void(Severity, const std::string& message)>;
 
 /// The process' callback; an empty one leads to stderr again. What has begun to use the one before has ended when this
 /// returns. Thread-safe.

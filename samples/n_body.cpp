@@ -3,6 +3,7 @@
 // up by atomic additions, and kernels/post_processing.h for the glow and the tone mapping.
 #include "samples/kernels/n_body.h"
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstdio>

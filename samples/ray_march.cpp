@@ -2,7 +2,9 @@
 // the scene has a surface: a function says how far from everything a point is at least, and a ray goes that far, again
 // and again (Hart, Sphere Tracing, 1996). The scene is written once, for blocks of pixels and for single numbers, with
 // which the answer is checked.
+#include <algorithm>
 #include <cmath>
+#include <functional>
 #include <tessera/tessera.hpp>
 
 #include "samples/support/demo.h"

@@ -4,6 +4,7 @@
 // prefetching the next chunk into registers (GPUs); *matrix* does the same for the subgroups' matrices. Floats
 // accumulate in at least f32, integers modulo the result's dtype.
 #include <algorithm>
+#include <functional>
 
 #include "codegen/lower/emission.h"
 

@@ -1,5 +1,6 @@
 // DotEmitter: products, in the form that the schedule planned or, if a product does not have that form, as reductions.
 #pragma once
+#include <functional>
 #include <map>
 #include <set>
 

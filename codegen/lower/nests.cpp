@@ -1,6 +1,7 @@
 #include "codegen/lower/nests.h"
 
 #include <algorithm>
+#include <functional>
 #include <numeric>
 
 #include "codegen/lower/emission.h"

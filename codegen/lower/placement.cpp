@@ -1,6 +1,7 @@
 #include "codegen/lower/placement.h"
 
 #include <algorithm>
+#include <functional>
 
 #include "codegen/lower/emission.h"
 #include "codegen/plan/expand_atomics.h"

@@ -1,6 +1,8 @@
 // debug_print and check: a record in the call's report (PrintReport in program/program.h). One invocation takes the
 // room by an atomic addition, so parallel programs stay parallel; the host sorts the records. One invocation's records
 // lie in the order in which it made them.
+#include <algorithm>
+
 #include "codegen/lower/emission.h"
 #include "codegen/program/program.h"
 

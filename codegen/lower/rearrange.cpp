@@ -1,6 +1,7 @@
 // Ops whose elements move to where data says: they work in the arena slots of their results, into which their operands
 // are copied first.
 #include <bit>
+#include <functional>
 
 #include "codegen/lower/emission.h"
 

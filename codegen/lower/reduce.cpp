@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <functional>
 
 #include "codegen/lower/emission.h"
 #include "engine/ir/reference.h"

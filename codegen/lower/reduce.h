@@ -1,5 +1,7 @@
 // ReduceEmitter: reductions, argmin and argmax, scans.
 #pragma once
+#include <functional>
+
 #include "codegen/lower/part.h"
 #include "engine/base/function_ref.h"
 

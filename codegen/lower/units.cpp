@@ -2,6 +2,7 @@
 // other grid axes are loops inside it. Blocks are windows into arrays, placed as soon as the loops that their index map
 // needs are open.
 #include <algorithm>
+#include <functional>
 
 #include "codegen/lower/emission.h"
 

@@ -1,5 +1,7 @@
 #include "codegen/nvidia/emit.h"
 
+#include <functional>
+
 #include "codegen/nvidia/emitter.h"
 #include "codegen/program/program.h"
 #include "engine/base/error.h"

@@ -3,6 +3,8 @@
 // are taken in words: of 16 rows and 8 words of k, lane l has in register r the row l / 4 + 8 (r % 2) and the word
 // l % 4 + 4 (r / 2); of a right factor's 8 columns and 8 words of k, column l / 4 and word l % 4 + 4 r. A product's
 // 16x8 sums lie there as l / 4 + 8 (e / 2), 2 (l % 4) + e % 2.
+#include <algorithm>
+
 #include "codegen/nvidia/emitter.h"
 #include "engine/base/error.h"
 #include "engine/ir/walk.h"

@@ -10,6 +10,7 @@
 #include "codegen/plan/keep.h"
 
 #include <algorithm>
+#include <functional>
 #include <map>
 #include <set>
 

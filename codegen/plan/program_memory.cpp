@@ -1,5 +1,6 @@
 #include "codegen/plan/program_memory.h"
 
+#include <algorithm>
 #include <string>
 
 #include "engine/base/error.h"

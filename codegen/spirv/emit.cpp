@@ -1,5 +1,7 @@
 #include "codegen/spirv/emit.h"
 
+#include <algorithm>
+
 #include "codegen/spirv/emitter.h"
 #include "engine/base/error.h"
 #include "engine/ir/walk.h"

@@ -1,8 +1,8 @@
 // Array: a dense row-major array in host memory, with value semantics (copies share storage until written). Shapes are
 // in elements. Device arrays are runtime/'s; .npy files are npy.h's.
 #pragma once
-#include <algorithm>
 #include <cstddef>
+#include <cstring>
 #include <iosfwd>
 #include <memory>
 #include <span>
@@ -93,7 +93,7 @@ class Array {
     std::byte* out = bytes();
     for (size_t i = 0; i < data.size(); ++i) {
       const T v = data[i];
-      std::copy_n(reinterpret_cast<const std::byte*>(&v), sizeof(T), out + i * sizeof(T));
+      std::memcpy(out + i * sizeof(T), &v, sizeof(T));
     }
   }
 

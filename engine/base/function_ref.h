@@ -4,7 +4,6 @@
 // std::function_ref.
 #pragma once
 #include <concepts>
-#include <functional>
 #include <memory>
 #include <type_traits>
 #include <utility>
@@ -22,8 +21,8 @@ class FunctionRef<R(A...)> {
   FunctionRef(F&& f)  // NOLINT: implicit on purpose
       : target_(target(f)), call_([](Target to, A... a) -> R {
           auto& g = *pointer<std::add_pointer_t<F>>(to);
-          if constexpr (std::is_void_v<R>) std::invoke(g, std::forward<A>(a)...);
-          else return std::invoke(g, std::forward<A>(a)...);
+          if constexpr (std::is_void_v<R>) g(std::forward<A>(a)...);
+          else return g(std::forward<A>(a)...);
         }) {}
   R operator()(A... a) const { return call_(target_, std::forward<A>(a)...); }
 

@@ -2,7 +2,6 @@
 // them (eight digits after the point, lines of 75 characters, "..." above 1000 elements). The interpreter and the
 // runtime both use it, so they cannot disagree.
 #pragma once
-#include <functional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -10,6 +9,7 @@
 
 #include "engine/base/array.h"
 #include "engine/base/error.h"
+#include "engine/base/function.h"
 
 namespace tessera {
 
@@ -46,7 +46,7 @@ std::string program_text(const std::vector<std::string>& axis_names, const int64
 KernelError check_failed(const std::string& kernel, const std::string& program, const std::string& text, Loc loc);
 
 /// Takes a line that a kernel printed, without the line's end.
-using PrintCallback = std::function<void(const std::string& line)>;
+using PrintCallback = Function<void(const std::string& line)>;
 /// To `print`, or if there is none to stdout, with the line's end.
 void print_line(const PrintCallback& print, const std::string& line);
 

@@ -1,5 +1,6 @@
 #include "engine/base/write_file.h"
 
+#include <algorithm>
 #include <cctype>
 #include <cstdio>
 #include <fstream>

@@ -1,5 +1,8 @@
 #include "engine/call/buffered.h"
 
+#include <algorithm>
+#include <functional>
+
 #include "engine/base/plural.h"
 #include "engine/front/ops.h"
 #include "engine/front/pipeline.h"

@@ -212,19 +212,6 @@ GridMapping grid_mapping(const ir::Kernel& k) {
 
 // -- from specs
 
-BlockDim::BlockDim(Squeezed) : kind_(Squeezed{}) {}
-BlockDim::BlockDim(std::nullopt_t) : kind_(Squeezed{}) {}
-BlockDim::BlockDim(Blocked b) : kind_(b) {}
-BlockDim::BlockDim(Element e) : kind_(e) {}
-BlockDim::BlockDim(BoundedSlice b) : kind_(b) {}
-BlockDim::BlockDim(Halo h) : kind_(h) {}
-BlockDim::BlockDim(Extent e) : kind_(std::move(e)) {}
-BlockDim::BlockDim(const BlockDim&) = default;
-BlockDim::BlockDim(BlockDim&&) noexcept = default;
-BlockDim& BlockDim::operator=(const BlockDim&) = default;
-BlockDim& BlockDim::operator=(BlockDim&&) noexcept = default;
-BlockDim::~BlockDim() = default;
-
 std::string to_string(const std::vector<BlockDim>& block) {
   std::string s = "(";
   for (size_t i = 0; i < block.size(); ++i) {

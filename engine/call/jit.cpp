@@ -1,5 +1,6 @@
 #include "engine/call/jit.h"
 
+#include <algorithm>
 #include <mutex>
 
 #include "engine/base/plural.h"

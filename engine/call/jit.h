@@ -15,6 +15,7 @@
 #include <tuple>
 #include <vector>
 
+#include "engine/base/function.h"
 #include "engine/base/function_ref.h"
 #include "engine/call/pallas_call.h"
 #include "engine/front/control.h"
@@ -38,7 +39,7 @@ class Jit {
  public:
   struct Function {
     int arity;  // -1: any
-    std::function<std::vector<Operand>(const std::vector<Value>&)> call;
+    tessera::Function<std::vector<Operand>(const std::vector<Value>&)> call;
   };
   Jit(Function f, JitParams params, Loc loc);
 

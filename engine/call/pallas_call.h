@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "engine/base/array.h"
+#include "engine/base/function.h"
 #include "engine/base/scalar.h"
 #include "engine/call/call.h"
 #include "engine/call/compiler_params.h"
@@ -187,10 +188,10 @@ class PallasCall {
     std::optional<InterpretOptions> interpret = std::nullopt;
     std::optional<std::vector<ShapeDtype>> in_shape = std::nullopt;
     std::optional<Lint> lint = std::nullopt;
-    std::function<ir::Kernel(const std::vector<ShapeDtype>&)> trace = {};
+    Function<ir::Kernel(const std::vector<ShapeDtype>&)> trace = {};
     std::vector<std::optional<DType>> values = {};  // of the arguments by value; none behind its end
     // none: nothing is spread
-    std::function<std::vector<std::optional<Spread>>(const std::vector<ShapeDtype>&)> spreads = {};
+    Function<std::vector<std::optional<Spread>>(const std::vector<ShapeDtype>&)> spreads = {};
   };
   explicit PallasCall(Parts parts);
   const std::optional<std::vector<ShapeDtype>>& in_shape() const;
@@ -247,7 +248,7 @@ namespace spec {
 /// A kernel without its type: how many Refs it takes, and the call.
 struct KernelFunction {
   int arity;
-  std::function<void(const std::vector<Ref>&)> call;
+  Function<void(const std::vector<Ref>&)> call;
 };
 PallasCall make_pallas_call(KernelFunction kernel, PallasCallParams params, Loc loc);
 }  // namespace spec

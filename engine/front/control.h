@@ -7,7 +7,6 @@
 // A carry keeps its shape and dtype through the loop (TraceError otherwise); plain numbers take the carry's dtype.
 #pragma once
 #include <array>
-#include <functional>
 #include <tuple>
 #include <utility>
 #include <vector>

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/base/function.h"
 #include "engine/base/function_ref.h"
 #include "engine/front/mosaic_gpu.h"
 
@@ -74,7 +75,7 @@ struct PipelineParams {
   std::vector<Operand> init_carry = {};
 };
 /// Calls the pipeline of a compute_context with the first carries, once; returns the last ones.
-using PipelineCallback = std::function<std::vector<Value>(const std::vector<Operand>&)>;
+using PipelineCallback = Function<std::vector<Value>(const std::vector<Operand>&)>;
 struct WarpSpecializedParams {
   std::vector<Operand> grid = {};
   int64_t memory_registers = 40;  ///< of the thread that copies
@@ -87,7 +88,7 @@ struct WarpSpecializedParams {
   /// step.
   bool manual_consumed_barriers = false;
   /// Runs in the computing threads around the pipeline, and gives it carries.
-  std::function<void(const PipelineCallback&)> compute_context = {};
+  Function<void(const PipelineCallback&)> compute_context = {};
   std::optional<int64_t> memory_thread_idx = std::nullopt;  ///< num_compute_wgs, which is all that is possible
   std::optional<int64_t> pipeline_state = std::nullopt;     ///< JAX's pipelines of pipelines: refused so far
 };
@@ -95,7 +96,7 @@ struct WarpSpecializedParams {
 namespace pipelines {
 struct Body {
   size_t refs, values;
-  std::function<control::Operands(const PipelineIndices&, const std::vector<Ref>&, const std::vector<Value>&)> call;
+  Function<control::Operands(const PipelineIndices&, const std::vector<Ref>&, const std::vector<Value>&)> call;
 };
 std::vector<Value> build(const Body& body, const PipelineParams& params, const std::vector<Ref>& refs, Loc loc);
 void build_warp_specialized(const Body& body, const WarpSpecializedParams& params, const std::vector<Ref>& refs,

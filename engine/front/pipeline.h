@@ -19,6 +19,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/base/function.h"
 #include "engine/front/scope.h"
 #include "engine/front/spec.h"
 
@@ -45,9 +46,9 @@ struct PipelineParams {
 namespace pipeline {
 struct Body {
   size_t refs, values;
-  std::function<control::Operands(const std::vector<Ref>&, const std::vector<Value>&)> call;
+  Function<control::Operands(const std::vector<Ref>&, const std::vector<Value>&)> call;
   /// Instead of a spec's index map, where that takes more than the pipeline's ids: so many.
-  std::function<Indices(const BlockSpec&, const std::vector<Value>&)> index = {};
+  Function<Indices(const BlockSpec&, const std::vector<Value>&)> index = {};
   int index_arity = -1;
 };
 std::vector<Value> build(const Body& body, const PipelineParams& params, const std::vector<Ref>& refs, Loc loc);

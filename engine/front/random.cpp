@@ -1,5 +1,6 @@
 #include "engine/front/random.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 

@@ -4,7 +4,6 @@
 // form).
 #pragma once
 #include <concepts>
-#include <functional>
 #include <initializer_list>
 #include <optional>
 #include <string>
@@ -14,6 +13,7 @@
 #include <vector>
 
 #include "engine/base/array.h"
+#include "engine/base/function.h"
 #include "engine/front/ref.h"
 
 namespace tessera {
@@ -25,9 +25,7 @@ using ir::MemorySpace;
 struct DynamicSlice {
   Operand start, size;
 };
-inline DynamicSlice ds(Operand start, const Value& size, Loc l = Loc::here()) {
-  return {std::move(start), Operand(size, l)};
-}
+DynamicSlice ds(Operand start, const Value& size, Loc l = Loc::here());
 
 /// What an index map returns for one block dim: an index, or for a BoundedSlice dim ts::ds(start, size).
 struct BlockIndex {
@@ -38,19 +36,16 @@ struct BlockIndex {
     requires std::convertible_to<T&&, Operand>
   BlockIndex(T&& index, Loc l = Loc::here()) : start(Operand(std::forward<T>(index), l)) {}
   // NOLINT
-  BlockIndex(Operand index) : start(std::move(index)) {}
-  // NOLINT
-  BlockIndex(DynamicSlice s) : start(std::move(s.start)), size(std::move(s.size)) {}
-  // NOLINT
-  BlockIndex(Ds s, Loc l = Loc::here())
-      : start(std::move(s.start)), size(s.size, l), stepped(s.step == 1 ? Loc{} : l) {}
+  BlockIndex(Operand index);              // NOLINT
+  BlockIndex(DynamicSlice s);             // NOLINT
+  BlockIndex(Ds s, Loc l = Loc::here());  // NOLINT
 };
 
 /// What an index map returns: one block index per block dim (an element index for a squeezed one).
 struct Indices {
   std::vector<BlockIndex> values;
-  Indices(std::initializer_list<BlockIndex> v) : values(v) {}
-  explicit Indices(std::vector<BlockIndex> v) : values(std::move(v)) {}
+  Indices(std::initializer_list<BlockIndex> v);
+  explicit Indices(std::vector<BlockIndex> v);
 };
 
 namespace spec {
@@ -147,21 +142,13 @@ class IndexMap {
       }
     }
   }
-  using Function = std::function<Indices(const std::vector<Value>&, const std::vector<Ref>&)>;
+  using Function = tessera::Function<Indices(const std::vector<Value>&, const std::vector<Ref>&)>;
   /// For a map whose number of parameters is known only at run time.
-  static IndexMap of(int arity, int num_refs, Function call) {
-    IndexMap m;
-    m.arity_ = arity;
-    m.num_refs_ = num_refs;
-    m.call_ = std::move(call);
-    return m;
-  }
+  static IndexMap of(int arity, int num_refs, Function call);
   bool given() const { return call_ != nullptr; }
   int arity() const { return arity_; }        ///< program ids
   int num_refs() const { return num_refs_; }  ///< scalar-prefetch Refs
-  Indices operator()(const std::vector<Value>& program_ids, const std::vector<Ref>& prefetch) const {
-    return call_(program_ids, prefetch);
-  }
+  Indices operator()(const std::vector<Value>& program_ids, const std::vector<Ref>& prefetch) const;
 
  private:
   Function call_;
@@ -240,8 +227,8 @@ class BlockShape {
  public:
   BlockShape() = default;
   BlockShape(std::nullopt_t) {}  // NOLINT: implicit on purpose
-  BlockShape(std::initializer_list<BlockDim> dims) : dims_(std::vector<BlockDim>(dims)) {}
-  BlockShape(std::vector<BlockDim> dims) : dims_(std::move(dims)) {}  // NOLINT
+  BlockShape(std::initializer_list<BlockDim> dims);
+  BlockShape(std::vector<BlockDim> dims);  // NOLINT
   const std::optional<std::vector<BlockDim>>& dims() const { return dims_; }
 
  private:
@@ -262,22 +249,10 @@ struct BlockSpec {
 /// An argument of rank 0 that calls pass as a number, not as an array: .in_specs = {..., ts::by_value(ts::f32)},
 /// call(x, 0.5f). The kernel's Ref has rank 0 and is only read: Value scale = s[all]. Another number compiles nothing.
 /// Under vmap with a batch axis, and in jit, where numbers are data, it is an array.
-inline BlockSpec by_value(DType dtype, Loc loc = Loc::here()) {
-  BlockSpec s;
-  s.memory_space = MemorySpace::smem;
-  s.loc = loc;
-  s.whole = true;
-  s.value = dtype;
-  return s;
-}
+BlockSpec by_value(DType dtype, Loc loc = Loc::here());
 /// In place of a BlockSpec, or of a list of them: the kernel's Ref is the whole array, in memory space any.
 struct NoBlockSpec {
-  operator BlockSpec() const {
-    BlockSpec s;
-    s.whole = true;
-    s.loc = {};
-    return s;
-  }  // NOLINT: implicit on purpose
+  operator BlockSpec() const;  // NOLINT: implicit on purpose
 };
 inline constexpr NoBlockSpec no_block_spec{};
 
@@ -285,10 +260,10 @@ inline constexpr NoBlockSpec no_block_spec{};
 class BlockSpecs {
  public:
   BlockSpecs() = default;
-  BlockSpecs(NoBlockSpec) {}                                                     // NOLINT: implicit on purpose
-  BlockSpecs(BlockSpec one) : specs_(std::vector<BlockSpec>{std::move(one)}) {}  // NOLINT
-  BlockSpecs(std::initializer_list<BlockSpec> specs) : specs_(std::vector<BlockSpec>(specs)) {}
-  BlockSpecs(std::vector<BlockSpec> specs) : specs_(std::move(specs)) {}  // NOLINT
+  BlockSpecs(NoBlockSpec);    // NOLINT: implicit on purpose
+  BlockSpecs(BlockSpec one);  // NOLINT
+  BlockSpecs(std::initializer_list<BlockSpec> specs);
+  BlockSpecs(std::vector<BlockSpec> specs);  // NOLINT
   const std::optional<std::vector<BlockSpec>>& list() const { return specs_; }
 
  private:
@@ -303,9 +278,9 @@ inline constexpr DynamicGridDim dynamic_grid_dim{};
 class GridSizes {
  public:
   GridSizes() = default;
-  GridSizes(std::initializer_list<int64_t> sizes) : sizes_(sizes) {}
-  explicit GridSizes(std::vector<int64_t> sizes) : sizes_(std::move(sizes)) {}
-  explicit GridSizes(DimValues named) : named_(std::move(named)) {}
+  GridSizes(std::initializer_list<int64_t> sizes);
+  explicit GridSizes(std::vector<int64_t> sizes);
+  explicit GridSizes(DimValues named);
   const std::vector<int64_t>& sizes() const { return sizes_; }
   const DimValues& named() const { return named_; }
 
@@ -318,14 +293,14 @@ class GridSizes {
 /// pallas_call.
 class GridSize {
  public:
-  GridSize(DynamicGridDim) : dynamic_(true) {}  // NOLINT
-  GridSize(const char* name, DynamicGridDim) : name_(name), dynamic_(true) {}
-  GridSize(Extent size) : size_(std::move(size)) {}  // NOLINT: implicit on purpose
+  GridSize(DynamicGridDim);  // NOLINT: implicit on purpose
+  GridSize(const char* name, DynamicGridDim);
+  GridSize(Extent size);  // NOLINT
   template <std::integral T>
-  GridSize(T size) : size_(static_cast<int64_t>(size)) {}  // NOLINT
+  GridSize(T size) : GridSize(Extent(static_cast<int64_t>(size))) {}  // NOLINT
   template <std::floating_point T>
   GridSize(T size) : not_an_integer_(static_cast<double>(size)) {}  // NOLINT
-  GridSize(const char* name, Extent size) : size_(std::move(size)), name_(name) {}
+  GridSize(const char* name, Extent size);
   const Extent& size() const { return size_; }
   const std::string& name() const { return name_; }
   const std::optional<double>& not_an_integer() const { return not_an_integer_; }
@@ -341,11 +316,11 @@ class GridSize {
 class Grid {
  public:
   Grid() = default;
-  Grid(std::initializer_list<GridSize> axes) : axes_(axes) {}
-  Grid(std::vector<GridSize> axes) : axes_(std::move(axes)) {}  // NOLINT: implicit on purpose
+  Grid(std::initializer_list<GridSize> axes);
+  Grid(std::vector<GridSize> axes);  // NOLINT: implicit on purpose
   template <class T>
     requires(std::integral<T> || std::floating_point<T> || std::same_as<T, Extent> || std::same_as<T, DynamicGridDim>)
-  Grid(T size) : axes_{GridSize(std::move(size))} {}  // NOLINT: a grid of one axis
+  Grid(T size) : Grid({GridSize(std::move(size))}) {}  // NOLINT: a grid of one axis
   const std::vector<GridSize>& axes() const { return axes_; }
 
  private:
@@ -359,16 +334,16 @@ struct ScratchShape {
   DType dtype;
   MemorySpace memory_space;
 };
-inline ScratchShape VMEM(Shape shape, DType dtype) { return {std::move(shape), dtype, MemorySpace::vmem}; }
-inline ScratchShape SMEM(Shape shape, DType dtype) { return {std::move(shape), dtype, MemorySpace::smem}; }
-inline ScratchShape ANY(Shape shape, DType dtype) { return {std::move(shape), dtype, MemorySpace::any}; }
-inline ScratchShape HBM(Shape shape, DType dtype) { return ANY(std::move(shape), dtype); }
-inline ScratchShape GMEM(Shape shape, DType dtype) { return ANY(std::move(shape), dtype); }
+ScratchShape VMEM(Shape shape, DType dtype);
+ScratchShape SMEM(Shape shape, DType dtype);
+ScratchShape ANY(Shape shape, DType dtype);
+ScratchShape HBM(Shape shape, DType dtype);
+ScratchShape GMEM(Shape shape, DType dtype);
 
 /// Semaphores, one or an array of them. REGULAR ones are signalled and waited for, DMA ones count the bytes of copies.
 struct SemaphoreType {
-  static ScratchShape REGULAR(Shape shape = {}) { return {std::move(shape), DType::i32, MemorySpace::semaphore}; }
-  static ScratchShape DMA(Shape shape = {}) { return {std::move(shape), DType::i32, MemorySpace::dma_semaphore}; }
+  static ScratchShape REGULAR(Shape shape = {});
+  static ScratchShape DMA(Shape shape = {});
   /// For waiting on other devices: always a SpecError, since a kernel runs on one.
   static ScratchShape BARRIER(Shape shape = {}, Loc loc = Loc::here());
 };

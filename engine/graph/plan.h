@@ -6,13 +6,13 @@
 // that is aliased to an input in its last use takes the input's place, a row of a stacked result is written in place.
 // Unused values are dropped (dce.h). Nothing here depends on a device. Read next: runtime/call/graph.h.
 #pragma once
-#include <functional>
 #include <optional>
 #include <string>
 #include <utility>
 #include <variant>
 #include <vector>
 
+#include "engine/base/function.h"
 #include "engine/graph/graph.h"
 
 namespace tessera {
@@ -147,11 +147,11 @@ struct PlanOptions {
   bool gates = true;               ///< false: the host makes every decision
   std::vector<bool> donated = {};  ///< by input: its memory may become another value's; empty: none
   /// Bytes that a call needs beside its arguments.
-  std::function<int64_t(const GraphPlan::Command::Call&)> scratch = {};
+  Function<int64_t(const GraphPlan::Command::Call&)> scratch = {};
   /// Bytes of a call's part of the table.
-  std::function<int64_t(const GraphPlan::Command::Call&)> table = {};
+  Function<int64_t(const GraphPlan::Command::Call&)> table = {};
   /// Whether a call, of which kernel, inputs and dims are given, is one dispatch: a gate can decide about no other.
-  std::function<bool(const GraphPlan::Command::Call&)> whole = {};
+  Function<bool(const GraphPlan::Command::Call&)> whole = {};
 };
 GraphPlan plan(const Graph& graph, const PlanOptions& options = {});
 

@@ -3,12 +3,12 @@
 // (true for bool).
 #pragma once
 #include <cstdint>
-#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "engine/base/array.h"
+#include "engine/base/function.h"
 #include "engine/base/print_text.h"
 #include "engine/ir/kernel.h"
 
@@ -49,12 +49,12 @@ struct InterpretOptions {
   PrintCallback print = {};
   /// Told of what is allowed but hardly meant, once per line: so far that a program loads through an aliased input what
   /// another program has stored, where the order of the grid decides what it sees.
-  std::function<void(const std::string&)> warn = {};
+  Function<void(const std::string&)> warn = {};
   /// Grid axes that are parallel beside those declared so and those added by vmap: one per axis, or empty.
   std::vector<bool> parallel = {};
   /// Sees every value but Refs and the carried ones, in index maps too: for tests of what analyses claim. Costs nothing
   /// where it is not set.
-  std::function<void(const SeenValue&)> observe = {};
+  Function<void(const SeenValue&)> observe = {};
 };
 
 /// Runs a tile-level kernel on inputs and returns its outputs. Throws SpecError on wrong argument count, dtype or shape

@@ -3,6 +3,7 @@
 // live in the buffers of the loop's results.
 #include <algorithm>
 #include <cstring>
+#include <functional>
 #include <map>
 
 #include "engine/interpreter/async_copies.h"

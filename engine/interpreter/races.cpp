@@ -1,5 +1,6 @@
 #include "engine/interpreter/races.h"
 
+#include <functional>
 #include <limits>
 
 #include "engine/base/print_text.h"

@@ -1,6 +1,7 @@
 // The primitives with jaxprs inside: branches, loops, and calls, which are imported in place. A body's Refs are those
 // outside: they pass through the operands, never through a loop's carry.
 #include <algorithm>
+#include <functional>
 
 #include "engine/front/trace.h"
 #include "engine/jax/primitives.h"

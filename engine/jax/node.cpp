@@ -1,5 +1,7 @@
 #include "engine/jax/node.h"
 
+#include <algorithm>
+
 #include "engine/base/error.h"
 #include "engine/ir/kernel.h"
 

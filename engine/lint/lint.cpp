@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <functional>
 #include <iostream>
 #include <mutex>
 
@@ -122,7 +123,7 @@ std::vector<std::string> lints(const ir::Kernel& k, const DimValues& dims) {
 }
 
 void check_lints(const ir::Kernel& k, const DimValues& dims, Lint what,
-                 const std::function<void(const std::string&)>& warn) {
+                 const Function<void(const std::string&)>& warn) {
   if (what == Lint::off) return;
   const std::vector<std::string> found = lints(k, dims);
   if (found.empty()) return;

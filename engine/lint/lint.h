@@ -1,13 +1,13 @@
 // Lints: legal kernels that hardly mean what they say, found without running them (README.md lists them). Only what is
 // certain for the given sizes is reported. Read next: coverage.cpp, unspecified.cpp.
 #pragma once
-#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "engine/base/extent.h"
+#include "engine/base/function.h"
 #include "engine/ir/kernel.h"
 
 namespace tessera {
@@ -26,6 +26,6 @@ bool has_all_sizes(const ir::Kernel& k, const DimValues& dims);
 /// Looks for lints if `what` is not off. warn: calls warn(text) for each; without a callback they go to stderr, once
 /// per text and process. error: throws a KernelError with all of them.
 void check_lints(const ir::Kernel& k, const DimValues& dims, Lint what,
-                 const std::function<void(const std::string&)>& warn = {});
+                 const Function<void(const std::string&)>& warn = {});
 
 }  // namespace tessera

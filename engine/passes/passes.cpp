@@ -1,5 +1,6 @@
 #include "engine/passes/passes.h"
 
+#include <functional>
 #include <string>
 
 #include "engine/ir/verify.h"

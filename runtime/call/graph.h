@@ -12,11 +12,13 @@
 #include <string>
 #include <vector>
 
-#include "engine/graph/plan.h"
+#include "engine/graph/graph.h"
 #include "runtime/call/call.h"
 #include "runtime/trace.h"
 
 namespace tessera {
+
+struct GraphPlan;
 
 struct GraphOptions {
   bool fuse = true;  ///< as graph/fuse.h says

@@ -2,6 +2,7 @@
 
 #include <cstdio>
 #include <mutex>
+#include <utility>
 
 namespace tessera {
 namespace {
@@ -20,7 +21,7 @@ State& state() {
 
 void set_log(LogCallback callback) {
   const std::lock_guard lock(state().mutex);
-  state().callback.swap(callback);
+  std::swap(state().callback, callback);
 }
 
 void log(Severity severity, const std::string& message, const LogCallback& own) {

@@ -1,6 +1,7 @@
 // Context: what the handles of one CudaDevice share: the driver's primary context of the GPU, a stream, and the modules
 // that the driver has made of Programs. Internal to runtime/. Read next: driver.h, call.cpp.
 #pragma once
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>

@@ -3,6 +3,7 @@
 // f32, so u8 is rounded once. Weights, their number and the edges are those of scipy.ndimage.gaussian_filter. Read
 // next: post_processing.h.
 #pragma once
+#include <algorithm>
 #include <cmath>
 
 #include "samples/kernels/passes.h"

@@ -6,6 +6,7 @@
 // Passes: Bailey, FFTs in External or Hierarchical Memory (1990). Convolution: Bluestein, A Linear Filtering Approach
 // to the Computation of the Discrete Fourier Transform (1970). fft_real.h goes on where this ends.
 #pragma once
+#include <algorithm>
 #include <cmath>
 #include <complex>
 #include <optional>

@@ -2,6 +2,9 @@
 // imaginary parts, and what belongs to each is told apart by symmetry. Odd lengths are transformed as complex numbers.
 // Sorensen et al., Real-Valued Fast Fourier Transform Algorithms (1987).
 #pragma once
+#include <algorithm>
+#include <functional>
+
 #include "samples/kernels/fft.h"
 
 namespace tessera::kernels {

@@ -4,7 +4,9 @@
 // Gimelshein, Online normalizer calculation for softmax (2018); the cap on logits is Gemma 2's (2024). No backward
 // pass. Read next: paged_attention.h, for one new token at a time.
 #pragma once
+#include <algorithm>
 #include <cmath>
+#include <functional>
 #include <limits>
 #include <optional>
 

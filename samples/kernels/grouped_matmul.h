@@ -5,6 +5,8 @@
 // problem is MegaBlocks' (Gale et al. 2022) and that of JAX's gmm (megablox), whose list of tiles per group this needs
 // no pass on the host for.
 #pragma once
+#include <algorithm>
+
 #include "samples/kernels/support.h"
 
 namespace tessera::kernels {

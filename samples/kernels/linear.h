@@ -3,6 +3,8 @@
 // inner dim in one dot, which the compiler stages through shared memory. Shazeer, GLU Variants Improve Transformer
 // (2020), for SwiGLU. The attention between them: flash_attention.h.
 #pragma once
+#include <algorithm>
+
 #include "samples/kernels/support.h"
 
 namespace tessera::kernels {

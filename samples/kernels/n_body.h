@@ -3,6 +3,8 @@
 // it, as integers, so that the order of additions does not show. Aarseth, Gravitational N-Body Simulations (2003);
 // Nyland, Harris and Prins, Fast N-Body Simulation with CUDA, GPU Gems 3 (2007).
 #pragma once
+#include <algorithm>
+
 #include "samples/kernels/support.h"
 
 namespace tessera::kernels {

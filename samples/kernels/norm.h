@@ -4,6 +4,8 @@
 // squares are joined as in Chan, Golub and LeVeque, Updating Formulae and a Pairwise Algorithm for Computing Sample
 // Variances (1979). Read next: rope.h.
 #pragma once
+#include <algorithm>
+
 #include "samples/kernels/long_rows.h"
 
 namespace tessera::kernels {

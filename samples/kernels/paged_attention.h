@@ -3,6 +3,8 @@
 // a sequence only: then merge_attention joins the parts, which is how a few long sequences fill a GPU. Kwon et al.,
 // PagedAttention (2023); the parts are Flash-Decoding's (Dao et al. 2023). The sums are flash_attention.h's.
 #pragma once
+#include <algorithm>
+
 #include "samples/kernels/flash_attention.h"
 
 namespace tessera::kernels {

@@ -3,6 +3,8 @@
 // order of additions hangs on the length alone. Blelloch, Prefix Sums and Their Applications (1990); reduce-then-scan
 // as in Merrill and Grimshaw, Parallel Scan for Stream Architectures (2009). Read next: radix_sort.h, which uses it.
 #pragma once
+#include <algorithm>
+
 #include "samples/kernels/passes.h"
 
 namespace tessera::kernels {

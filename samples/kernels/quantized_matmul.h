@@ -3,6 +3,8 @@
 // sums are scaled once per group of rows of the weights. Symmetric scales per column, or per column and group of rows,
 // as in Dettmers et al., LLM.int8() (2022), and Frantar et al., GPTQ (2022).
 #pragma once
+#include <algorithm>
+
 #include "samples/kernels/support.h"
 
 namespace tessera::kernels {

@@ -5,6 +5,8 @@
 // Efficient Sorting Algorithms for Manycore GPUs (2009); Merrill and Grimshaw, High Performance and Scalable Radix
 // Sorting (2011). Read next: top_k.h.
 #pragma once
+#include <algorithm>
+
 #include "samples/kernels/prefix_sum.h"
 
 namespace tessera::kernels {

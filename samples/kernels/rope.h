@@ -3,6 +3,7 @@
 // sines are made once per position and shared by its heads. Su et al., RoFormer (2021), which pairs neighbours;
 // GPT-NeoX and Llama pair an element with the one half a head further on.
 #pragma once
+#include <algorithm>
 #include <cmath>
 
 #include "samples/kernels/support.h"

@@ -4,6 +4,8 @@
 // infinity, 0 above -0 and NaN of the other sign below all; equals by the lowest index. Shanbhag, Pirk and Madden,
 // Efficient Top-K Query Processing on Massively Parallel Hardware (2018). Read next: blur.h.
 #pragma once
+#include <algorithm>
+
 #include "samples/kernels/passes.h"
 
 namespace tessera::kernels {

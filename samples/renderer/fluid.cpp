@@ -2,6 +2,7 @@
 // whole picture whose fragments read the array where it lies, particles as points whose vertices are the rows of
 // another array. All arrays that the host's shaders see are buffers of the host.
 // clang-format off: what glslang writes includes nothing
+#include <algorithm>
 #include <cstdint>
 #include <renderer_shaders/dye_frag.h>
 #include <renderer_shaders/dye_vert.h>

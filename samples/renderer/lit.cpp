@@ -2,6 +2,7 @@
 // and distances), the surfaces' colours. Tessera's kernels read them, smooth the light where the guide says that it
 // falls on one surface, colour it, let bright parts bloom, and store what a screen shows into a fourth image.
 // clang-format off: what glslang writes includes nothing
+#include <algorithm>
 #include <cstdint>
 #include <renderer_shaders/scene_frag.h>
 #include <renderer_shaders/scene_vert.h>

@@ -2,6 +2,7 @@
 // Tessera's kernels are recorded: a fluid with particles, and a lit scene with post-processing. Without a window it
 // writes a PNG per scene and checks a small version of each against the interpreter.
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <iostream>
 #include <string>
 

@@ -1,5 +1,6 @@
 #include "tests/fuzz/control.h"
 
+#include <algorithm>
 #include <functional>
 #include <string>
 

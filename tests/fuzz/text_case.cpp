@@ -1,5 +1,7 @@
 #include "tests/fuzz/text_case.h"
 
+#include <functional>
+
 #include "engine/ir/reference.h"
 #include "engine/ir/text.h"
 

@@ -1,6 +1,8 @@
 // Blurs against the definition in double precision.
 #include "samples/kernels/blur.h"
 
+#include <algorithm>
+
 #include "tests/kernels/passes.h"
 
 namespace blur_test {

@@ -1,6 +1,8 @@
 // Softmax cross-entropy, forward and backward, against the definitions.
 #include "samples/kernels/cross_entropy.h"
 
+#include <algorithm>
+
 #include "tests/kernels/support.h"
 
 namespace cross_entropy_test {

@@ -2,6 +2,7 @@
 // JAX's answers, Fourier transforms against NumPy's: tests/data/kernels, by tests/data/make_kernel_answers.py, whose
 // inputs are these. The transformer sample, by tests/jax, compares what a model is made of.
 #include <algorithm>
+#include <functional>
 #include <limits>
 
 #include "samples/kernels/cross_entropy.h"

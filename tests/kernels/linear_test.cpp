@@ -1,6 +1,8 @@
 // Embedding, products with heads split and joined, SwiGLU and the cache against their definitions.
 #include "samples/kernels/linear.h"
 
+#include <algorithm>
+
 #include "tests/kernels/support.h"
 
 namespace linear_test {

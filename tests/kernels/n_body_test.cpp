@@ -2,6 +2,8 @@
 // light that falls beside the picture.
 #include "samples/kernels/n_body.h"
 
+#include <algorithm>
+
 #include "tests/kernels/support.h"
 
 namespace n_body_test {

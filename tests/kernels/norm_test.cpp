@@ -1,6 +1,8 @@
 // RMS and layer norm against their definitions in double precision.
 #include "samples/kernels/norm.h"
 
+#include <algorithm>
+
 #include "tests/kernels/support.h"
 
 namespace norm_test {

@@ -2,6 +2,8 @@
 // the whole.
 #include "samples/kernels/paged_attention.h"
 
+#include <algorithm>
+
 #include "tests/kernels/reference_attention.h"
 #include "tests/kernels/support.h"
 

@@ -1,6 +1,7 @@
 // Attention by its definition, in double precision: for every query the logits of the keys that it sees, their softmax,
 // and the values' mean by it.
 #pragma once
+#include <algorithm>
 #include <cmath>
 #include <optional>
 #include <utility>

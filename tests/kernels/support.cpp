@@ -1,5 +1,8 @@
 #include "tests/kernels/support.h"
 
+#include <algorithm>
+#include <functional>
+
 #include "codegen/compile.h"
 #include "codegen/lane/interpreter.h"
 #include "engine/ir/reference.h"

@@ -3,6 +3,7 @@
 // elementwise rows are held to their ulp by elementwise_test.cpp.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <random>
 

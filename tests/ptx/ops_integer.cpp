@@ -1,4 +1,5 @@
 // Whole numbers and bits: arithmetic, shifts, fields, permutations of bytes, dot products.
+#include <algorithm>
 #include <bit>
 
 #include "tests/ptx/decode.h"

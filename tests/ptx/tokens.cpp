@@ -1,5 +1,6 @@
 #include "tests/ptx/tokens.h"
 
+#include <algorithm>
 #include <cctype>
 
 namespace tessera::ptx {

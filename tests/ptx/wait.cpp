@@ -1,6 +1,7 @@
 // Who waits for whom: warps, barriers, copies in flight.
 #include <algorithm>
 #include <cmath>
+#include <functional>
 
 #include "tests/ptx/machine.h"
 

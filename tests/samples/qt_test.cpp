@@ -2,6 +2,7 @@
 // the validation layers silent; and what it says where it cannot go on.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 

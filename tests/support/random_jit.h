@@ -1,6 +1,7 @@
 // Random functions under jit, by seed: plain operations, kernels with blocks, loops and branches. All they compute are
 // small integers in f32, exact in every order and on every device, so that outputs must be equal.
 #pragma once
+#include <algorithm>
 #include <random>
 #include <vector>
 

@@ -4,6 +4,7 @@
 // a kernel).
 #pragma once
 #include <cstdint>
+#include <functional>
 #include <initializer_list>
 #include <map>
 #include <set>

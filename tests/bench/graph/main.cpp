@@ -11,6 +11,7 @@
 #include <functional>
 
 #include "engine/front.h"
+#include "engine/graph/plan.h"
 #include "runtime/call/graph.h"
 #include "runtime/call/jit.h"
 #include "runtime/launch/bound.h"

@@ -1,4 +1,5 @@
 // ptx_run FILE.ptx: runs an entry in the emulator, on buffers that the command line describes.
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>

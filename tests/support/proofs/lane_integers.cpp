@@ -1,5 +1,6 @@
 #include "tests/support/proofs/lane_integers.h"
 
+#include <algorithm>
 #include <set>
 #include <vector>
 

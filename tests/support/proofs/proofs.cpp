@@ -1,5 +1,6 @@
 #include "tests/support/proofs/proofs.h"
 
+#include <algorithm>
 #include <set>
 
 #include "codegen/lane/prover.h"

@@ -2,6 +2,7 @@
 // the interpreter's. And what the code does not look at: offsets of 64 bits where 32 do, arrays that may be empty.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <string>
 
 #include "codegen/compile.h"

@@ -2,6 +2,7 @@
 // combinations and random ones, of 8 bits and fewer all values in all combinations. Integers, bools and exact float ops
 // must agree bit for bit; others within the row's ulp of the reference in double. f32 and f64 subnormals may be
 // flushed, in and out, to a zero of the same sign (those of f16 and f8 may not: they are normal f32).
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstdio>

@@ -2,6 +2,7 @@
 // counted in ops, on every kind of target; what they compute is the interpreter's; and `explain` says what is kept.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <functional>
 
 #include "codegen/compile.h"

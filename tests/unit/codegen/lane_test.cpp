@@ -2,6 +2,7 @@
 // that can be wrong is reported.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <functional>
 

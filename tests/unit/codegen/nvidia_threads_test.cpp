@@ -2,6 +2,7 @@
 // And that each instruction that orders them is needed: the emulator notices when it is missing.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <fstream>
 #include <iterator>
 

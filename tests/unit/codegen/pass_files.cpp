@@ -3,6 +3,7 @@
 #include "tests/unit/codegen/pass_files.h"
 
 #include <algorithm>
+#include <functional>
 #include <sstream>
 #include <stdexcept>
 

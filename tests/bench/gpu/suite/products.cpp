@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <tessera/tessera.hpp>
 
 #include "tests/bench/gpu/suite/suite.h"

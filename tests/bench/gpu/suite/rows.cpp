@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <tessera/tessera.hpp>
 
 #include "samples/kernels/norm.h"

@@ -1,5 +1,6 @@
 #include "tests/bench/gpu/time/contender.h"
 
+#include <algorithm>
 #include <cstdint>
 
 namespace tessera::bench {

@@ -1,5 +1,6 @@
 #include "tests/bench/gpu/time/cuda_timer.h"
 
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <functional>

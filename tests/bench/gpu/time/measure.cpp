@@ -1,5 +1,6 @@
 #include "tests/bench/gpu/time/measure.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <fstream>

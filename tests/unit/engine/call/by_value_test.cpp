@@ -1,6 +1,7 @@
 // Numbers by value and run-time sizes as Values: what calls take, what kernels see, and what is said of the rest.
 #include <doctest/doctest.h>
 
+#include <functional>
 #include <sstream>
 
 #include "engine/front.h"

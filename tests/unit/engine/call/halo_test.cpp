@@ -2,6 +2,7 @@
 // and every dtype; beside other kinds of dims; text and exact errors.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <sstream>
 
 #include "engine/call/vmap.h"

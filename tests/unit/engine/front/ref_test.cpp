@@ -2,8 +2,10 @@
 // traced as a kernel over whole arrays and run by the interpreter, before and after the passes.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cstring>
 #include <filesystem>
+#include <functional>
 #include <map>
 
 #include "engine/base/npy.h"

@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include <filesystem>
+#include <functional>
 
 #include "tests/support/answers.h"
 #include "tests/support/value_functions.h"

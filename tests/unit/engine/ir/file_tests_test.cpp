@@ -3,6 +3,7 @@
 // tests/tir/threads, kernels of threads, run here with their threads in several orders.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <sstream>

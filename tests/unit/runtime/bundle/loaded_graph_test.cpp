@@ -2,6 +2,7 @@
 // graphs, what the device decides, mutants of their code.
 #include "runtime/loaded_graph.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <thread>
 

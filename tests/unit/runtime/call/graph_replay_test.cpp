@@ -1,9 +1,11 @@
 // Graphs as they run on a device: planned, recorded once, replayed with other arguments; and random graphs against the
 // interpreter.
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <random>
 
+#include "engine/graph/plan.h"
 #include "runtime/call/graph.h"
 #include "tests/unit/runtime/support.h"
 

@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "engine/graph/plan.h"
 #include "runtime/call/graph.h"
 #include "runtime/device/faults.h"
 #include "runtime/launch/bound.h"

@@ -8,6 +8,7 @@
 
 #include "engine/front.h"
 #include "engine/graph/fuse.h"
+#include "engine/graph/plan.h"
 #include "engine/graph/write.h"
 #include "runtime/submit/context.h"
 #include "tests/support/mixed_jit.h"

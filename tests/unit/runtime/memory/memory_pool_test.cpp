@@ -1,6 +1,7 @@
 // An engine's own allocator: all device memory comes from it and goes back, what it refuses is an error with a table,
 // and bad answers are named.
 #include <algorithm>
+#include <functional>
 #include <map>
 #include <mutex>
 

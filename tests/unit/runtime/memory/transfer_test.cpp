@@ -1,4 +1,5 @@
 // Staged transfers and calls overlap: what the host copies, it copies while the device is busy with earlier work.
+#include <algorithm>
 #include <chrono>
 #include <future>
 #include <thread>
