@@ -227,6 +227,11 @@ const DeviceArray& array_at(const GraphProgram& g, const Where& w, std::span<con
   return inputs[w.index];
 }
 
+void forget_errors(std::span<const DeviceArray> arrays) {
+  for (const DeviceArray& a : arrays)
+    if (const auto b = a.memory()) b->outcome = nullptr;
+}
+
 // Makes the text of an error only if there is one.
 void check_arguments(const GraphProgram& g, const Device& device, int64_t alignment,
                      std::span<const DeviceArray> inputs, std::span<const DeviceArray> outputs) {

@@ -7,6 +7,7 @@
 
 #include "engine/base/write_file.h"
 #include "engine/front.h"
+#include "runtime/device/faults.h"
 #include "tests/unit/runtime/bundled_graph.h"
 #include "tests/unit/runtime/support.h"
 
@@ -192,6 +193,32 @@ TEST_CASE("what a kernel checks in a branch is true of the result, whatever the 
   CHECK(floats(second[1]) == from(0));
   d.wait();
   check_clean(d);
+}
+
+TEST_CASE("where a call of a bundle's graph throws, what was wrong in the outputs' memory stays wrong") {
+  vulkan::Faults faults;
+  const Device d;
+  const auto f = jit(
+      [](Tensor x) {
+        const auto checked = pallas_call(
+            [](Ref a, Ref b) {
+              check(max(a[all]) < 100.0f, "too large");
+              b[all] = a[all];
+            },
+            {.out_shape = {{{64}, f32}}, .name = "checked"});
+        return Value(next(checked(x)));
+      },
+      {.name = "strict"});
+  const LoadedGraph graph = loaded(d, f.trace({{{64}, f32}}));
+  const DeviceArray good(d, ramp(64));
+  const std::vector<DeviceArray> out = graph({DeviceArray(d, ramp(64, 100))});
+  d.submit_nothing();
+  faults.fail("vkQueueSubmit2", 0, VK_ERROR_OUT_OF_DEVICE_MEMORY);
+  CHECK_THROWS_AS(graph.run_into({good}, out), DeviceError);
+  CHECK(faults.failed());
+  CHECK(error_of<KernelError>([&] { out[0].download(); }).find("too large") != std::string::npos);
+  graph.run_into({good}, out);
+  CHECK(floats(out[0]) == from(1));
 }
 
 }  // namespace loaded_graph_test
