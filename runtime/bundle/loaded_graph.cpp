@@ -62,13 +62,15 @@ class Run {
   void operator()() {
     std::optional<Turns::Turn> turn;  // of all submissions
     std::vector<std::pair<std::shared_ptr<Buffer>, std::shared_ptr<Outcome>>> before;
+    for (const DeviceArray& a : outputs_)
+      if (auto b = a.memory()) before.emplace_back(std::move(b), nullptr);
+    std::vector<Turns::Use> used = uses();  // before the lock, as what another thread frees meanwhile goes without it
     {
       std::unique_lock lock(context_.mutex());
-      turn.emplace(context_.turns(), lock, uses());
-      for (const DeviceArray& a : outputs_)
-        if (const auto b = a.memory()) before.emplace_back(b, b->outcome);
-      forget_errors(own_), forget_errors(outputs_);
+      turn.emplace(context_.turns(), lock, std::move(used));
+      for (auto& [b, outcome] : before) outcome = b->outcome;
     }
+    forget_errors(own_), forget_errors(outputs_);
     try {
       run();
     } catch (...) {  // what was wrong is no better

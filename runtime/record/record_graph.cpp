@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <mutex>
 #include <optional>
 #include <string>
 
@@ -52,10 +51,7 @@ Scopes PreparedGraph::record(CommandStream& stream, std::span<const DeviceArray>
   check_arguments(*graph_, device_, alignment_, inputs, outputs);
   for (size_t k = 0; k < prepared_.size(); ++k)
     stream.stream_->check_room(*prepared_[k].call_, static_cast<size_t>(graph_->kernels[k].calls));
-  {
-    const std::lock_guard lock(device_.context()->mutex());
-    forget_errors(own_), forget_errors(outputs);
-  }
+  forget_errors(own_), forget_errors(outputs);
   Scopes scopes;
   const auto add = [&](const Scopes& s) {
     scopes.wait_stages |= s.wait_stages;
