@@ -238,10 +238,7 @@ TEST_CASE("whether a kernel of a bundle's graph runs is decided on the device, h
        .name = "sums",
        .in_shape = {{{n, 64}, f32}, {{64}, f32}}});
   const auto f = jit(
-      [&](Tensor x, Tensor y, Tensor i) {
-        return switch_(
-            i, [&] { return y; }, [&] { return Value(sums(x, y)); });
-      },
+      [&](Tensor x, Tensor y, Tensor i) { return switch_(i, [&] { return y; }, [&] { return Value(sums(x, y)); }); },
       {.name = "choice"});
   const Graph& g = f.trace({{{100, 64}, f32}, {{64}, f32}, {{}, i32}});
   const LoadedGraph before = loaded(d, g);
@@ -258,7 +255,8 @@ TEST_CASE("whether a kernel of a bundle's graph runs is decided on the device, h
   const auto check_all = [&](const LoadedGraph& graph) {
     CHECK(floats(graph({rows(1), y, 1})[0]) == from(100));
     CHECK(floats(graph({rows(9), y, 0})[0]) == from(0));
-    CHECK(error_of<KernelError>([&] { graph({rows(9), y, 1})[0].download(); }).find("a large one") != std::string::npos);
+    CHECK(error_of<KernelError>([&] { graph({rows(9), y, 1})[0].download(); }).find("a large one") !=
+          std::string::npos);
   };
   check_all(before);
   check_all(loaded(d, g));
