@@ -60,7 +60,12 @@ class Choice {
     // How often each would be computed if nothing were kept, and where different positions meet: those are worth
     // keeping, not what lies between.
     backwards(k_.body, [this](Value v) { meet(v); });
-    if (std::none_of(meets_.begin(), meets_.end(), [](int64_t n) { return n > 0; })) return kept_;
+    const auto concatenates = [&](const Op& o) {
+      return o.code == Opcode::concatenate && o.results.size() == 1 && lazy_[o.results[0].index];
+    };
+    if (std::none_of(meets_.begin(), meets_.end(), [](int64_t n) { return n > 0; }) &&
+        std::none_of(k_.ops.begin(), k_.ops.end(), concatenates))
+      return kept_;
     // Operands first, so that the cost of each knows what is kept below it.
     forwards(k_.body);
     // What is kept above takes uses away, or adds some: now all are known, and the costs are at most what they were.

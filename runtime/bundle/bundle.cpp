@@ -168,35 +168,36 @@ Bundle Bundle::snapshot() const {
   return b;
 }
 
-std::string signature(const Program& p) {
-  std::string text;
-  for (const bool outputs : {false, true}) {
-    text += outputs ? " -> (" : "(";
-    bool first = true;
-    for (const ProgramArg& a : p.args) {
-      if (a.is_output != outputs) continue;
-      std::string dims;
-      for (const Extent& e : a.shape) dims += (dims.empty() ? "" : ", ") + to_string(e);
-      text += (first ? "" : ", ") + std::string(name(a.dtype)) + (a.by_value ? " by value" : "[" + dims + "]");
-      first = false;
-    }
-    text += ")";
+namespace {
+/// "(f32[8], i32[]) -> (f32[8])", of the texts of so many inputs, then outputs.
+std::string arrow(const std::vector<std::string>& types, size_t inputs) {
+  std::string text = "(";
+  for (size_t i = 0; i < types.size(); ++i) {
+    if (i > 0 && i != inputs) text += ", ";
+    if (i == inputs) text += ") -> (";
+    text += types[i];
   }
-  return text;
+  return text + (inputs == types.size() ? ") -> ()" : ")");
+}
+}  // namespace
+
+std::string signature(const Program& p) {
+  std::vector<std::string> types;
+  size_t inputs = 0;
+  for (const ProgramArg& a : p.args) {
+    std::string dims;
+    for (const Extent& e : a.shape) dims += (dims.empty() ? "" : ", ") + to_string(e);
+    types.push_back(std::string(name(a.dtype)) + (a.by_value ? " by value" : "[" + dims + "]"));
+    inputs += !a.is_output;
+  }
+  return arrow(types, inputs);
 }
 
 std::string signature(const GraphProgram& g) {
-  std::string text;
-  for (const bool outputs : {false, true}) {
-    text += outputs ? " -> (" : "(";
-    bool first = true;
-    for (const GraphProgram::Type& t : outputs ? g.outputs : g.inputs) {
-      text += (first ? "" : ", ") + to_string(t);
-      first = false;
-    }
-    text += ")";
-  }
-  return text;
+  std::vector<std::string> types;
+  for (const auto* list : {&g.inputs, &g.outputs})
+    for (const GraphProgram::Type& t : *list) types.push_back(to_string(t));
+  return arrow(types, g.inputs.size());
 }
 
 void check_signature(const GraphProgram& graph, std::string_view wanted) {

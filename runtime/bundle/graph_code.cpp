@@ -1,6 +1,7 @@
 #include "runtime/bundle/graph_code.h"
 
 #include <algorithm>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <utility>
@@ -8,6 +9,7 @@
 #include "engine/base/plural.h"
 #include "runtime/launch/arguments.h"
 #include "runtime/memory/buffer.h"
+#include "runtime/submit/context.h"
 
 namespace tessera {
 
@@ -225,6 +227,14 @@ const DeviceArray& array_at(const GraphProgram& g, const Where& w, std::span<con
     for (const GraphProgram::Number& n : g.numbers)
       if (n.input == w.index) return own[n.own];
   return inputs[w.index];
+}
+
+void forget_errors(std::span<const DeviceArray> arrays) {
+  for (const DeviceArray& a : arrays)
+    if (const auto b = a.memory()) {  // which goes after the lock, if another thread frees the array
+      const std::lock_guard lock(a.device().context()->mutex());
+      b->outcome = nullptr;
+    }
 }
 
 // Makes the text of an error only if there is one.

@@ -36,6 +36,9 @@ std::vector<DeviceArray> own_arrays(const Device& device, const GraphProgram& gr
 const DeviceArray& array_at(const GraphProgram& graph, const GraphProgram::Where& where,
                             std::span<const DeviceArray> inputs, std::span<const DeviceArray> outputs,
                             std::span<const DeviceArray> own);
+/// Errors of what the memory held before a call of the graph: a kernel that the device leaves out would pass them on.
+/// Without the context's mutex.
+void forget_errors(std::span<const DeviceArray> arrays);
 /// Throws SpecError on arguments that do not fit, DeviceError for an address. An input may be a number where its rank
 /// is 0. Allocates nothing.
 void check_arguments(const GraphProgram& graph, const Device& device, int64_t alignment,

@@ -12,9 +12,11 @@
 
 namespace tessera {
 
+using vulkan::Buffer;
 using vulkan::Context;
 using vulkan::Cut;
 using vulkan::Launch;
+using vulkan::Outcome;
 using vulkan::Turns;
 
 struct LoadedGraph::State {
@@ -59,11 +61,28 @@ class Run {
 
   void operator()() {
     std::optional<Turns::Turn> turn;  // of all submissions
+    std::vector<std::pair<std::shared_ptr<Buffer>, std::shared_ptr<Outcome>>> before;
+    for (const DeviceArray& a : outputs_)
+      if (auto b = a.memory()) before.emplace_back(std::move(b), nullptr);
+    std::vector<Turns::Use> used = uses();  // before the lock, as what another thread frees meanwhile goes without it
     {
       std::unique_lock lock(context_.mutex());
-      turn.emplace(context_.turns(), lock, uses());
-      forget();
+      turn.emplace(context_.turns(), lock, std::move(used));
+      for (auto& [b, outcome] : before) outcome = b->outcome;
     }
+    forget_errors(own_), forget_errors(outputs_);
+    try {
+      run();
+    } catch (...) {  // what was wrong is no better
+      const std::lock_guard lock(context_.mutex());
+      for (const auto& [b, outcome] : before)
+        if (outcome) b->outcome = outcome;
+      throw;
+    }
+  }
+
+ private:
+  void run() {
     const GraphProgram& g = *code_.graph;
     for (const GraphProgram::Number& n : g.numbers)
       if (inputs_[n.input].number()) add(n.kernel, {inputs_[n.input]}, {own_[n.own]}, {});
@@ -78,7 +97,6 @@ class Run {
     submit();
   }
 
- private:
   struct Step {
     Step(const Device& device, const Program& program, std::vector<DeviceArray> in, std::vector<DeviceArray> out)
         : inputs(std::move(in)), outputs(std::move(out)), launch(device, program, inputs) {}
@@ -93,12 +111,6 @@ class Run {
     return w.donated ? donate(a) : a;
   }
 
-  /// Errors of what the memory held before: a call that the device leaves out would pass them on.
-  void forget() const {
-    for (const std::vector<DeviceArray>* arrays : {&own_, &outputs_})
-      for (const DeviceArray& a : *arrays)
-        if (const auto b = a.memory()) b->outcome = nullptr;
-  }
   std::vector<Turns::Use> uses() const {
     std::vector<Turns::Use> all;
     for (const DeviceArray& a : inputs_)

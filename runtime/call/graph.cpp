@@ -13,6 +13,7 @@
 #include "engine/base/plural.h"
 #include "engine/graph/fuse.h"
 #include "engine/interpreter/interpreter.h"
+#include "runtime/array/transfer.h"
 #include "runtime/call/graph_state.h"
 #include "runtime/device/names.h"
 #include "runtime/launch.h"
@@ -60,6 +61,11 @@ CompiledGraph::State& CompiledGraph::state() const {
 const Graph& CompiledGraph::graph() const { return shared_->frames[0]->graph; }
 const GraphPlan& CompiledGraph::plan() const { return shared_->frames[0]->plan; }
 const Device& CompiledGraph::device() const { return shared_->frames[0]->device; }
+bool CompiledGraph::prints() const {
+  const std::vector<CompiledKernel>& kernels = shared_->frames[0]->kernels;
+  return std::any_of(kernels.begin(), kernels.end(),
+                     [](const CompiledKernel& k) { return !k.program().prints.empty(); });
+}
 CompiledGraph::Recordings CompiledGraph::recordings() const {
   Recordings r;
   for (const auto& frame : shared_->frames)
@@ -79,8 +85,9 @@ std::vector<TimedCommand> CompiledGraph::trace() const {
   if (s.device.context()->probe().timestamp_bits == 0)
     throw DeviceError(s.graph.name + ": a trace is asked for, but the queue of " + s.device.info().name +
                       " writes no timestamps");
-  std::lock_guard lock(s.mutex);
-  s.device.wait();
+  s.device.wait();  // what that prints may call the graph
+  const State::Use use(s);
+  s.device.context()->wait_all();
   std::vector<TimedCommand> commands;
   std::vector<vulkan::Timestamps::Ticks> ticks;
   for (const auto& [at, list] : s.parts)
@@ -328,7 +335,12 @@ class CompiledGraph::Replay {
       std::lock_guard lock(context_.mutex());
       b->outcome = last_outcome_;
     }
-    return scalar(host.download());
+    Array value({}, dtype);
+    const std::shared_ptr<Outcome> outcome = vulkan::read_bytes(
+        s_.device.context(), *b, value.bytes(), static_cast<uint64_t>(value.nbytes()), "a value that decides", [] {});
+    context_.say(false);
+    context_.throw_if_wrong(outcome);
+    return scalar(value);
   }
   uint64_t at(const Spot& p) const {
     return vulkan::base(s_.plan.storages[p.storage]) + static_cast<uint64_t>(p.offset);
@@ -588,7 +600,7 @@ std::vector<DeviceArray> CompiledGraph::run_into(const std::vector<DeviceArray>&
   check_arguments(graph(), types);
   check_outputs(graph(), device(), inputs, outputs);
   State& s = *shared_->frames[shared_->next++ % shared_->frames.size()];
-  std::lock_guard lock(s.mutex);
+  const State::Use use(s);
   return Replay(s, inputs, outputs).run();
 }
 
@@ -602,6 +614,7 @@ std::vector<Array> CompiledGraph::run(const std::vector<Array>& inputs) const {
     if (shared_->frames[0]->options.donated[i]) arguments[i] = donate(arguments[i]);  // no other call uses them
   std::vector<Array> outputs;
   for (const DeviceArray& o : (*this)(arguments)) outputs.push_back(o.download());
+  if (prints()) device().wait();  // of what makes no output, too
   return outputs;
 }
 

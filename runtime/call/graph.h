@@ -49,6 +49,7 @@ class CompiledGraph {
   /// and copies of rows that lie at no multiple of 16 bytes.
   std::vector<TimedCommand> trace() const;
   const Device& device() const;
+  bool prints() const;  ///< or checks: what it says comes when somebody waits for the device
   /// Starts the calls and returns the outputs; one that is an argument, or comes a second time, is that array itself.
   /// Throws SpecError if the arguments are not the graph's; else errors as launch().
   std::vector<DeviceArray> operator()(const std::vector<DeviceArray>& inputs) const;

@@ -62,6 +62,15 @@ void for_each_run(const GraphPlan& plan, const std::vector<Node>& nodes, const F
 
 }  // namespace
 
+CompiledGraph::State::Use::Use(State& state) : state_(state), lock_(state.mutex, std::defer_lock) {
+  const std::thread::id self = std::this_thread::get_id();
+  if (state.user == self)
+    throw SpecError(state.graph.name + ": is called by what its own call prints, which has not ended", state.graph.loc,
+                    "let the callback keep the line, and call the graph afterwards");
+  lock_.lock();
+  state.user = self;
+}
+
 void CompiledGraph::State::make() {
   make_plan();
   bind_calls();

@@ -2,9 +2,11 @@
 // blocks, and its prerecorded commands. Internal to runtime/call. Read next: graph_state.cpp, which makes it;
 // graph.cpp, which replays it.
 #pragma once
+#include <atomic>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -67,11 +69,25 @@ struct CompiledGraph::State {
   void record(std::vector<Part>& to, const std::vector<size_t>& sequence);
   vulkan::Bound bind(const GraphPlan::Command::Call& c, DimValues& dims, vulkan::Cut cut) const;
 
+  /// Who calls has it alone. Throws SpecError for a thread that has it already: what its call prints calls it again.
+  class Use {
+   public:
+    explicit Use(State& state);
+    ~Use() { state_.user = std::thread::id(); }
+    Use(const Use&) = delete;
+    Use& operator=(const Use&) = delete;
+
+   private:
+    State& state_;
+    std::unique_lock<std::mutex> lock_;
+  };
+
   // by the first command of nodes in a row; true: the iterations that are left of a loop
   std::map<std::pair<size_t, bool>, std::vector<Part>> parts;
-  std::mutex mutex;                 // there is one arena and one table
-  std::vector<std::byte> contents;  // of the table, once all that is submitted has run
-  bool table_is_stale = false;      // a call has failed: the device has an older one
+  std::mutex mutex;                        // there is one arena and one table
+  std::atomic<std::thread::id> user = {};  // who has the mutex
+  std::vector<std::byte> contents;         // of the table, once all that is submitted has run
+  bool table_is_stale = false;             // a call has failed: the device has an older one
 };
 
 }  // namespace tessera

@@ -110,9 +110,10 @@ std::vector<GroupSlice> cut_slices(Context& context, const Program& p, const Dim
 // A call that may take longer than the watchdog allows, cut: its `workgroups`, or where they loop over units of work,
 // those. Else nothing. Programs whose loops are cut (Program::steps_extent) run some steps of all units in each slice,
 // or where their arenas do not fit memory together, all steps of some units before those of others.
-std::vector<GroupSlice> slices_of(Context& context, const Program& p, const DimValues& dims, int64_t workgroups) {
+std::vector<GroupSlice> slices_of(Context& context, const Program& p, const DimValues& dims, int64_t workgroups,
+                                  Cut cut) {
   constexpr int64_t kMost = 1024;  // beyond, submitting would cost more than it saves
-  const double budget = context.watchdog_seconds();
+  const double budget = cut == Cut::watchdog ? context.watchdog_seconds() : 0;
   if (p.steps_extent >= 0)
     return cut_slices(context, p, dims, workgroups,
                       budget > 0 ? std::min(seconds_of(context, p, dims) / budget, static_cast<double>(kMost)) : 0);
@@ -148,7 +149,7 @@ void rebind(const Program& p, const DimValues& dims, const Device& device, Cut c
   const uint32_t* most = device.context()->probe().max_groups;
   b.groups = fold_workgroups(b.count, {most[0], most[1], most[2]});
   if (cut == Cut::watchdog || (cut == Cut::loops && p.steps_extent >= 0))
-    b.slices = slices_of(*device.context(), p, dims, b.count);
+    b.slices = slices_of(*device.context(), p, dims, b.count, cut);
   const uint64_t launched =
       b.cut() ? static_cast<uint64_t>(b.count) : uint64_t{b.groups[0]} * b.groups[1] * b.groups[2];
   if (b.groups[2] > most[2] || launched > static_cast<uint64_t>(std::numeric_limits<int32_t>::max()))

@@ -21,7 +21,8 @@ class Context;
 /// What of a call may be cut into slices that run one after another.
 enum class Cut : uint8_t {
   none,
-  loops,     // of programs whose loops are cut into steps (Program::steps_extent)
+  loops,     // of programs whose loops are cut into steps (Program::steps_extent): by the sizes alone, so that it
+             // is the same each time
   watchdog,  // and calls that may take longer than the watchdog allows
 };
 

@@ -364,21 +364,27 @@ void HostCall::restart(Slot& slot, uint64_t frame) {
   slot.used = 0;
 }
 
-HostCall::Call& HostCall::next(uint64_t frame) {
+// For so many more calls.
+void HostCall::check_room(uint64_t frame, size_t more) const {
   if (frame < newest)
     throw SpecError(
         program->name + ": frame " + std::to_string(frame) + " is recorded after frame " + std::to_string(newest),
         program->loc, "number frames upwards");
+  const size_t calls = (current && newest == frame ? current->used : 0) + more;
+  if (calls > static_cast<size_t>(calls_per_frame))
+    throw SpecError(program->name + ": frame " + std::to_string(frame) + " has " + plural(calls, "call") +
+                        " but PrepareOptions::calls_per_frame is " + std::to_string(calls_per_frame),
+                    program->loc);
+}
+
+HostCall::Call& HostCall::next(uint64_t frame) {
+  check_room(frame, 1);
   if (!current || newest != frame) {
     Slot& slot = slots[frame % slots.size()];
     if (slot.frame != frame) restart(slot, frame);
     newest = frame;
     current = &slot;
   }
-  if (current->used == current->calls.size())
-    throw SpecError(program->name + ": frame " + std::to_string(frame) + " has " + plural(current->used + 1, "call") +
-                        " but PrepareOptions::calls_per_frame is " + std::to_string(calls_per_frame),
-                    program->loc);
   Call& c = current->calls[current->used];
   if (program->report_bytes > 0) {
     take_values(c.dims, dims);

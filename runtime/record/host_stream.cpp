@@ -183,6 +183,11 @@ void HostStream::check(const HostCall& call, size_t arguments, const Indirect& i
                     p.loc, "launch the graph, or use smaller scratch");
 }
 
+void HostStream::check_room(const HostCall& call, size_t calls) const {
+  check(call, call.program->args.size(), {});
+  call.check_room(frame_, calls);
+}
+
 // Field by field: a copy of what has just been written in pieces would wait for them.
 void HostStream::uses(Buffer* b, bool reads, bool writes, uint64_t offset, uint64_t size, bool indirect) {
   Access& a = accesses_[num_accesses_++];
@@ -267,9 +272,9 @@ void HostStream::record(HostCall& call, std::span<const Argument> arguments, Ind
   if (timed_) times_->write_end(commands_);
   timed_ = unbegun_ = false;
   end_label(vk, commands_);
-  bool outcomes = false;
+  bool outcomes = indirect.groups && indirect.groups->outcome;
   for (const std::shared_ptr<Buffer>& b : c.arguments) outcomes |= b && b->outcome;
-  if (outcomes) pass_on(call, c);
+  if (outcomes) pass_on(call, c, indirect.groups);
   ++call.current->used;
 }
 
@@ -294,21 +299,20 @@ void HostStream::dispatch(HostCall& call, const HostCall::Call& c, size_t n, con
   reported_ |= c.report != nullptr;
 }
 
-// What is computed from an array that is wrong, or may turn out so, is no better. With the mutex held.
-void HostStream::pass_on(const HostCall& call, const HostCall::Call& c) {
-  const std::vector<ProgramArg>& args = call.program->args;
+// What is computed from an array that is wrong, or may turn out so, is no better. A call that the device may leave out,
+// by its `groups`, leaves its outputs as they are: they are no better than what they held, or than what decides. With
+// the mutex held.
+void HostStream::pass_on(const HostCall& call, const HostCall::Call& c, const Buffer* groups) {
   std::shared_ptr<Outcome> found;
   bool joined = false;
-  for (size_t i = 0; i < call.num_inputs; ++i) {
-    const Buffer* b = c.arguments[i].get();
+  const auto add = [&](const Buffer* b) {
     if (!b || !b->outcome || (b->outcome->settled && !b->outcome->error) || b->outcome == found ||
         (found && found->error))
-      continue;
-    if (!depends_on(*call.program, i)) continue;
+      return;
     if (!found || b->outcome->error) {
       found = b->outcome;
       joined = false;
-      continue;
+      return;
     }
     if (!joined) {  // two that are not known yet
       auto both = std::make_shared<Outcome>();
@@ -318,12 +322,15 @@ void HostStream::pass_on(const HostCall& call, const HostCall::Call& c) {
       joined = true;
     }
     found->inputs.push_back(b->outcome);
-  }
+  };
+  add(groups);
+  for (size_t i = 0; i < c.arguments.size(); ++i)
+    if (i < call.num_inputs ? depends_on(*call.program, i) : groups != nullptr) add(c.arguments[i].get());
   if (joined) {
     found->value = device_.context()->recorder().submitted();
     device_.context()->follow(found);
   }
-  for (size_t i = call.num_inputs; i < args.size(); ++i)
+  for (size_t i = call.num_inputs; i < c.arguments.size(); ++i)
     if (const auto& b = c.arguments[i]; b && b->outcome != found) b->outcome = found;
 }
 

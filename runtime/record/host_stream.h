@@ -57,6 +57,7 @@ struct HostCall {
   void take_staging();
   void make_slots(bool images);
   void make_memory(Call& c, const Call& first);
+  void check_room(uint64_t frame, size_t more) const;
   Call& next(uint64_t frame);
   void restart(Slot& slot, uint64_t frame);
   void take_report(Call& c);
@@ -109,6 +110,8 @@ class HostStream {
   void begin(VkCommandBuffer commands, uint64_t frame);
   void record(HostCall& call, std::span<const Argument> arguments, Indirect indirect = {});
   void record(HostCall& call, std::span<const DeviceArray> arrays, Indirect indirect = {});
+  /// Throws what record() would say of the first of so many calls.
+  void check_room(const HostCall& call, size_t calls) const;
   void end();
   std::vector<TimedCommand> trace(uint64_t frame) const;
   void abandon() { commands_ = VK_NULL_HANDLE; }  // ends a recording that holds nothing
@@ -123,7 +126,7 @@ class HostStream {
   void take_arguments(const HostCall& call, HostCall::Call& c, std::span<const Argument> arguments);
   void uses(Buffer* b, bool reads, bool writes, uint64_t offset, uint64_t size, bool indirect = false);
   void dispatch(HostCall& call, const HostCall::Call& c, size_t n, const Indirect& indirect);
-  void pass_on(const HostCall& call, const HostCall::Call& c);
+  void pass_on(const HostCall& call, const HostCall::Call& c, const Buffer* groups);
   Buffer* take(const HostCall& call, HostCall::Call& c, const Argument& argument, size_t i);
   static void check_apart(const HostCall& call, size_t output, size_t other);
   void read_image(const HostCall& call, const HostCall::Call& c, const Argument& argument, size_t i);

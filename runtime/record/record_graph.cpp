@@ -49,6 +49,9 @@ PreparedGraph::PreparedGraph(const Device& device, const GraphCode& code, const 
 Scopes PreparedGraph::record(CommandStream& stream, std::span<const DeviceArray> inputs,
                              std::span<const DeviceArray> outputs) {
   check_arguments(*graph_, device_, alignment_, inputs, outputs);
+  for (size_t k = 0; k < prepared_.size(); ++k)
+    stream.stream_->check_room(*prepared_[k].call_, static_cast<size_t>(graph_->kernels[k].calls));
+  forget_errors(own_), forget_errors(outputs);
   Scopes scopes;
   const auto add = [&](const Scopes& s) {
     scopes.wait_stages |= s.wait_stages;

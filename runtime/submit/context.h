@@ -64,8 +64,9 @@ class Context final : public DeviceHeap {
   void follow(std::shared_ptr<Outcome> outcome);  // the call has been submitted; with mutex() held
   /// Throws what went wrong with a call that has been waited for, or with one that its inputs come from.
   void throw_if_wrong(const std::shared_ptr<Outcome>& outcome);
-  /// Hands on what settled calls have printed; without mutex().
-  void say();
+  /// Hands on what settled calls have printed; without mutex(). `waits`: for another thread that is doing so, whose
+  /// callback may wait for the caller; else what there is comes the next time.
+  void say(bool waits = true);
   int64_t print_bytes() const { return print_bytes_; }
   /// Throws the first error of a settled call that was not thrown yet.
   void throw_untold();

@@ -117,8 +117,10 @@ void Context::read_prints(Outcome& o, const std::vector<uint32_t>& header) {
   untold_.push_back(read.failed);
 }
 
-void Context::say() {
-  const std::lock_guard order(print_mutex_);
+void Context::say(bool waits) {
+  std::unique_lock order(print_mutex_, std::defer_lock);
+  if (waits) order.lock();
+  else if (!order.try_lock()) return;
   std::vector<std::string> lines;
   {
     const std::lock_guard lock(mutex_);

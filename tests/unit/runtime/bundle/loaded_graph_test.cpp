@@ -8,6 +8,8 @@
 
 #include "engine/base/write_file.h"
 #include "engine/front.h"
+#include "runtime/device/faults.h"
+#include "runtime/submit/context.h"
 #include "tests/unit/runtime/bundled_graph.h"
 #include "tests/unit/runtime/support.h"
 
@@ -193,6 +195,72 @@ TEST_CASE("what a kernel checks in a branch is true of the result, whatever the 
   CHECK(floats(second[1]) == from(0));
   d.wait();
   check_clean(d);
+}
+
+TEST_CASE("where a call of a bundle's graph throws, what was wrong in the outputs' memory stays wrong") {
+  vulkan::Faults faults;
+  const Device d;
+  const auto f = jit(
+      [](Tensor x) {
+        const auto checked = pallas_call(
+            [](Ref a, Ref b) {
+              check(max(a[all]) < 100.0f, "too large");
+              b[all] = a[all];
+            },
+            {.out_shape = {{{64}, f32}}, .name = "checked"});
+        return Value(next(checked(x)));
+      },
+      {.name = "strict"});
+  const LoadedGraph graph = loaded(d, f.trace({{{64}, f32}}));
+  const DeviceArray good(d, ramp(64));
+  const std::vector<DeviceArray> out = graph({DeviceArray(d, ramp(64, 100))});
+  d.submit_nothing();
+  faults.fail("vkQueueSubmit2", 0, VK_ERROR_OUT_OF_DEVICE_MEMORY);
+  CHECK_THROWS_AS(graph.run_into({good}, out), DeviceError);
+  CHECK(faults.failed());
+  CHECK(error_of<KernelError>([&] { out[0].download(); }).find("too large") != std::string::npos);
+  graph.run_into({good}, out);
+  CHECK(floats(out[0]) == from(1));
+}
+
+TEST_CASE("whether a kernel of a bundle's graph runs is decided on the device, however slow it has turned out to be") {
+  const Device d;
+  const auto n = dim("n");
+  const auto sums = pallas_call(
+      [](Ref x, Ref, Ref o) {  // row by row, in steps
+        check(max(x[all]) < 5, "a large one");
+        o[all] = o[all] + x[all];
+      },
+      {.out_shape = {{{64}, f32}},
+       .grid = {n},
+       .in_specs = {{{squeezed, 64}, [](Value i) { return Indices{i, 0}; }}, {{64}, [](Value) { return Indices{0}; }}},
+       .out_specs = {{{64}, [](Value) { return Indices{0}; }}},
+       .input_output_aliases = {{1, 0}},
+       .name = "sums",
+       .in_shape = {{{n, 64}, f32}, {{64}, f32}}});
+  const auto f = jit(
+      [&](Tensor x, Tensor y, Tensor i) { return switch_(i, [&] { return y; }, [&] { return Value(sums(x, y)); }); },
+      {.name = "choice"});
+  const Graph& g = f.trace({{{100, 64}, f32}, {{64}, f32}, {{}, i32}});
+  const LoadedGraph before = loaded(d, g);
+  {
+    const std::lock_guard lock(d.context()->mutex());
+    d.context()->pace().learn(1, 1, nullptr);  // then a watchdog would end all kernels
+  }
+  const auto rows = [&](float v) {
+    Array a({100, 64}, f32);
+    for (float& x : a.data<float>()) x = v;
+    return DeviceArray(d, a);
+  };
+  const DeviceArray y(d, ramp(64));
+  const auto check_all = [&](const LoadedGraph& graph) {
+    CHECK(floats(graph({rows(1), y, 1})[0]) == from(100));
+    CHECK(floats(graph({rows(9), y, 0})[0]) == from(0));
+    CHECK(error_of<KernelError>([&] { graph({rows(9), y, 1})[0].download(); }).find("a large one") !=
+          std::string::npos);
+  };
+  check_all(before);
+  check_all(loaded(d, g));
 }
 
 }  // namespace loaded_graph_test

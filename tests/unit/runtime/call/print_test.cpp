@@ -1,8 +1,16 @@
 // debug_print and check on a device: the interpreter's lines by callback, in order over calls; failed checks as errors
 // of whoever waits; a full buffer.
+#include <functional>
+#include <span>
+#include <thread>
+#include <utility>
+
 #include "engine/front.h"
 #include "engine/ir/text.h"
 #include "runtime/call/call.h"
+#include "runtime/call/graph.h"
+#include "runtime/call/host_call.h"
+#include "runtime/submit/context.h"
 #include "tests/unit/runtime/support.h"
 
 namespace print_test {
@@ -112,6 +120,78 @@ TEST_CASE("print: a full buffer says how much it lost") {
             std::string(__FILE__) + ":" + std::to_string(check_line) +
             "\n  note: print from fewer programs; in C++ DeviceOptions::print_bytes gives more room");
   CHECK(error_of<SpecError>([] { printing(-1); }) == "DeviceOptions::print_bytes is -1, not between 0 and 1073741824");
+}
+
+TEST_CASE("print: a graph's kernels print and check before its results are there, also where these are its arguments") {
+  const Device d = printing();
+  const auto told = pallas_call(
+      [](Ref a, Ref o) {
+        debug_print("{}", a[all]);
+        tessera::check(Value(a[all]) < 3.0f, "too much");
+        o[all] = a[all] * 2;
+      },
+      {.out_shape = {{{}, f32}}, .name = "told"});
+  const auto f = jit(
+      [&](Tensor x) {
+        told(x);
+        return x;
+      },
+      {.name = "same"});
+  const Graph& g = f.trace({{{}, f32}});
+  const CompiledGraph graph = load(d, g);
+  const auto number = [](float v) { return Array({}, std::vector<float>{v}); };
+  CHECK(graph.run({number(2)})[0].data<float>()[0] == 2);
+  CHECK(lines == Lines{"2.0"});
+  const std::string wanted = error_of<KernelError>([&] { interpret(g, {number(4)}); });
+  CHECK(wanted.starts_with("told: check failed"));
+  CHECK(error_of<KernelError>([&] { graph.run({number(4)}); }) == wanted);
+  Array x = number(4), y = number(0);
+  const HostArray in{f32, {}, x.bytes()}, out{f32, {}, y.bytes()};
+  CHECK(error_of<KernelError>([&] { call_on_host(graph, std::span(&in, 1), std::span(&out, 1)); }) == wanted);
+  d.wait();
+  CHECK(lines.size() == 3);
+}
+
+TEST_CASE("print: a callback that calls the graph whose call prints gets an error, and other threads get their turns") {
+  std::function<void()> then;
+  DeviceOptions options;
+  options.print = [&](const std::string&) {
+    if (then) std::exchange(then, nullptr)();
+  };
+  const Device d(options);
+  const auto told = pallas_call(
+      [](Ref a, Ref o) {
+        debug_print("{}", a[all]);
+        o[all] = a[all] * 2;
+      },
+      {.out_shape = {{{}, f32}}, .name = "told"});
+  const auto f = jit(
+      [&](Tensor x) {
+        return while_loop(x, [](Value v) { return v < 1e6f; }, [&](Value v) { return Value(told(v)); });  // to the end
+      },
+      {.name = "doubling"});
+  const CompiledGraph graph = load(d, f.trace({{{}, f32}}), {.timestamps = true});
+  const DeviceArray one(d, Array({}, std::vector<float>{1}));
+  std::string said;
+  then = [&] { said = error_of<SpecError>([&] { graph({one}); }); };
+  CHECK(floats(graph({one})[0])[0] == 1048576);
+  CHECK(said.starts_with("doubling: is called by what its own call prints, which has not ended\n  at "));
+
+  // Two threads, of which one prints what calls the graph of the other.
+  const CompiledKernel kernel = load(d, told.trace({{{}, f32}}));
+  for (int i = 0; i < 20; ++i) {
+    then = [&] { said = error_of<SpecError>([&] { graph({one}); }); };  // in one thread or in the other
+    kernel({one});
+    std::thread other([&] { d.wait(); });
+    CHECK(floats(graph({one})[0])[0] == 1048576);
+    other.join();
+    CHECK((said.empty() || said.starts_with("doubling: is called by")));
+  }
+  then = [&] { said = error_of<SpecError>([&] { graph({one}); }); };
+  kernel({one});
+  if (d.context()->probe().timestamp_bits != 0) CHECK(!graph.trace().empty());
+  CHECK(said.empty());
+  d.wait();
 }
 
 }  // namespace print_test

@@ -1,10 +1,12 @@
 // Graphs in a host's command buffers.
 #include "runtime/record_graph.h"
 
+#include <algorithm>
 #include <memory>
 #include <random>
 
 #include "engine/front.h"
+#include "runtime/call/call.h"
 #include "runtime/interop.h"
 #include "runtime/loaded_graph.h"
 #include "tests/support/mixed_jit.h"
@@ -288,6 +290,54 @@ TEST_CASE("graphs of arrays without elements are recorded, and keep the outputs 
           "PreparedGraph: the GraphCode holds no graph\n  note: take one by Bundle::graph()");
     CHECK(error_of<SpecError>([&] { LoadedGraph(d, GraphCode{}); }) ==
           "LoadedGraph: the GraphCode holds no graph\n  note: take one by Bundle::graph()");
+  }
+  check_silent(std::move(host));
+}
+
+TEST_CASE("what a recorded graph decides by an array whose call has failed, or reads in a branch, fails with it") {
+  auto host = std::make_unique<VulkanHost>();
+  {
+    const Device d = Device::import(host->imported(), logged());
+    const auto checked = [&](const DType t, const Shape& shape) {
+      const auto k = pallas_call(
+          [](Ref x, Ref o) {
+            check(max(x[all]) < 100, "too much");
+            o[all] = x[all];
+          },
+          {.out_shape = ShapeDtype{{shape.begin(), shape.end()}, t}, .name = "checked"});
+      return load(d, k.trace({{{shape.begin(), shape.end()}, t}}));
+    };
+    const CompiledKernel array = checked(f32, {64}), number = checked(i32, {1});
+    const auto f = jit(
+        [](Tensor x, Tensor y, Tensor n) {
+          return switch_(reshape(n, {}), [&] { return Value(next(x)); }, [&] { return Value(next(y)); });
+        },
+        {.name = "choice"});
+    PreparedGraph graph(d, f.trace({{{64}, f32}, {{64}, f32}, {{1}, i32}}), {.calls_per_frame = 3});
+    const DeviceArray good(d, ramp(64)), bad = array({DeviceArray(d, ramp(64, 99))})[0];
+    const auto index = [&](int i) { return DeviceArray(d, Array({1}, std::vector<int32_t>{i})); };
+    const DeviceArray wrong = number({index(100)})[0];
+    std::vector<DeviceArray> out;
+    for (int i = 0; i < 3; ++i) out.emplace_back(d, Shape{64}, f32);
+    CommandStream stream(d);
+    const VkCommandBuffer c = host->commands();
+    const auto error = [](const DeviceArray& a) { return error_of<KernelError>([&] { a.download(); }); };
+    for (uint64_t frame = 0; frame < 3; ++frame) {
+      CAPTURE(frame);  // 0: nothing is known yet of the calls
+      host->begin(c);
+      stream.begin(c, frame);
+      graph.record(stream, {bad, good, index(0)}, {out[0]});   // the branch that runs stands before the other
+      graph.record(stream, {good, good, wrong}, {out[1]});     // which one runs is no better
+      graph.record(stream, {good, good, index(1)}, {out[2]});  // what the graph's own arrays held is no matter
+      stream.end();
+      host->run(c);
+      CHECK(error(out[0]).starts_with("checked: check failed"));
+      CHECK(error(out[1]).starts_with("checked: check failed"));
+      CHECK(equal(out[2].download(), ramp(64, 1)));
+      d.wait();
+      std::rotate(out.begin(), out.begin() + 1, out.end());  // nor what the outputs did
+    }
+    check_sound(d);
   }
   check_silent(std::move(host));
 }
