@@ -26,7 +26,11 @@ class Function<R(A...)> {
     if constexpr (!function && (std::is_pointer_v<Kept> || requires { f.operator bool(); }))
       if (!f) return;  // a null pointer, or an empty std::function
     kept_ = std::shared_ptr<void>(new Kept(std::forward<F>(f)));
-    call_ = [](void* kept, A... a) -> R { return (*static_cast<Kept*>(kept))(std::forward<A>(a)...); };
+    call_ = [](void* kept_f, A... a) -> R {
+      auto& g = *static_cast<Kept*>(kept_f);
+      if constexpr (std::is_void_v<R>) g(std::forward<A>(a)...);
+      else return g(std::forward<A>(a)...);
+    };
   }
   R operator()(A... a) const { return call_(kept_.get(), std::forward<A>(a)...); }
   explicit operator bool() const { return call_ != nullptr; }

@@ -16,13 +16,13 @@ int twice(int x) { return 2 * x; }
 
 TEST_CASE("a Function holds what can be called, or nothing") {
   const Function<int(int)> none, null(nullptr), no_pointer(static_cast<int (*)(int)>(nullptr)),
-      nothing(std::function<int(int)>{});
+      nothing{std::function<int(int)>()};
   for (const Function<int(int)>& f : {none, null, no_pointer, nothing}) {
     CHECK_FALSE(f);
     CHECK(f == nullptr);
   }
   const Function<int(int)> by_name(twice), by_pointer(&twice), lambda([](int x) { return x + 1; }),
-      other(std::function<int(int)>(twice));
+      other(std::function<int(int)>{twice});
   CHECK(by_name(4) == 8);
   CHECK(by_pointer(4) == 8);
   CHECK(lambda(4) == 5);
