@@ -87,7 +87,7 @@ void run(const std::string& name, const Options& o) {
   host->hold(o.hold);
   if (!keeps) return;
   std::cout << name << ": " << frames << " frames on " << host->device_name() << ", the last of " << seen.width << " x "
-            << seen.height << " pixels in " << path << "\n";
+            << seen.height << " pixels: wrote " << path << "\n";
 }
 
 }  // namespace
@@ -105,7 +105,7 @@ int main(int argc, char** argv) try {
       ->check(CLI::Range(int64_t{0}, int64_t{1000000}));
   app.add_flag("--window", o.window, "in a window");
   app.add_option("--resize", o.resize, "another size, WIDTHxHEIGHT, from half of the frames on");
-  app.add_option("--output", o.output, "the PNG file for the last frame (of one scene)");
+  app.add_option("-o,--output", o.output, "the PNG file for the last frame (of one scene)");
   app.add_option("--hold", o.hold, "seconds that a window stays after its last frame")
       ->check(CLI::Range(0.0, 3600.0))
       ->capture_default_str();

@@ -35,7 +35,7 @@ TEST_CASE("renderer: a fluid without a window, resized in the middle, as the int
       run(folder, kVulkan, "renderer", "fluid --frames 12 --size 161x90 --resize 120x131 --particles 2000");
   INFO(o.output);
   REQUIRE(o.code == 0);
-  CHECK(ends_with(o.output, "the last of 120 x 131 pixels in renderer_fluid.png\nrenderer: right\n"));
+  CHECK(ends_with(o.output, "the last of 120 x 131 pixels: wrote renderer_fluid.png\nrenderer: right\n"));
   const Array picture = sample::read_png(folder.at("renderer_fluid.png"));
   CHECK(picture.shape() == tessera::Shape{3, 131, 120});
   CHECK(brighter(picture, 0.3) > 0.003);
@@ -51,7 +51,7 @@ TEST_CASE(
     const Outcome o = run(folder, kVulkan, "renderer", arguments);
     INFO(o.output);
     REQUIRE(o.code == 0);
-    CHECK(ends_with(o.output, "the last of 70 x 61 pixels in renderer_lit.png\nrenderer: right\n"));
+    CHECK(ends_with(o.output, "the last of 70 x 61 pixels: wrote renderer_lit.png\nrenderer: right\n"));
     const Array picture = sample::read_png(folder.at("renderer_lit.png"));
     CHECK(picture.shape() == tessera::Shape{3, 61, 70});
     CHECK(brighter(picture, 0.2) > 0.3);
