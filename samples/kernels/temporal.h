@@ -253,7 +253,8 @@ inline PallasCall temporal_resolve(int64_t h, int64_t w, double old = 0.9, doubl
               return std::tuple{add(red, 0), add(green, 1), add(blue, 2)};
             });
         const std::array<Value, 3> now = pixel(one, one), then = three(maximum(r, 0), maximum(g, 0), maximum(b, 0));
-        const Value inside = (x >= 0) & (y >= 0) & (x <= static_cast<double>(w - 1)) & (y <= static_cast<double>(h - 1)),
+        const Value inside =
+                        (x >= 0) & (y >= 0) & (x <= static_cast<double>(w - 1)) & (y <= static_cast<double>(h - 1)),
                     part = where(inside & (broadcast_to(kept[all], shape) > 0), old, 0.0);
         const Value ones_of[] = {r1, g1, b1}, squares_of[] = {r2, g2, b2};
         std::array<Value, 3> mixed = {nothing, nothing, nothing};
