@@ -173,10 +173,10 @@ class Hall : public CheckedScene {
                     kColorWrites, {first.wait_stages, first.wait_accesses});
     made_ = passes_.record(commands, frame);
     if (options_.by_hand && !options_.raw) {
+      timer_.start(commands, "temporal_smooth_16 by hand");  // before the barrier: CPU drivers write times late
       memory_barrier(commands, {made_.signal_stages, made_.signal_accesses},
                      {VK_PIPELINE_STAGE_2_COMPUTE_SHADER_BIT,
                       VK_ACCESS_2_SHADER_STORAGE_READ_BIT | VK_ACCESS_2_SHADER_STORAGE_WRITE_BIT});
-      timer_.start(commands, "temporal_smooth_16 by hand");
       passes_.record_by_hand(commands);
       timer_.stop(commands);
     }

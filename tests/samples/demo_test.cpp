@@ -23,7 +23,8 @@ TEST_CASE("demos in windows: the screen shows the picture, enlarged, the validat
   for (const Case& c : {Case{"ray_march", 80, 61, 7},
                         {"stable_fluids", 48, 35, 11},
                         {"path_trace", 40, 47, 11},
-                        {"n_body", 64, 40, 8}}) {
+                        {"n_body", 64, 40, 8},
+                        {"jelly", 66, 50, 8}}) {
     CAPTURE(c.demo);
     const Array picture = check_on_screen(c.demo,
                                           "--window --size " + std::to_string(c.columns) + "x" +
@@ -38,7 +39,7 @@ TEST_CASE("demos in windows: the screen shows the picture, enlarged, the validat
 
 TEST_CASE("demos: pictures of one pixel") {
   const Scratch folder;
-  for (const char* demo : {"ray_march", "stable_fluids", "path_trace", "n_body"}) {
+  for (const char* demo : {"ray_march", "stable_fluids", "path_trace", "n_body", "jelly"}) {
     CAPTURE(demo);
     Outcome o = run(folder, "", demo, "--size 1x1 --frames 1 -o one.png");
     INFO(o.output);
