@@ -13,7 +13,7 @@ namespace ts = tessera;
 namespace k = ts::kernels;
 using ts::Tensor, ts::Value;
 
-constexpr int64_t steps = 40, cell = 4;  // from frame to frame; pixels per cell
+constexpr int64_t cell = 4;  // pixels
 
 struct Bodies {
   ts::Array particles, light;
@@ -42,7 +42,7 @@ Bodies bodies(int64_t h, int64_t w) {
                                     : std::fabs(y) < 0.35 * r;
         // Stripes, which show how the body is bent.
         const double stripe =
-            (static_cast<int>(std::floor(x / 3)) + static_cast<int>(std::floor(y / 3))) % 2 ? 0.6 : 1.3;
+            (static_cast<int>(std::floor(x / 3)) + static_cast<int>(std::floor(y / 3))) % 2 ? 0.28 : 0.75;
         if (in)
           all.push_back({b.x + x, b.y + y, -b.spin * 0.1 * y / r, b.spin * 0.1 * x / r, stripe * b.light[0],
                          stripe * b.light[1], stripe * b.light[2]});
@@ -114,6 +114,8 @@ int main(int argc, char** argv) try {
   const int64_t h = cells(demo.height), w = cells(demo.width);
   const Bodies all = bodies(h, w);
   const int64_t n = all.light.shape()[1];
+  // From frame to frame as many steps as make a fall through pictures of any size take as many frames.
+  const int64_t steps = std::lround(40 * std::sqrt(static_cast<double>(std::min(h, w)) / 36));
   const auto advance = make_advance(n, h, w, steps);
   const auto draw = make_draw(n, demo.height, demo.width);
   ts::Array particles = all.particles;
