@@ -1,4 +1,4 @@
-// Two galaxies that meet: n_body [--size N] [--frames N] [--window] [OUT.png]. Every star pulls at every other
+// Two galaxies that meet: n_body [-o FILE] [--size WxH] [--frames N] [--window]. Every star pulls at every other
 // (kernels/n_body.h); the steps from frame to frame are one graph, and so is the picture: the light of the stars added
 // up by atomic additions, and kernels/post_processing.h for the glow and the tone mapping.
 #include "samples/kernels/n_body.h"
@@ -210,7 +210,7 @@ ts::Array picture(const ts::Array& shown) {
   return p;
 }
 ts::Array view(int64_t h, int64_t w) {  // from above, and a little from the side
-  const float scale = static_cast<float>(w) / 3.4f;
+  const float scale = std::min(static_cast<float>(w) / 3.4f, static_cast<float>(h) / 2.125f);
   return ts::Array({2, 4}, std::vector<float>{scale, 0, 0, 0.5f * static_cast<float>(w), 0, -0.8f * scale,
                                               -0.6f * scale, 0.5f * static_cast<float>(h)});
 }
@@ -220,9 +220,9 @@ ts::Array times(double kick, double drift) {
 
 int main(int argc, char** argv) try {
   const sample::Demo demo =
-      sample::demo_options(argc, argv, {"n_body", "Two galaxies meet; every star pulls at every other.", 256, 20});
-  const int64_t w = demo.size, h = std::max<int64_t>(w * 5 / 8, 1), n = std::max<int64_t>(w * w / 32, 2);
-  sample::Player player(demo, h);
+      sample::demo_options(argc, argv, {"n_body", "Two galaxies meet; every star pulls at every other.", 256, 160, 20});
+  const int64_t w = demo.width, h = demo.height, n = std::max<int64_t>(w * w / 32, 2);
+  sample::Player player(demo);
   const auto advance = make_advance(n);
   const auto draw = make_draw(n, h, w);
   const ts::PallasCall step = ts::kernels::n_body_step(n, softening);

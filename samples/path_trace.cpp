@@ -1,7 +1,7 @@
-// A room with a lamp, by the paths that light may have taken: path_trace [--size N] [--frames N] [--window] [OUT.png].
-// A frame is a graph of block kernels (kernels/path_tracing.h) under jit: paths, the history of each pixel by where the
-// camera before saw its surface, and what a screen shows. The first picture is of many frames from one place; then the
-// camera goes round, and what it sees is kept.
+// A room with a lamp, by the paths that light may have taken: path_trace [-o FILE] [--size WxH] [--frames N]
+// [--window]. A frame is a graph of block kernels (kernels/path_tracing.h) under jit: paths, the history of each pixel
+// by where the camera before saw its surface, and what a screen shows. The first picture is of many frames from one
+// place; then the camera goes round, and what it sees is kept.
 #include <algorithm>
 #include <cmath>
 #include <tessera/tessera.hpp>
@@ -30,21 +30,25 @@ ts::Array scene() {
                                       -0.06f, 0.15f, -0.56f, 0.15f, 0.30f, 0.62f, 0.36f, 0});    // chalk
 }
 
-std::vector<float> camera(double turn) {
-  return ts::kernels::look({0.5 * std::sin(turn), 1.0 + 0.15 * std::sin(2 * turn), -2.1},
-                           {0.05 * std::sin(turn), 0.74, 0.2}, 0.56);
+/// The camera of a picture of h x w pixels, which are squares.
+std::vector<float> camera(double turn, int64_t h, int64_t w) {
+  std::vector<float> c = ts::kernels::look({0.5 * std::sin(turn), 1.0 + 0.15 * std::sin(2 * turn), -2.1},
+                                           {0.05 * std::sin(turn), 0.74, 0.2}, 0.56);
+  const float side = static_cast<float>(std::min(h, w));
+  for (size_t i = 0; i < 3; ++i) c[3 + i] *= static_cast<float>(w) / side, c[6 + i] *= static_cast<float>(h) / side;
+  return c;
 }
 
-/// (cameras, scene, frame, longest, history, surface before) -> history, surface, and a picture [3, n, n]: exposed,
+/// (cameras, scene, frame, longest, history, surface before) -> history, surface, and a picture [3, h, w]: exposed,
 /// with the rational fit of the ACES curve (Narkowicz, 2015).
-auto make_frame(int64_t n) {
+auto make_frame(int64_t h, int64_t w) {
   return ts::jit(
-      [trace = ts::kernels::path_trace(n, n, {.spheres = spheres, .samples = samples, .bounces = bounces, .most = 8}),
-       accumulate = ts::kernels::path_accumulate(n, n),
-       n](Tensor cameras, Tensor room, Tensor frame, Tensor longest, Tensor history, Tensor before) {
+      [trace = ts::kernels::path_trace(h, w, {.spheres = spheres, .samples = samples, .bounces = bounces, .most = 8}),
+       accumulate = ts::kernels::path_accumulate(h, w), h,
+       w](Tensor cameras, Tensor room, Tensor frame, Tensor longest, Tensor history, Tensor before) {
         const ts::Results traced = trace(ts::reshape(ts::slice(cameras, {0, 0}, {1, 12}), {12}), room, frame);
         const Tensor kept = accumulate(cameras, longest, traced[0], traced[1], history, before);
-        const Tensor seen = 0.8f * ts::slice(kept, {0, 0, 0}, {3, n, n}),
+        const Tensor seen = 0.8f * ts::slice(kept, {0, 0, 0}, {3, h, w}),
                      curve = seen * (2.51f * seen + 0.03f) / (seen * (2.43f * seen + 0.59f) + 0.14f);
         return std::tuple{kept, traced[1], Tensor(ts::pow(ts::clamp(1e-6f, curve, 1.0f), 1 / 2.2f))};
       },
@@ -54,10 +58,15 @@ auto make_frame(int64_t n) {
 /// What goes from frame to frame: on a device, or by the interpreter.
 class Film {
  public:
-  explicit Film(int64_t n, bool interpreted = false)
-      : interpreted_(interpreted), frame_(make_frame(n)), history_({4, n, n}, ts::f32), surface_({5, n, n}, ts::f32) {}
+  Film(int64_t h, int64_t w, bool interpreted = false)
+      : interpreted_(interpreted),
+        h_(h),
+        w_(w),
+        frame_(make_frame(h, w)),
+        history_({4, h, w}, ts::f32),
+        surface_({5, h, w}, ts::f32) {}
   ts::Array expose(double turn) {
-    const std::vector<float> now = camera(turn);
+    const std::vector<float> now = camera(turn, h_, w_);
     std::vector<float> both = now;
     both.insert(both.end(), before_.empty() ? now.begin() : before_.begin(),
                 before_.empty() ? now.end() : before_.end());
@@ -74,7 +83,8 @@ class Film {
 
  private:
   bool interpreted_;
-  decltype(make_frame(1)) frame_;
+  int64_t h_, w_;
+  decltype(make_frame(1, 1)) frame_;
   ts::Array history_, surface_;
   std::vector<float> before_;
   uint32_t number_ = 0;
@@ -82,14 +92,15 @@ class Film {
 
 int main(int argc, char** argv) try {
   const sample::Demo demo =
-      sample::demo_options(argc, argv, {"path_trace", "A room with a lamp, by path tracing.", 160, 16});
-  Film film(demo.size);
+      sample::demo_options(argc, argv, {"path_trace", "A room with a lamp, by path tracing.", 160, 160, 16});
+  Film film(demo.height, demo.width);
   const double step = 6.2831853 / static_cast<double>(demo.frames);
   sample::Player player(demo);
   while (player.more()) {
     ts::Array picture;
     if (const int64_t f = player.frame(); f == 0)
-      for (int64_t i = 0; i < std::max<int64_t>(demo.size / 2, 1); ++i) picture = film.expose(0);
+      for (int64_t i = 0; i < std::max<int64_t>(std::min(demo.height, demo.width) / 2, 1); ++i)
+        picture = film.expose(0);
     else
       for (int i = 0; i < passes; ++i) picture = film.expose(step * (static_cast<double>(f - 1) + (i + 1.0) / passes));
     player.show(picture);
@@ -97,20 +108,20 @@ int main(int argc, char** argv) try {
   player.finish();
   // The same on a small picture, by the interpreter and by the device: five frames, the camera moving. Where rounding
   // decides what a path meets, colours differ; of how many pixels, is compared.
-  const int64_t n = 24;
-  Film here(n), there(n, true);
+  const int64_t h = 24, w = 29, plane = h * w;
+  Film here(h, w), there(h, w, true);
   ts::Array got, wanted;
   for (int i = 0; i < 5; ++i) got = here.expose(0.02 * i), wanted = there.expose(0.02 * i);
   float others = 0;
-  for (int64_t p = 0; p < n * n; ++p) {
+  for (int64_t p = 0; p < plane; ++p) {
     double off = 0;
     for (int64_t c = 0; c < 3; ++c)
       off = std::max(
-          off, std::isnan(got.at(c * n * n + p)) ? 1 : std::fabs(got.at(c * n * n + p) - wanted.at(c * n * n + p)));
+          off, std::isnan(got.at(c * plane + p)) ? 1 : std::fabs(got.at(c * plane + p) - wanted.at(c * plane + p)));
     others += off > 1e-3 ? 1 : 0;
   }
   return sample::check(
-      "path_trace", ts::Array({1}, std::vector<float>{others / static_cast<float>(n * n)}), [](int64_t) { return 0.0; },
+      "path_trace", ts::Array({1}, std::vector<float>{others / static_cast<float>(plane)}), [](int64_t) { return 0.0; },
       0.02);
 } catch (const std::exception& e) {
   return sample::fail("path_trace", e);

@@ -1,4 +1,4 @@
-// Spheres that melt into each other over a floor: ray_march [--size N] [--frames N] [--window] [OUT.png]. Nothing in
+// Spheres that melt into each other over a floor: ray_march [-o FILE] [--size WxH] [--frames N] [--window]. Nothing in
 // the scene has a surface: a function says how far from everything a point is at least, and a ray goes that far, again
 // and again (Hart, Sphere Tracing, 1996). The scene is written once, for blocks of pixels and for single numbers, with
 // which the answer is checked.
@@ -66,9 +66,11 @@ template <class T> T scene(const Vec<T>& p, const T& time) {
   return melt<T>(d, p.y);
 }
 
-/// The three colours that the ray through pixel (row, column) of a square picture sees.
-template <class T> std::array<T, 3> shade(const T& row, const T& column, const T& time, double size) {
-  const Vec<T> ray = Vec<T>{(column + 0.5) * (2.0 / size) - 1.0, 0.68 - (row + 0.5) * (2.0 / size), tile(row, 1.9)}
+/// The three colours that the ray through pixel (row, column) sees.
+template <class T> std::array<T, 3> shade(const T& row, const T& column, const T& time, double h, double w) {
+  const double side = std::min(h, w);
+  const Vec<T> ray = Vec<T>{(column + (0.5 - 0.5 * w)) * (2.0 / side), (0.5 * h - 0.5 - row) * (2.0 / side) - 0.32,
+                            tile(row, 1.9)}
                          .unit(),
                eye = {tile(row, 0), tile(row, 1.5), tile(row, -3.2)};
   // The camera looks down a little.
@@ -109,17 +111,17 @@ template <class T> std::array<T, 3> shade(const T& row, const T& column, const T
   return out;
 }
 
-ts::PallasCall make_kernel(int64_t size) {
+ts::PallasCall make_kernel(int64_t h, int64_t w) {
   return ts::pallas_call(
       [=](Ref time, Ref o) {
         const Value y = ts::cast(ts::program_id(0) * rows + ts::iota(ts::i32, {rows, columns}, 0), ts::f32),
                     x = ts::cast(ts::program_id(1) * columns + ts::iota(ts::i32, {rows, columns}, 1), ts::f32);
         const Value now = ts::broadcast_to(time[0], {rows, columns});
-        const std::array<Value, 3> colour = shade<Value>(y, x, now, static_cast<double>(size));
+        const std::array<Value, 3> colour = shade<Value>(y, x, now, static_cast<double>(h), static_cast<double>(w));
         for (int c = 0; c < 3; ++c) o[c] = colour[static_cast<size_t>(c)];
       },
-      {.out_shape = {{{3, size, size}, ts::f32}},
-       .grid = {ts::cdiv(size, rows), ts::cdiv(size, columns)},
+      {.out_shape = {{{3, h, w}, ts::f32}},
+       .grid = {ts::cdiv(h, rows), ts::cdiv(w, columns)},
        .in_specs = {{{1}, [](Value, Value) { return 0; }}},
        .out_specs = {{{3, rows, columns}, [](Value i, Value j) { return ts::Indices{0, i, j}; }}},
        .name = "ray_march"});
@@ -128,8 +130,8 @@ ts::PallasCall make_kernel(int64_t size) {
 
 int main(int argc, char** argv) try {
   const sample::Demo demo = sample::demo_options(
-      argc, argv, {"ray_march", "Spheres that melt into each other over a floor, by sphere tracing.", 160, 16});
-  const ts::PallasCall draw = make_kernel(demo.size);
+      argc, argv, {"ray_march", "Spheres that melt into each other over a floor, by sphere tracing.", 160, 160, 16});
+  const ts::PallasCall draw = make_kernel(demo.height, demo.width);
   sample::Player player(demo);
   while (player.more())
     player.show(draw(ts::Array(
@@ -138,12 +140,12 @@ int main(int argc, char** argv) try {
   // Where rounding decides which thing a ray meets, colours jump; elsewhere they agree. So what is compared is how many
   // of 500 pixels of the first picture differ.
   const ts::Array& first = player.first();
-  const int64_t plane = demo.size * demo.size;
+  const int64_t w = demo.width, plane = demo.height * w;
   float others = 0;
   for (int64_t i = 0; i < 500; ++i) {
     const int64_t p = i * 7919 % plane;
-    const std::array<double, 3> wanted = shade<double>(
-        static_cast<double>(p / demo.size), static_cast<double>(p % demo.size), 0.0, static_cast<double>(demo.size));
+    const std::array<double, 3> wanted = shade<double>(static_cast<double>(p / w), static_cast<double>(p % w), 0.0,
+                                                       static_cast<double>(demo.height), static_cast<double>(w));
     double off = 0;
     for (int64_t c = 0; c < 3; ++c)
       off = std::max(off, std::isnan(first.at(c * plane + p))

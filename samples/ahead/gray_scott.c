@@ -1,5 +1,5 @@
-// Patterns of two substances that react and spread: gray_scott [--size N] [--steps N] [--exposure PERCENT]
-// [--window] [--hold SECONDS] [OUT.png]. A program in C through tessera.h alone: its three kernels (gray_scott_*.tir)
+// Patterns of two substances that react and spread: gray_scott [-o FILE] [--size WxH] [--steps N] [--exposure
+// PERCENT] [--window] [--hold SECONDS]. A program in C through tessera.h alone: its three kernels (gray_scott_*.tir)
 // were compiled when it was built (tessera_add_kernels), into the bundle at KERNELS. Two arrays take turns: each step
 // reads one and writes the other, and thousands are started without waiting.
 #include <math.h>
@@ -13,14 +13,15 @@
 
 enum { FRAME = 24 };  // steps from picture to picture in a window
 static const char usage[] =
-    "gray_scott [--size N] [--steps N] [--exposure PERCENT] [--window] [--hold SECONDS] [OUT.png]\n";
+    "gray_scott [-o FILE] [--size WxH] [--steps N] [--exposure PERCENT] [--window] [--hold SECONDS]\n";
 static const char help[] =
     "Patterns of two substances that react and spread, by kernels compiled ahead of time, in C.\n"
-    "  --size      cells, and pixels, of each side (192)\n"
-    "  --steps     of the reaction (2000); 0 in a window: until it is closed\n"
-    "  --exposure  how bright the lamp is (100)\n"
-    "  --window    shows it in a window\n"
-    "  --hold      seconds that a window stays after the last step (0)\n";
+    "  -o, --output  the PNG file (gray_scott.png)\n"
+    "  --size        columns and rows of cells, which are pixels (192x192)\n"
+    "  --steps       of the reaction (2000); 0 in a window: until it is closed\n"
+    "  --exposure    how bright the lamp is (100)\n"
+    "  --window      shows it in a window, with the frames per second\n"
+    "  --hold        seconds that a window stays after the last step (0)\n";
 
 static tessera_bundle* bundle;
 static tessera_device* device;
@@ -127,13 +128,24 @@ static int64_t number(const char* option, const char* text, long least, long mos
   return n;
 }
 
+static void size(const char* text, int64_t* w, int64_t* h) {
+  int a = 0, b = 0;
+  char rest = 0;
+  if (!text || sscanf(text, "%dx%d%c", &a, &b, &rest) != 2 || a < 1 || a > 8192 || b < 1 || b > 8192) {
+    fprintf(stderr, "gray_scott: --size takes two numbers from 1 to 8192, as 640x360, not \"%s\"\nusage: %s",
+            text ? text : "", usage);
+    exit(1);
+  }
+  *w = a, *h = b;
+}
+
 static void unknown(const char* option) {
   fprintf(stderr, "gray_scott: unknown option %s\nusage: %s", option, usage);
   exit(1);
 }
 
 int main(int argc, char** argv) {
-  int64_t n = 192, steps = -1, hold = 0, percent = 100;
+  int64_t w = 192, h = 192, steps = -1, hold = 0, percent = 100;
   int in_window = 0;
   const char* out = "gray_scott.png";
   for (int i = 1; i < argc; ++i) {
@@ -141,13 +153,13 @@ int main(int argc, char** argv) {
       printf("%s%s", usage, help);
       return 0;
     }
-    if (!strcmp(argv[i], "--size")) n = number("--size", argv[++i], 1, 8192);
+    if (!strcmp(argv[i], "--size")) size(argv[++i], &w, &h);
     else if (!strcmp(argv[i], "--steps")) steps = number("--steps", argv[++i], 0, 10000000);
     else if (!strcmp(argv[i], "--exposure")) percent = number("--exposure", argv[++i], 0, 10000);
     else if (!strcmp(argv[i], "--hold")) hold = number("--hold", argv[++i], 0, 3600);
     else if (!strcmp(argv[i], "--window")) in_window = 1;
-    else if (argv[i][0] == '-') unknown(argv[i]);
-    else out = argv[i];
+    else if ((!strcmp(argv[i], "-o") || !strcmp(argv[i], "--output")) && i + 1 < argc) out = argv[++i];
+    else unknown(argv[i]);
   }
   if (steps < 0) steps = in_window ? 0 : 2000;
 
@@ -161,11 +173,11 @@ int main(int argc, char** argv) {
   or_exit(tessera_kernel_get(bundle, device, "gray_scott_react", &react));
   or_exit(tessera_kernel_get(bundle, device, "gray_scott_paint", &paint));
 
-  uint8_t* rgb = or_no_memory(malloc((size_t)(3 * n * n)));
-  sample_window* window = in_window ? sample_window_open("gray_scott", (int)n, (int)n) : NULL;
+  uint8_t* rgb = or_no_memory(malloc((size_t)(3 * h * w)));
+  sample_window* window = in_window ? sample_window_open("gray_scott", (int)w, (int)h) : NULL;
   if (in_window && !window) fail(sample_window_error());
   tessera_array* painted = NULL;
-  reaction r = begin(n, n, (float)percent / 100);
+  reaction r = begin(h, w, (float)percent / 100);
   int64_t done = 0;
   for (int open = 1; open && (done < steps || (window && steps == 0)); ++done) {
     step(&r);
@@ -180,7 +192,8 @@ int main(int argc, char** argv) {
   memset(&image, 0, sizeof image);
   image.version = PNG_IMAGE_VERSION;
   image.format = PNG_FORMAT_RGB;
-  image.width = image.height = (png_uint_32)n;
+  image.width = (png_uint_32)w;
+  image.height = (png_uint_32)h;
   if (!png_image_write_to_file(&image, out, 0, rgb, 0, NULL)) {
     fprintf(stderr, "gray_scott: %s: %s\n", out, image.message);
     return 1;
@@ -192,8 +205,8 @@ int main(int argc, char** argv) {
   or_exit(tessera_device_get_info(device, &info));
   const double worst = difference();
   const int ok = worst < 2e-6;  // numbers below 1, thirty steps of a few roundings of 2^-24 each
-  printf("gray_scott: %d steps of %d x %d cells on %s, in %s: largest difference %.2g: %s\n", (int)done, (int)n, (int)n,
-         info.name, out, worst, ok ? "ok" : "WRONG");
+  printf("gray_scott: %d steps of %d x %d cells on %s, wrote %s: largest difference %.2g: %s\n", (int)done, (int)w,
+         (int)h, info.name, out, worst, ok ? "ok" : "WRONG");
 
   free(rgb);
   tessera_array_destroy(painted);

@@ -117,7 +117,9 @@ class Fluid : public CheckedScene {
   }
 
   void resize(VkExtent2D size) override {
-    picture_ = host_.make_image(size, kFormat, VK_IMAGE_USAGE_COLOR_ATTACHMENT_BIT | VK_IMAGE_USAGE_TRANSFER_SRC_BIT);
+    picture_ = host_.make_image(
+        size, kFormat,
+        VK_IMAGE_USAGE_COLOR_ATTACHMENT_BIT | VK_IMAGE_USAGE_TRANSFER_SRC_BIT | VK_IMAGE_USAGE_TRANSFER_DST_BIT);
   }
 
   Result draw(VkCommandBuffer commands, uint64_t frame) override {

@@ -310,22 +310,84 @@ Buffer Host::make_buffer(VkDeviceSize size, VkBufferUsageFlags usage, bool mappe
   return b;
 }
 
-Host::Pipeline Host::make_pipeline(const PipelineInfo& p) {
-  Pipeline out;
-  const VkPushConstantRange push{VK_SHADER_STAGE_VERTEX_BIT | VK_SHADER_STAGE_FRAGMENT_BIT, 0, p.push_bytes};
-  VkPipelineLayoutCreateInfo layout{
-      VK_STRUCTURE_TYPE_PIPELINE_LAYOUT_CREATE_INFO, nullptr, 0, 0, nullptr, p.push_bytes ? 1u : 0u, &push};
+Owned<VkShaderModule> Host::make_module(const uint32_t* words, size_t bytes) {
+  VkShaderModuleCreateInfo info{VK_STRUCTURE_TYPE_SHADER_MODULE_CREATE_INFO, nullptr, 0, bytes, words};
+  VkShaderModule m;
+  check(vkCreateShaderModule(device_, &info, nullptr, &m), "vkCreateShaderModule");
+  return Owned<VkShaderModule>(m, [d = device_](VkShaderModule x) { vkDestroyShaderModule(d, x, nullptr); });
+}
+
+Owned<VkPipelineLayout> Host::make_layout(VkShaderStageFlags stages, uint32_t push_bytes,
+                                          VkDescriptorSetLayout textures) {
+  const VkPushConstantRange push{stages, 0, push_bytes};
+  VkPipelineLayoutCreateInfo layout{VK_STRUCTURE_TYPE_PIPELINE_LAYOUT_CREATE_INFO,
+                                    nullptr,
+                                    0,
+                                    textures ? 1u : 0u,
+                                    &textures,
+                                    push_bytes ? 1u : 0u,
+                                    &push};
   VkPipelineLayout l;
   check(vkCreatePipelineLayout(device_, &layout, nullptr, &l), "vkCreatePipelineLayout");
-  out.layout = {l, [d = device_](VkPipelineLayout x) { vkDestroyPipelineLayout(d, x, nullptr); }};
-  const auto module = [&](const uint32_t* words, size_t bytes) {
-    VkShaderModuleCreateInfo info{VK_STRUCTURE_TYPE_SHADER_MODULE_CREATE_INFO, nullptr, 0, bytes, words};
-    VkShaderModule m;
-    check(vkCreateShaderModule(device_, &info, nullptr, &m), "vkCreateShaderModule");
-    return Owned<VkShaderModule>(m, [d = device_](VkShaderModule x) { vkDestroyShaderModule(d, x, nullptr); });
-  };
-  const Owned<VkShaderModule> vertex = module(p.vertex, p.vertex_bytes),
-                              fragment = module(p.fragment, p.fragment_bytes);
+  return {l, [d = device_](VkPipelineLayout x) { vkDestroyPipelineLayout(d, x, nullptr); }};
+}
+
+Host::Pipeline Host::make_compute_pipeline(const uint32_t* words, size_t bytes, uint32_t push_bytes) {
+  Pipeline out;
+  out.layout = make_layout(VK_SHADER_STAGE_COMPUTE_BIT, push_bytes, VK_NULL_HANDLE);
+  const Owned<VkShaderModule> module = make_module(words, bytes);
+  auto info = structure<VkComputePipelineCreateInfo>(VK_STRUCTURE_TYPE_COMPUTE_PIPELINE_CREATE_INFO);
+  info.stage = structure<VkPipelineShaderStageCreateInfo>(VK_STRUCTURE_TYPE_PIPELINE_SHADER_STAGE_CREATE_INFO);
+  info.stage.stage = VK_SHADER_STAGE_COMPUTE_BIT, info.stage.module = module, info.stage.pName = "main";
+  info.layout = out.layout;
+  VkPipeline p;
+  check(vkCreateComputePipelines(device_, VK_NULL_HANDLE, 1, &info, nullptr, &p), "vkCreateComputePipelines");
+  out.pipeline = {p, [d = device_](VkPipeline x) { vkDestroyPipeline(d, x, nullptr); }};
+  return out;
+}
+
+Host::Textures Host::make_textures(uint32_t count) {
+  Textures t;
+  auto nearest = structure<VkSamplerCreateInfo>(VK_STRUCTURE_TYPE_SAMPLER_CREATE_INFO);
+  nearest.addressModeU = nearest.addressModeV = nearest.addressModeW = VK_SAMPLER_ADDRESS_MODE_CLAMP_TO_EDGE;
+  VkSampler sampler;
+  check(vkCreateSampler(device_, &nearest, nullptr, &sampler), "vkCreateSampler");
+  t.sampler = {sampler, [d = device_](VkSampler x) { vkDestroySampler(d, x, nullptr); }};
+  const std::vector<VkSampler> samplers(count, sampler);
+  std::vector<VkDescriptorSetLayoutBinding> bindings;
+  for (uint32_t i = 0; i < count; ++i)
+    bindings.push_back({i, VK_DESCRIPTOR_TYPE_COMBINED_IMAGE_SAMPLER, 1, VK_SHADER_STAGE_FRAGMENT_BIT, &samplers[i]});
+  auto layout = structure<VkDescriptorSetLayoutCreateInfo>(VK_STRUCTURE_TYPE_DESCRIPTOR_SET_LAYOUT_CREATE_INFO);
+  layout.bindingCount = count, layout.pBindings = bindings.data();
+  VkDescriptorSetLayout l;
+  check(vkCreateDescriptorSetLayout(device_, &layout, nullptr, &l), "vkCreateDescriptorSetLayout");
+  t.layout = {l, [d = device_](VkDescriptorSetLayout x) { vkDestroyDescriptorSetLayout(d, x, nullptr); }};
+  const VkDescriptorPoolSize size{VK_DESCRIPTOR_TYPE_COMBINED_IMAGE_SAMPLER, count};
+  const VkDescriptorPoolCreateInfo pool{VK_STRUCTURE_TYPE_DESCRIPTOR_POOL_CREATE_INFO, nullptr, 0, 1, 1, &size};
+  VkDescriptorPool p;
+  check(vkCreateDescriptorPool(device_, &pool, nullptr, &p), "vkCreateDescriptorPool");
+  t.pool = {p, [d = device_](VkDescriptorPool x) { vkDestroyDescriptorPool(d, x, nullptr); }};
+  const VkDescriptorSetAllocateInfo allocate{VK_STRUCTURE_TYPE_DESCRIPTOR_SET_ALLOCATE_INFO, nullptr, p, 1, &l};
+  check(vkAllocateDescriptorSets(device_, &allocate, &t.set), "vkAllocateDescriptorSets");
+  return t;
+}
+
+void Host::set_textures(const Textures& textures, const std::vector<const Image*>& images) {
+  std::vector<VkDescriptorImageInfo> infos;
+  for (const Image* i : images) infos.push_back({VK_NULL_HANDLE, i->view, VK_IMAGE_LAYOUT_SHADER_READ_ONLY_OPTIMAL});
+  std::vector<VkWriteDescriptorSet> writes;
+  for (uint32_t i = 0; i < infos.size(); ++i)
+    writes.push_back({VK_STRUCTURE_TYPE_WRITE_DESCRIPTOR_SET, nullptr, textures.set, i, 0, 1,
+                      VK_DESCRIPTOR_TYPE_COMBINED_IMAGE_SAMPLER, &infos[i], nullptr, nullptr});
+  vkUpdateDescriptorSets(device_, static_cast<uint32_t>(writes.size()), writes.data(), 0, nullptr);
+}
+
+Host::Pipeline Host::make_pipeline(const PipelineInfo& p) {
+  Pipeline out;
+  out.layout = make_layout(VK_SHADER_STAGE_VERTEX_BIT | VK_SHADER_STAGE_FRAGMENT_BIT, p.push_bytes, p.textures);
+  const Owned<VkShaderModule> vertex = make_module(p.vertex, p.vertex_bytes);
+  Owned<VkShaderModule> fragment;
+  if (p.fragment) fragment = make_module(p.fragment, p.fragment_bytes);
   const VkPipelineShaderStageCreateInfo stages[] = {{VK_STRUCTURE_TYPE_PIPELINE_SHADER_STAGE_CREATE_INFO, nullptr, 0,
                                                      VK_SHADER_STAGE_VERTEX_BIT, vertex, "main", nullptr},
                                                     {VK_STRUCTURE_TYPE_PIPELINE_SHADER_STAGE_CREATE_INFO, nullptr, 0,
@@ -348,6 +410,7 @@ Host::Pipeline Host::make_pipeline(const PipelineInfo& p) {
       structure<VkPipelineRasterizationStateCreateInfo>(VK_STRUCTURE_TYPE_PIPELINE_RASTERIZATION_STATE_CREATE_INFO);
   raster.polygonMode = VK_POLYGON_MODE_FILL, raster.cullMode = VK_CULL_MODE_NONE,
   raster.frontFace = VK_FRONT_FACE_COUNTER_CLOCKWISE, raster.lineWidth = 1;
+  raster.depthBiasEnable = p.depth_slope != 0, raster.depthBiasSlopeFactor = p.depth_slope;
   auto samples =
       structure<VkPipelineMultisampleStateCreateInfo>(VK_STRUCTURE_TYPE_PIPELINE_MULTISAMPLE_STATE_CREATE_INFO);
   samples.rasterizationSamples = VK_SAMPLE_COUNT_1_BIT;
@@ -374,10 +437,10 @@ Host::Pipeline Host::make_pipeline(const PipelineInfo& p) {
                                                 p.depth,
                                                 VK_FORMAT_UNDEFINED};
   auto info = structure<VkGraphicsPipelineCreateInfo>(VK_STRUCTURE_TYPE_GRAPHICS_PIPELINE_CREATE_INFO, &rendering);
-  info.stageCount = 2, info.pStages = stages, info.pVertexInputState = &input, info.pInputAssemblyState = &assembly,
-  info.pViewportState = &viewport, info.pRasterizationState = &raster;
+  info.stageCount = p.fragment ? 2 : 1, info.pStages = stages, info.pVertexInputState = &input,
+  info.pInputAssemblyState = &assembly, info.pViewportState = &viewport, info.pRasterizationState = &raster;
   info.pMultisampleState = &samples, info.pDepthStencilState = &depth, info.pColorBlendState = &colors,
-  info.pDynamicState = &dynamic, info.layout = l;
+  info.pDynamicState = &dynamic, info.layout = out.layout;
   VkPipeline pipeline;
   check(vkCreateGraphicsPipelines(device_, VK_NULL_HANDLE, 1, &info, nullptr, &pipeline), "vkCreateGraphicsPipelines");
   out.pipeline = {pipeline, [d = device_](VkPipeline x) { vkDestroyPipeline(d, x, nullptr); }};

@@ -85,6 +85,8 @@ class Scene {
     VkAccessFlags2 accesses;
   };
   virtual Result draw(VkCommandBuffer commands, uint64_t frame) = 0;
+  /// What there is to say of the last frames, as lines.
+  virtual std::vector<std::string> words() const { return {}; }
 };
 
 /// Barriers in the words of vkCmdPipelineBarrier2.
@@ -125,6 +127,7 @@ class Host {
   VkDevice device() const { return device_; }
   VkQueue queue() const { return queue_; }
   uint32_t queue_family() const { return family_; }
+  float timestamp_period() const { return properties_.limits.timestampPeriod; }  ///< nanoseconds
   const VkDeviceCreateInfo& created_with() const { return created_; }
   const std::vector<const char*>& instance_extensions() const { return instance_extensions_; }
   const char* device_name() const { return properties_.deviceName; }
@@ -138,7 +141,7 @@ class Host {
   struct PipelineInfo {
     const uint32_t* vertex = nullptr;
     size_t vertex_bytes = 0;
-    const uint32_t* fragment = nullptr;
+    const uint32_t* fragment = nullptr;  // none: for depths alone
     size_t fragment_bytes = 0;
     std::vector<VkFormat> colors = {};
     VkFormat depth = VK_FORMAT_UNDEFINED;
@@ -147,12 +150,26 @@ class Host {
     std::vector<VkFormat> attributes = {};  // of one vertex, one after another, in binding 0
     uint32_t stride = 0;
     bool add = false;  // colours are added to what is there
+    VkDescriptorSetLayout textures = VK_NULL_HANDLE;
+    float depth_slope = 0;  // how much farther away what is steep is taken to be
   };
   struct Pipeline {
     Owned<VkPipelineLayout> layout;
     Owned<VkPipeline> pipeline;
   };
   Pipeline make_pipeline(const PipelineInfo& info);
+  Pipeline make_compute_pipeline(const uint32_t* words, size_t bytes, uint32_t push_bytes);
+
+  /// Images that fragment shaders fetch from: set 0, bindings 0, 1, ..., in SHADER_READ_ONLY_OPTIMAL.
+  struct Textures {
+    Owned<VkSampler> sampler;
+    Owned<VkDescriptorSetLayout> layout;
+    Owned<VkDescriptorPool> pool;
+    VkDescriptorSet set = VK_NULL_HANDLE;
+  };
+  Textures make_textures(uint32_t count);
+  /// Nothing in flight uses them.
+  void set_textures(const Textures& textures, const std::vector<const Image*>& images);
 
  private:
   struct Frame {
@@ -165,6 +182,8 @@ class Host {
     uint64_t number = 0;
     VkExtent2D size = {};
   };
+  Owned<VkShaderModule> make_module(const uint32_t* words, size_t bytes);
+  Owned<VkPipelineLayout> make_layout(VkShaderStageFlags stages, uint32_t push_bytes, VkDescriptorSetLayout textures);
   void make(const HostOptions& options, const Enable& enable, const std::vector<const char*>& extensions);
   void destroy();
   void make_instance(const HostOptions& options);

@@ -1,5 +1,5 @@
 // renderer: a small Vulkan application with a device, a window and graphics passes of its own, into whose frames
-// Tessera's kernels are recorded: a fluid with particles, and a lit scene with post-processing. Without a window it
+// Tessera's kernels are recorded: a fluid with particles, and a hall whose noisy light is denoised. Without a window it
 // writes a PNG per scene and checks a small version of each against the interpreter.
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -7,6 +7,7 @@
 #include <string>
 
 #include "samples/renderer/device.h"
+#include "samples/renderer/overlay.h"
 #include "samples/renderer/scenes.h"
 #include "samples/support/picture.h"
 
@@ -17,8 +18,8 @@ namespace {
 struct Options {
   std::string scene = "all", size = "640x360", resize, output;
   uint64_t frames = 0;
-  bool window = false, raw = false;
-  double hold = 0;
+  bool window = false, raw = false, overlay = false;
+  double hold = 0, detail = 1;
   int64_t particles = 60000;
 };
 
@@ -32,7 +33,9 @@ VkExtent2D extent(const std::string& text) {
 
 std::unique_ptr<renderer::CheckedScene> make_scene(const std::string& name, renderer::Host& host,
                                                    const ts::Device& device, const Options& o, bool small) {
-  if (name == "lit") return renderer::make_lit(host, device, {.raw = o.raw});
+  if (name == "hall")
+    return renderer::make_hall_scene(host, device,
+                                     {.raw = o.raw, .by_hand = small || o.overlay, .detail = small ? 0.02 : o.detail});
   if (small) return renderer::make_fluid(host, device, {.rows = 19, .columns = 70, .particles = 300});
   const VkExtent2D s = extent(o.size);
   return renderer::make_fluid(host, device, {.rows = s.height / 4, .columns = s.width / 4, .particles = o.particles});
@@ -60,10 +63,13 @@ void run(const std::string& name, const Options& o) {
   if (!o.window) {
     scene = make_scene(name, *host, device, o, true);
     check(*host, *scene);
-    host->resize(size);  // the lit scene's kernels serve any size; the fluid is another
+    scene.reset();
+    host->resize(size);
   }
-  if (!scene || name == "fluid") scene = make_scene(name, *host, device, o, false);
-  const uint64_t frames = o.frames ? o.frames : o.window ? 0 : name == "fluid" ? 240 : 4;
+  scene = make_scene(name, *host, device, o, false);
+  std::optional<renderer::Overlay> overlay;
+  if (o.overlay) overlay.emplace(*host, *scene);
+  const uint64_t frames = o.frames ? o.frames : o.window ? 0 : name == "fluid" ? 240 : 24;
   ts::Array picture;
   VkExtent2D seen = {};
   const bool keeps = !o.window || !o.output.empty();
@@ -80,7 +86,8 @@ void run(const std::string& name, const Options& o) {
     for (size_t i = 0; i < n; ++i)
       for (size_t c = 0; c < 3; ++c) p[c * n + i] = static_cast<float>(rgba[4 * i + c]) / 255;
   };
-  host->run(*scene, frames, keeps || !o.resize.empty() ? keep : renderer::Host::Picture());
+  host->run(overlay ? static_cast<renderer::Scene&>(*overlay) : *scene, frames,
+            keeps || !o.resize.empty() ? keep : renderer::Host::Picture());
   silent(*host, device);
   if (frames == 0) return;
   const std::string path = !o.output.empty() ? o.output : "renderer_" + name + ".png";
@@ -88,7 +95,7 @@ void run(const std::string& name, const Options& o) {
   host->hold(o.hold);
   if (!keeps) return;
   std::cout << name << ": " << frames << " frames on " << host->device_name() << ", the last of " << seen.width << " x "
-            << seen.height << " pixels in " << path << "\n";
+            << seen.height << " pixels: wrote " << path << "\n";
 }
 
 }  // namespace
@@ -98,23 +105,29 @@ int main(int argc, char** argv) try {
   CLI::App app{
       "A small Vulkan renderer with Tessera's kernels in its frames. Without a window, each scene's last frame goes to "
       "a PNG file."};
-  app.add_option("scene", o.scene, "fluid, lit or all")
-      ->check(CLI::IsMember({"fluid", "lit", "all"}))
+  app.add_option("scene", o.scene, "fluid, hall or all")
+      ->check(CLI::IsMember({"fluid", "hall", "all"}))
       ->capture_default_str();
   app.add_option("--size", o.size, "of the picture, WIDTHxHEIGHT")->capture_default_str();
   app.add_option("--frames", o.frames, "how many; 0: a few without a window, and in a window until it is closed")
       ->check(CLI::Range(int64_t{0}, int64_t{1000000}));
   app.add_flag("--window", o.window, "in a window");
   app.add_option("--resize", o.resize, "another size, WIDTHxHEIGHT, from half of the frames on");
-  app.add_option("--output", o.output, "the PNG file for the last frame (of one scene)");
+  app.add_option("-o,--output", o.output, "the PNG file for the last frame (of one scene)");
   app.add_option("--hold", o.hold, "seconds that a window stays after its last frame")
       ->check(CLI::Range(0.0, 3600.0))
       ->capture_default_str();
   app.add_option("--particles", o.particles, "of the fluid")
       ->check(CLI::Range(int64_t{1}, int64_t{10000000}))
       ->capture_default_str();
-  app.add_flag("--raw", o.raw, "the lit scene as it is drawn, only tone-mapped");
+  app.add_flag("--raw", o.raw, "the hall as its light is drawn, only tone-mapped");
+  app.add_option("--detail", o.detail, "of how many triangles the hall is: 1, half a million")
+      ->check(CLI::Range(0.01, 10.0))
+      ->capture_default_str();
+  app.add_flag("--overlay,!--no-overlay", o.overlay,
+               "frames per second and the time of each pass, in the picture; in a window unless --no-overlay");
   CLI11_PARSE(app, argc, argv);
+  if (o.window && app.count("--overlay") == 0) o.overlay = true;
   try {
     extent(o.size);
     if (!o.resize.empty()) extent(o.resize);
@@ -124,11 +137,11 @@ int main(int argc, char** argv) try {
       throw CLI::ValidationError("--resize comes at half of the frames, of which there are 4 at least, not " +
                                  std::to_string(o.frames));
     if (o.scene == "all" && (o.window || !o.output.empty()))
-      throw CLI::ValidationError("--window and --output are of one scene: renderer fluid, or renderer lit");
+      throw CLI::ValidationError("--window and --output are of one scene: renderer fluid, or renderer hall");
   } catch (const CLI::ValidationError& e) {
     return app.exit(e);
   }
-  for (const std::string name : {"fluid", "lit"}) {
+  for (const std::string name : {"fluid", "hall"}) {
     if (o.scene != "all" && o.scene != name) continue;
     run(name, o);
   }

@@ -2,7 +2,8 @@
 
 namespace renderer {
 
-void begin_rendering(VkCommandBuffer commands, VkExtent2D size, const std::vector<Target>& colors, VkImageView depth) {
+void begin_rendering(VkCommandBuffer commands, VkExtent2D size, const std::vector<Target>& colors, VkImageView depth,
+                     VkAttachmentStoreOp keep_depth) {
   std::vector<VkRenderingAttachmentInfo> attachments;
   for (const Target& t : colors)
     attachments.push_back({VK_STRUCTURE_TYPE_RENDERING_ATTACHMENT_INFO,
@@ -25,7 +26,7 @@ void begin_rendering(VkCommandBuffer commands, VkExtent2D size, const std::vecto
                                     VK_NULL_HANDLE,
                                     VK_IMAGE_LAYOUT_UNDEFINED,
                                     VK_ATTACHMENT_LOAD_OP_CLEAR,
-                                    VK_ATTACHMENT_STORE_OP_DONT_CARE,
+                                    keep_depth,
                                     far};
   const VkRenderingInfo info{VK_STRUCTURE_TYPE_RENDERING_INFO,
                              nullptr,

@@ -41,11 +41,14 @@ struct FluidOptions {
 };
 std::unique_ptr<CheckedScene> make_fluid(Host& host, const tessera::Device& device, FluidOptions options);
 
-/// Spheres in a noisy light, denoised, with bloom and tone mapping. `raw` leaves out all but the tone mapping.
-struct LitOptions {
-  bool raw = false;
+/// Columns, arches, cloth and leaves in the light of one ray per pixel, denoised over frames and space, with
+/// antialiasing, bloom and tone mapping. `raw` leaves out all but the tone mapping; `by_hand` runs one pass of the
+/// denoiser once more, by a shader written by hand; `detail`: of how many triangles.
+struct HallOptions {
+  bool raw = false, by_hand = false;
+  double detail = 1;
 };
-std::unique_ptr<CheckedScene> make_lit(Host& host, const tessera::Device& device, LitOptions options);
+std::unique_ptr<CheckedScene> make_hall_scene(Host& host, const tessera::Device& device, HallOptions options);
 
 inline double worst(const tessera::Array& got, const tessera::Array& expected) {
   double worst = 0;
@@ -63,6 +66,7 @@ struct Target {
 };
 /// vkCmdBeginRendering over the whole images, with viewport and scissor.
 void begin_rendering(VkCommandBuffer commands, VkExtent2D size, const std::vector<Target>& colors,
-                     VkImageView depth = VK_NULL_HANDLE);
+                     VkImageView depth = VK_NULL_HANDLE,
+                     VkAttachmentStoreOp keep_depth = VK_ATTACHMENT_STORE_OP_DONT_CARE);
 
 }  // namespace renderer

@@ -34,37 +34,51 @@ void check_writable(const std::string& path) {
 Demo demo_options(int argc, char** argv, Demo demo) {
   const char* device = std::getenv("TESSERA_DEVICE");
   const Demo usual = demo;
-  if (device && std::string(device) == "interpreter") demo.size /= 4, demo.frames = std::min<int64_t>(demo.frames, 2);
+  if (device && std::string(device) == "interpreter")
+    demo.width /= 4, demo.height /= 4, demo.frames = std::min<int64_t>(demo.frames, 2);
   demo.out = demo.name + ".png";
-  const std::string usage = demo.name + " [--size N] [--frames N] [--window] [--hold SECONDS] [OUT.png]";
+  const std::string usage = demo.name + " [-o FILE] [--size WxH] [--frames N] [--window] [--hold SECONDS]";
   bool some_frames = false, named = false;
+  const auto number = [](std::string_view text, int64_t& n) {
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), n);
+    return error == std::errc{} && end == text.data() + text.size() && n >= 1 && n <= 10'000;
+  };
   for (int i = 1; i < argc; ++i) {
     const std::string word = argv[i];
     if (word == "--help" || word == "-h") {
       std::printf(
-          "%s\n%s\n  --size    pixels of the longer side (%lld)\n  --frames  pictures; several make an animated PNG "
-          "(%lld)\n  --window  shows them in a window; without --frames until it is closed\n"
-          "  --hold    seconds that the window stays after the last one (0)\n",
-          usage.c_str(), demo.what.c_str(), static_cast<long long>(usual.size), static_cast<long long>(usual.frames));
+          "%s\n%s\n  -o, --output  the PNG file (%s)\n  --size        columns and rows of pixels (%lldx%lld)\n"
+          "  --frames      pictures; several make an animated PNG (%lld)\n"
+          "  --window      shows them in a window, with the frames per second; without --frames until it is closed\n"
+          "  --hold        seconds that the window stays after the last one (0)\n",
+          usage.c_str(), demo.what.c_str(), demo.out.c_str(), static_cast<long long>(usual.width),
+          static_cast<long long>(usual.height), static_cast<long long>(usual.frames));
       std::exit(0);
     }
     if (word == "--window") {
       demo.window = true;
-    } else if (word == "--size" || word == "--frames" || word == "--hold") {
+    } else if (word == "--size") {
       const std::string text = i + 1 < argc ? argv[++i] : "";
-      int64_t n = 0;
-      const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), n);
-      if (error != std::errc{} || end != text.data() + text.size() || n < 1 || n > 10'000)
+      const size_t x = std::min(text.find('x'), text.size());
+      if (!number(text.substr(0, x), demo.width) || !number(text.substr(std::min(x + 1, text.size())), demo.height))
+        throw std::runtime_error("--size takes two numbers from 1 to 10000, as 640x360, not \"" + text +
+                                 "\"\nusage: " + usage);
+    } else if (word == "--frames" || word == "--hold") {
+      const std::string text = i + 1 < argc ? argv[++i] : "";
+      if (!number(text, word == "--frames" ? demo.frames : demo.hold))
         throw std::runtime_error(word + " takes a number from 1 to 10000, not \"" + text + "\"\nusage: " + usage);
-      (word == "--size" ? demo.size : word == "--frames" ? demo.frames : demo.hold) = n;
       some_frames |= word == "--frames";
+    } else if (word == "-o" || word == "--output") {
+      const std::string text = i + 1 < argc ? argv[++i] : "";
+      if (text.empty()) throw std::runtime_error(word + " takes a file's name\nusage: " + usage);
+      if (named)
+        throw std::runtime_error("pictures go to one file, not to " + demo.out + " and " + text + "\nusage: " + usage);
+      demo.out = text;
+      named = true;
     } else if (word.starts_with("-")) {
       throw std::runtime_error("unknown option " + word + "\nusage: " + usage);
-    } else if (named) {
-      throw std::runtime_error("pictures go to one file, not to " + demo.out + " and " + word + "\nusage: " + usage);
     } else {
-      demo.out = word;
-      named = true;
+      throw std::runtime_error("\"" + word + "\" is no option: pictures go to -o " + word + "\nusage: " + usage);
     }
   }
   demo.endless = demo.window && !some_frames;
@@ -190,15 +204,13 @@ struct Player::Window {
   Window& operator=(const Window&) = delete;
   sample_window* window;
 };
-Player::Player(const Demo& demo, int64_t height)
-    : demo_(demo),
-      height_(height ? height : demo.size),
-      window_(demo.window ? std::make_unique<Window>(demo.name, demo.size, height_) : nullptr) {}
+Player::Player(const Demo& demo)
+    : demo_(demo), window_(demo.window ? std::make_unique<Window>(demo.name, demo.width, demo.height) : nullptr) {}
 Player::~Player() = default;
 
 void Player::show(const Array& picture) {
   if (window_) {
-    const tessera::Shape wanted = {3, height_, demo_.size};
+    const tessera::Shape wanted = {3, demo_.height, demo_.width};
     if (picture.shape() != wanted)
       throw std::runtime_error("the window is for pictures of " + tessera::to_string(wanted) + ", not " +
                                tessera::to_string(picture.shape()));
@@ -213,7 +225,14 @@ void Player::show(const Array& picture) {
 }
 
 void Player::finish() {
-  if (!demo_.endless) write_frames(demo_, kept_);
+  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
+  if (!demo_.endless) {
+    write_frames(demo_, kept_);
+    std::printf("%s: %lld frames of %lld x %lld, %.3g per second: wrote %s\n", demo_.name.c_str(),
+                static_cast<long long>(frame_), static_cast<long long>(demo_.width),
+                static_cast<long long>(demo_.height), static_cast<double>(frame_) / std::max(seconds, 1e-9),
+                demo_.out.c_str());
+  }
   if (window_ && open_) sample_window_hold(window_->window, static_cast<double>(demo_.hold));
   window_.reset();
 }

@@ -1,13 +1,18 @@
 #include "samples/support/window.h"
 
 #include <algorithm>
+#include <chrono>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <exception>
 #include <stdexcept>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "samples/renderer/host.h"
+#include "samples/support/text.h"
 
 namespace {
 thread_local std::string error;
@@ -21,7 +26,8 @@ class Shown : public renderer::Scene {
     image_ = host.make_image(size, VK_FORMAT_R8G8B8A8_UNORM,
                              VK_IMAGE_USAGE_TRANSFER_DST_BIT | VK_IMAGE_USAGE_TRANSFER_SRC_BIT);
   }
-  void next(const uint8_t* rgb) { rgb_ = rgb; }
+  void next(const uint8_t* rgb, std::string text) { rgb_ = rgb, text_ = std::move(text); }
+  size_t bytes() const { return size_t{3} * size_.width * size_.height; }
   bool drawn() const { return rgb_ == nullptr; }
 
   void resize(VkExtent2D) override {}  // the window may have any size; the picture keeps its own
@@ -32,6 +38,8 @@ class Shown : public renderer::Scene {
       std::memcpy(to + 4 * i, rgb_ + 3 * i, 3);
       to[4 * i + 3] = 255;
     }
+    if (!text_.empty())
+      sample::draw_text(to, static_cast<int>(size_.width), static_cast<int>(size_.height), 4, 0, 0, text_);
     rgb_ = nullptr;
     constexpr renderer::Scope copy{VK_PIPELINE_STAGE_2_COPY_BIT, VK_ACCESS_2_TRANSFER_WRITE_BIT};
     renderer::image_barrier(commands, image_, VK_IMAGE_LAYOUT_UNDEFINED, VK_IMAGE_LAYOUT_TRANSFER_DST_OPTIMAL,
@@ -49,6 +57,7 @@ class Shown : public renderer::Scene {
   renderer::Buffer texels_[renderer::Host::kFramesInFlight];
   renderer::Image image_;
   const uint8_t* rgb_ = nullptr;
+  std::string text_;
 };
 
 renderer::HostOptions options(const char* title, int width, int height) {
@@ -65,6 +74,10 @@ renderer::HostOptions options(const char* title, int width, int height) {
 struct sample_window {
   renderer::Host host;
   Shown shown;
+  std::vector<uint8_t> last;
+  std::chrono::steady_clock::time_point start;
+  uint64_t frames = 0;  // since `start`
+  double per_second = 0;
   sample_window(const char* title, int width, int height)
       : host(options(title, width, height)),
         shown(host, {static_cast<uint32_t>(width), static_cast<uint32_t>(height)}) {}
@@ -81,7 +94,17 @@ sample_window* sample_window_open(const char* title, int width, int height) try 
 }
 
 int sample_window_show(sample_window* window, const uint8_t* rgb) try {
-  window->shown.next(rgb);
+  // Of the last half second, or of the last frame where one takes longer.
+  const auto now = std::chrono::steady_clock::now();
+  const double seconds = std::chrono::duration<double>(now - window->start).count();
+  if (window->last.empty()) window->start = now;
+  else if (++window->frames; seconds > 0.5 || window->per_second == 0)
+    window->per_second = static_cast<double>(window->frames) / std::max(seconds, 1e-6), window->start = now,
+    window->frames = 0;
+  window->last.assign(rgb, rgb + window->shown.bytes());
+  char text[32] = "";
+  if (window->per_second > 0) std::snprintf(text, sizeof text, "%.3g fps", window->per_second);
+  window->shown.next(rgb, text);
   window->host.run(window->shown, 1);
   if (!window->host.validation_messages().empty())
     throw std::runtime_error("the validation layers say of the window: " + window->host.validation_messages()[0]);
@@ -91,6 +114,15 @@ int sample_window_show(sample_window* window, const uint8_t* rgb) try {
   return -1;
 }
 
-void sample_window_hold(sample_window* window, double seconds) { window->host.hold(seconds); }
+void sample_window_hold(sample_window* window, double seconds) try {
+  if (!(seconds > 0)) return;
+  if (window->per_second > 0) {
+    window->shown.next(window->last.data(), "");
+    window->host.run(window->shown, 1);
+  }
+  window->host.hold(seconds);
+} catch (const std::exception& e) {
+  error = e.what();
+}
 void sample_window_close(sample_window* window) { delete window; }
 const char* sample_window_error(void) { return error.c_str(); }

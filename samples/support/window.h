@@ -13,10 +13,11 @@ typedef struct sample_window sample_window;
 /// A window for pictures of width x height pixels: 1 to 16 times as large, so that it is at least 512 pixels high or
 /// wide. NULL if there can be none: sample_window_error() says why.
 sample_window* sample_window_open(const char* title, int width, int height);
-/// Shows rows of 8-bit red, green and blue, of the size given to open. 1; 0 once the user has closed the window; -1 if
-/// it failed: sample_window_error() says why.
+/// Shows rows of 8-bit red, green and blue, of the size given to open, and from the second picture on, above them, how
+/// many there are per second. 1; 0 once the user has closed the window; -1 if it failed: sample_window_error() says
+/// why.
 int sample_window_show(sample_window* window, const uint8_t* rgb);
-/// The window stays for so many seconds, or until the user closes it.
+/// The window stays for so many seconds, or until the user closes it, with the last picture alone.
 void sample_window_hold(sample_window* window, double seconds);
 void sample_window_close(sample_window* window);
 /// The sentence of the last error on this thread.

@@ -25,25 +25,25 @@ ir::Kernel kernel(const std::string& name) {
   return ir::parse(read(file), file);
 }
 
-/// [3, n, n] as a PNG's reader gives it.
-Array interpreted(int64_t n, int steps, float exposure = 1) {
-  Array rates({2, n}, f32);
-  for (int64_t x = 0; x < n; ++x) {
-    const float part = (static_cast<float>(x) + 0.5f) / static_cast<float>(n);
+/// [3, h, w] as a PNG's reader gives it.
+Array interpreted(int64_t h, int64_t w, int steps, float exposure = 1) {
+  Array rates({2, w}, f32);
+  for (int64_t x = 0; x < w; ++x) {
+    const float part = (static_cast<float>(x) + 0.5f) / static_cast<float>(w);
     rates.data<float>()[static_cast<size_t>(x)] = 0.0300f + 0.0240f * part;
-    rates.data<float>()[static_cast<size_t>(n + x)] = 0.0635f - 0.0020f * part;
+    rates.data<float>()[static_cast<size_t>(w + x)] = 0.0635f - 0.0020f * part;
   }
   InterpretOptions options;
-  options.dims = {{"h", n}, {"w", n}};
+  options.dims = {{"h", h}, {"w", w}};
   Array cells = interpret(kernel("seed"), {}, options)[0];
   const ir::Kernel react = kernel("react");
   for (int s = 0; s < steps; ++s) cells = interpret(react, {rates, cells})[0];
   const Array painted = interpret(kernel("paint"), {cells, Array({}, std::vector<float>{exposure})})[0];
-  REQUIRE(painted.shape() == Shape{n, n, 3});
-  Array picture({3, n, n}, f32);
-  for (int64_t p = 0; p < n * n; ++p)
+  REQUIRE(painted.shape() == Shape{h, w, 3});
+  Array picture({3, h, w}, f32);
+  for (int64_t p = 0; p < h * w; ++p)
     for (int64_t c = 0; c < 3; ++c)
-      picture.data<float>()[static_cast<size_t>(c * n * n + p)] =
+      picture.data<float>()[static_cast<size_t>(c * h * w + p)] =
           static_cast<float>(painted.data<uint8_t>()[static_cast<size_t>(3 * p + c)]) / 255;
   return picture;
 }
@@ -65,21 +65,25 @@ void check_picture(const Array& picture, const Array& expected) {
 
 TEST_CASE("gray_scott: the interpreter's picture, on sizes that fit no tile") {
   const Scratch folder;
-  for (const auto& p : {std::pair<int64_t, int>{70, 40}, {21, 3}, {64, 0}, {1, 2}}) {
-    const int64_t n = p.first;
-    const int steps = p.second;
-    CAPTURE(n);
-    const Outcome o = run(folder, kVulkan, "gray_scott",
-                          "--size " + std::to_string(n) + " --steps " + std::to_string(steps) + " out.png");
+  struct Case {
+    int64_t w, h;
+    int steps;
+  };
+  for (const auto& [w, h, steps] : {Case{70, 43, 40}, {21, 21, 3}, {64, 64, 0}, {1, 1, 2}}) {
+    CAPTURE(w);
+    const std::string size = std::to_string(w) + "x" + std::to_string(h);
+    const Outcome o =
+        run(folder, kVulkan, "gray_scott", "--size " + size + " --steps " + std::to_string(steps) + " -o out.png");
     INFO(o.output);
     REQUIRE(o.code == 0);
-    CHECK(o.output.starts_with("gray_scott: " + std::to_string(steps) + " steps of " + std::to_string(n) + " x " +
-                               std::to_string(n) + " cells on "));
+    CHECK(o.output.starts_with("gray_scott: " + std::to_string(steps) + " steps of " + std::to_string(w) + " x " +
+                               std::to_string(h) + " cells on "));
+    CHECK(o.output.find(", wrote out.png: ") != std::string::npos);
     CHECK(ends_with(o.output, ": ok\n"));
-    check_picture(sample::read_png(folder.at("out.png")), interpreted(n, steps));
-    if (n != 21) continue;
-    REQUIRE(run(folder, kVulkan, "gray_scott", "--size 21 --steps 3 --exposure 50 out.png").code == 0);
-    check_picture(sample::read_png(folder.at("out.png")), interpreted(n, steps, 0.5f));
+    check_picture(sample::read_png(folder.at("out.png")), interpreted(h, w, steps));
+    if (w != 21) continue;
+    REQUIRE(run(folder, kVulkan, "gray_scott", "--size 21x21 --steps 3 --exposure 50 --output out.png").code == 0);
+    check_picture(sample::read_png(folder.at("out.png")), interpreted(h, w, steps, 0.5f));
   }
 }
 
@@ -88,30 +92,30 @@ TEST_CASE("gray_scott: in a window the screen shows the picture, enlarged") {
     MESSAGE("there is no Xvfb: not tested");
     return;
   }
-  check_picture(check_on_screen("gray_scott", "--window --size 100 --steps 50 --hold 600 last.png", 6),
-                interpreted(100, 50));
+  check_picture(check_on_screen("gray_scott", "--window --size 100x100 --steps 50 --hold 600 -o last.png", 6),
+                interpreted(100, 100, 50));
 }
 
 TEST_CASE("gray_scott: what it says where it cannot go on") {
   const Scratch folder;
   const std::string usage =
-      "usage: gray_scott [--size N] [--steps N] [--exposure PERCENT] [--window] [--hold SECONDS] [OUT.png]\n";
+      "usage: gray_scott [-o FILE] [--size WxH] [--steps N] [--exposure PERCENT] [--window] [--hold SECONDS]\n";
   const auto says = [&](const std::string& arguments, const std::string& environment = "") {
     const Outcome o = run(folder, environment, "gray_scott", arguments);
     CHECK(o.code == 1);
     return o.output;
   };
-  CHECK(says("--size 12x") == "gray_scott: --size takes a number from 1 to 8192, not \"12x\"\n" + usage);
+  CHECK(says("--size 12x") == "gray_scott: --size takes two numbers from 1 to 8192, as 640x360, not \"12x\"\n" + usage);
   CHECK(says("--steps") == "gray_scott: --steps takes a number from 0 to 10000000, not \"\"\n" + usage);
   CHECK(says("--step 3") == "gray_scott: unknown option --step\n" + usage);
-  CHECK(says("--steps 1 --size 8", "TESSERA_DEVICE='no such'")
+  CHECK(says("--steps 1 --size 8x8", "TESSERA_DEVICE='no such'")
             .starts_with("gray_scott: TESSERA_DEVICE=\"no such\" is none of the Vulkan devices:\n"));
   CHECK(says("--window", "env -u DISPLAY -u WAYLAND_DISPLAY") ==
         "gray_scott: GLFW finds no display: without --window the pictures go to a file\n");
-  CHECK(says("--steps 1 --size 8 no/such/folder.png").starts_with("gray_scott: no/such/folder.png: "));
+  CHECK(says("--steps 1 --size 8x8 -o no/such/folder.png").starts_with("gray_scott: no/such/folder.png: "));
   const Outcome help = run(folder, "", "gray_scott", "--help");
   CHECK(help.code == 0);
-  CHECK(help.output.starts_with("gray_scott [--size N] "));
+  CHECK(help.output.starts_with("gray_scott [-o FILE] [--size WxH] "));
 }
 
 }  // namespace gray_scott_test

@@ -14,6 +14,7 @@
 #include "samples/support/demo.h"
 #include "samples/support/picture.h"
 #include "samples/support/sample.h"
+#include "samples/support/text.h"
 #include "tests/samples/program.h"
 
 namespace samples_test {
@@ -45,7 +46,8 @@ constexpr const char* kVulkan = "TESSERA_VALIDATION=1";
 constexpr const char* kInterpreter = "TESSERA_DEVICE=interpreter";
 // Not of a graph of several kernels, which tests/kernels tests one by one, nor of one of thousands of lines.
 bool is_stored(const std::string& sample) {
-  return sample != "stable_fluids" && sample != "n_body" && sample != "ray_march" && sample != "path_trace";
+  return sample != "stable_fluids" && sample != "n_body" && sample != "ray_march" && sample != "path_trace" &&
+         sample != "jelly";
 }
 constexpr double kHalfALevel = 0.5 / 255 + 1e-5;  // a PNG's colours are rounded to 256 levels
 }  // namespace
@@ -171,6 +173,32 @@ TEST_CASE("pictures: grey, transparent and of 16 bits, and files that are none")
   CHECK(none.output == "blur: none.png: no such file\n");
 }
 
+TEST_CASE("demos: words over a picture") {
+  std::vector<uint8_t> rgba(size_t{4} * 20 * 11, 90);
+  sample::draw_text(rgba.data(), 20, 11, 4, 1, 1, "1\nAAAA");  // the second line and its last character are cut off
+  std::string rows;
+  for (size_t y = 0; y < 11; ++y) {
+    for (size_t x = 0; x < 20; ++x) {
+      const uint8_t v = rgba[4 * (y * 20 + x)];
+      rows += v == 255 ? '#' : v == 30 ? '.' : ' ';
+      CHECK(rgba[4 * (y * 20 + x) + 3] == 90);
+    }
+    rows += '\n';
+  }
+  CHECK(rows ==
+        "                    \n"
+        " ......             \n"
+        " ...#..             \n"
+        " ..##..             \n"
+        " ...#..             \n"
+        " ...#..             \n"
+        " ...#..             \n"
+        " ...#..             \n"
+        " ..###.             \n"
+        " ......             \n"
+        " ...................\n");
+}
+
 TEST_CASE("demos: their options, and animated PNGs, which are PNGs") {
   const Scratch folder;
   Array red({3, 2, 4}, tessera::f32), white({3, 2, 4}, tessera::f32);
@@ -196,21 +224,25 @@ TEST_CASE("demos: their options, and animated PNGs, which are PNGs") {
   const Outcome help = run(folder, kInterpreter, "ray_march", "--help");
   CHECK(help.code == 0);
   CHECK(help.output ==
-        "ray_march [--size N] [--frames N] [--window] [--hold SECONDS] [OUT.png]\nSpheres that melt into each other "
+        "ray_march [-o FILE] [--size WxH] [--frames N] [--window] [--hold SECONDS]\nSpheres that melt into each other "
         "over a floor, by sphere tracing.\n"
-        "  --size    pixels of the longer side (160)\n  --frames  pictures; several make an animated PNG (16)\n"
-        "  --window  shows them in a window; without --frames until it is closed\n  --hold    seconds that the window "
-        "stays after the last one (0)\n");
-  const Outcome size = run(folder, kInterpreter, "ray_march", "--size 0");
-  CHECK(size.code == 1);
-  CHECK(size.output ==
-        "ray_march: --size takes a number from 1 to 10000, not \"0\"\nusage: ray_march [--size N] [--frames N] "
-        "[--window] [--hold SECONDS] [OUT.png]\n");
+        "  -o, --output  the PNG file (ray_march.png)\n  --size        columns and rows of pixels (160x160)\n"
+        "  --frames      pictures; several make an animated PNG (16)\n"
+        "  --window      shows them in a window, with the frames per second; without --frames until it is closed\n"
+        "  --hold        seconds that the window stays after the last one (0)\n");
+  const std::string usage = "\nusage: ray_march [-o FILE] [--size WxH] [--frames N] [--window] [--hold SECONDS]\n";
+  for (const char* wrong : {"0", "12", "12x", "x12", "12x0", "12x8x4", "12x10001"}) {
+    const Outcome o = run(folder, kInterpreter, "ray_march", std::string("--size ") + wrong);
+    CHECK(o.code == 1);
+    CHECK(o.output == std::string("ray_march: --size takes two numbers from 1 to 10000, as 640x360, not \"") + wrong +
+                          "\"" + usage);
+  }
+  const Outcome frames = run(folder, kInterpreter, "ray_march", "--frames 0");
+  CHECK(frames.code == 1);
+  CHECK(frames.output == "ray_march: --frames takes a number from 1 to 10000, not \"0\"" + usage);
   const Outcome option = run(folder, kInterpreter, "ray_march", "--fast");
   CHECK(option.code == 1);
-  CHECK(option.output ==
-        "ray_march: unknown option --fast\nusage: ray_march [--size N] [--frames N] [--window] [--hold SECONDS] "
-        "[OUT.png]\n");
+  CHECK(option.output == "ray_march: unknown option --fast" + usage);
 }
 
 }  // namespace samples_test

@@ -2,6 +2,7 @@
 // given other sizes and, where its kernels' code is the old one, run. All that fails says so; nothing crashes, waits
 // forever or leaves what is its own. tests/changed_programs has changed Programs on the judge; record_graph_test.cpp
 // graphs of which one field was changed on purpose.
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <memory>
