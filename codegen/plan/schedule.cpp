@@ -416,7 +416,9 @@ class Scheduler {
     for (int a : n.kept)
       if (axis(a).mixed || axis(a).extent == 0) return std::nullopt;
     const int i = rows.back(), j = cols.back();
-    if (i == j || axis(j).extent < s_.subgroup || axis(i).extent < 2) return std::nullopt;
+    // Shuffled columns go to all lanes; a staged tile is as narrow as half a subgroup of 32.
+    const int fewest = cpu() ? s_.subgroup : std::min(s_.subgroup, 32);
+    if (i == j || axis(j).extent < fewest || axis(i).extent < 2) return std::nullopt;
     return std::pair{i, j};
   }
 
