@@ -730,11 +730,14 @@ class Scheduler {
       }
       for (int a : n.reduced)
         if (std::find(n.order.begin(), n.order.end(), a) == n.order.end()) work *= static_cast<double>(axis(a).extent);
+      // What streams through takes as many bytes of each dtype.
+      const bool streams = !cpu() && n.reduced.empty() && !n.dot && n.bytes < 4;
+      const double wanted_work = streams ? target_work * 4 / static_cast<double>(n.bytes) : target_work;
       for (int a : open) {
         AxisPlan& p = plan(a);
         decided_.insert(a);
         const int64_t cover = p.laid_out ? p.cover() : 1;
-        int64_t tile = static_cast<int64_t>(std::max(1.0, target_work / std::max(work, 1.0)));
+        int64_t tile = static_cast<int64_t>(std::max(1.0, wanted_work / std::max(work, 1.0)));
         tile = std::max(tile / cover * cover, cover);
         if (tile < axis(a).extent) {
           // An even cut: no unit gets much less than the others.
