@@ -41,6 +41,23 @@ std::vector<int> Sharing::order_of(const Nest& n) const {
   return order;
 }
 
+int Sharing::transposed_axis(ir::Value stored, const std::vector<int>& order) const {
+  std::set<uint32_t> seen;
+  std::set<int> fastest;
+  ir::walk_back(k_, stored, seen, [&](ir::Value v, std::vector<ir::Value>& next) {
+    const ir::Op* o = k_.def(v);
+    if (o && o->code == ir::Opcode::load && !o->index.empty()) {
+      const int32_t last = ir::access_dims(k_, *o).slice.back();
+      if (last >= 0 && drop_none(axes_.of(v)).size() > 1) fastest.insert(axes_.of(v, static_cast<size_t>(last)));
+    }
+    if (!o || !ir::is_index_function(o->code)) return true;
+    next.insert(next.end(), o->operands.begin(), o->operands.end());
+    return true;
+  });
+  if (fastest.size() != 1 || *fastest.begin() == order.back()) return kNoAxis;
+  return has(order, *fastest.begin()) ? *fastest.begin() : kNoAxis;
+}
+
 int64_t Sharing::vector_of(int a) const {
   int64_t v = std::max(s_.widths[static_cast<size_t>(a)], s_.tapped[static_cast<size_t>(a)] ? 4 : 1);
   while (v > 1 && axis(a).extent % v != 0) v /= 2;
