@@ -119,6 +119,8 @@ int64_t Sharing::group_for_rows(const Nest& n, int64_t usual, int64_t limit) con
 int64_t Sharing::of_a_row(const Nest& n, int fastest, int64_t rows, int64_t group) const {
   const int64_t lanes = s_.shuffles ? s_.subgroup : 32, size = axis(fastest).extent, vec = vector_of(fastest);
   int64_t mine = std::min({ceil_power(cdiv(size, vec)), lanes, group});
+  // Of a wide subgroup, no more lanes than have something to do between the steps of a sum.
+  while (mine > 64 && cdiv(size, mine / 2) <= kInRegisters / 4 && results(n) * mine >= 2 * busy()) mine /= 2;
   if (cdiv(size, mine) > kInRegisters) mine = std::min(ceil_power(cdiv(size, int64_t{8})), group);
   while (2 * mine <= group && 8 * results(n) * mine < busy() && cdiv(size, mine) > vec) mine *= 2;
   while (2 * mine <= group && mine * rows < group && mine < size) mine *= 2;
