@@ -57,6 +57,16 @@ void Walk::emit_alloc(const ir::Op& op) {
   refs_[op.results[0].index] = r;
 }
 
+// In bytes; multiplied in 32 bits where it was computed in 32 bits and is known to stay below 4 GiB.
+V Walk::view_offset(ir::Value offset, int64_t size) {
+  const ir::Op* wide = k_.def(offset);
+  if (!wide || wide->code != Opcode::convert || k_.type(wide->operands[0]).dtype != DType::i32)
+    return get(offset) * Literal(size);
+  const ir::Value narrow = wide->operands[0];
+  const Bounds& known = ranges_.of(narrow);
+  return within(known, 0, UINT32_MAX / size) ? byte_offset(get(narrow), known, size) : get(offset) * Literal(size);
+}
+
 void Walk::emit_view(const ir::Op& op) {
   Ref r = ref(op.operands.at(0));
   if (r.by_value) {  // of one element
@@ -66,7 +76,7 @@ void Walk::emit_view(const ir::Op& op) {
   const V offset = get(op.operands.at(1));
   if (r.space == MemorySpace::shared)
     r.base = r.base + to_uint(offset, Reg::u32) * static_cast<uint32_t>(ir::arena_stride(r.dtype) / 4);
-  else r.base = r.base + offset * Literal(size_bytes(r.dtype));
+  else r.base = r.base + view_offset(op.operands.at(1), size_bytes(r.dtype));
   refs_[op.results.at(0).index] = r;
 }
 

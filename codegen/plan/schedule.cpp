@@ -126,24 +126,6 @@ class Scheduler {
     nests_.push_back(std::move(n));
   }
 
-  // Of loads behind a value that is stored, the fastest axis, where all have another one than the store.
-  int transposed_axis(Value stored, const std::vector<int>& order) const {
-    std::set<uint32_t> seen;
-    std::set<int> fastest;
-    ir::walk_back(k_, stored, seen, [&](Value v, std::vector<Value>& next) {
-      const ir::Op* o = k_.def(v);
-      if (o && o->code == Opcode::load && !o->index.empty()) {
-        const int32_t last = ir::access_dims(k_, *o).slice.back();
-        if (last >= 0 && drop_none(axes_.of(v)).size() > 1) fastest.insert(axes_.of(v, static_cast<size_t>(last)));
-      }
-      if (!o || !ir::is_index_function(o->code)) return true;
-      next.insert(next.end(), o->operands.begin(), o->operands.end());
-      return true;
-    });
-    if (fastest.size() != 1 || *fastest.begin() == order.back()) return kNoAxis;
-    return has(order, *fastest.begin()) ? *fastest.begin() : kNoAxis;
-  }
-
   void place(Value v) {
     if (k_.type(v).shape.empty()) return;
     placed_.push_back(drop_none(axes_.of(v)));
@@ -156,7 +138,7 @@ class Scheduler {
       if (ir::writes_ref(op.code)) {
         const std::vector<int> d = drop_none(axes_.of(op.operands[1]));
         add_nest(d, {}, d, op.operands[1]);
-        if (!cpu() && !d.empty()) nests_.back().transposed = transposed_axis(op.operands[1], d);
+        if (!cpu() && !d.empty()) nests_.back().transposed = sharing_.transposed_axis(op.operands[1], d);
         if (op.code == Opcode::swap || (ir::is_atomic(op.code) && used_[op.results[0].index])) place(op.results[0]);
       } else if (const auto from = op.code == Opcode::load ? static_cast<size_t>(ref_position(k_, op.operands[0])) : 0;
                  op.code == Opcode::load && (written_[from] || from >= k_.blocks.size())) {
@@ -416,7 +398,9 @@ class Scheduler {
     for (int a : n.kept)
       if (axis(a).mixed || axis(a).extent == 0) return std::nullopt;
     const int i = rows.back(), j = cols.back();
-    if (i == j || axis(j).extent < s_.subgroup || axis(i).extent < 2) return std::nullopt;
+    // Shuffled columns go to all lanes; a staged tile is as narrow as half a subgroup of 32.
+    const int fewest = cpu() ? s_.subgroup : std::min(s_.subgroup, 32);
+    if (i == j || axis(j).extent < fewest || axis(i).extent < 2) return std::nullopt;
     return std::pair{i, j};
   }
 
@@ -728,11 +712,14 @@ class Scheduler {
       }
       for (int a : n.reduced)
         if (std::find(n.order.begin(), n.order.end(), a) == n.order.end()) work *= static_cast<double>(axis(a).extent);
+      // What streams through takes as many bytes of each dtype.
+      const bool streams = !cpu() && n.reduced.empty() && !n.dot && n.bytes < 4;
+      const double wanted_work = streams ? target_work * 4 / static_cast<double>(n.bytes) : target_work;
       for (int a : open) {
         AxisPlan& p = plan(a);
         decided_.insert(a);
         const int64_t cover = p.laid_out ? p.cover() : 1;
-        int64_t tile = static_cast<int64_t>(std::max(1.0, target_work / std::max(work, 1.0)));
+        int64_t tile = static_cast<int64_t>(std::max(1.0, wanted_work / std::max(work, 1.0)));
         tile = std::max(tile / cover * cover, cover);
         if (tile < axis(a).extent) {
           // An even cut: no unit gets much less than the others.

@@ -41,6 +41,23 @@ std::vector<int> Sharing::order_of(const Nest& n) const {
   return order;
 }
 
+int Sharing::transposed_axis(ir::Value stored, const std::vector<int>& order) const {
+  std::set<uint32_t> seen;
+  std::set<int> fastest;
+  ir::walk_back(k_, stored, seen, [&](ir::Value v, std::vector<ir::Value>& next) {
+    const ir::Op* o = k_.def(v);
+    if (o && o->code == ir::Opcode::load && !o->index.empty()) {
+      const int32_t last = ir::access_dims(k_, *o).slice.back();
+      if (last >= 0 && drop_none(axes_.of(v)).size() > 1) fastest.insert(axes_.of(v, static_cast<size_t>(last)));
+    }
+    if (!o || !ir::is_index_function(o->code)) return true;
+    next.insert(next.end(), o->operands.begin(), o->operands.end());
+    return true;
+  });
+  if (fastest.size() != 1 || *fastest.begin() == order.back()) return kNoAxis;
+  return has(order, *fastest.begin()) ? *fastest.begin() : kNoAxis;
+}
+
 int64_t Sharing::vector_of(int a) const {
   int64_t v = std::max(s_.widths[static_cast<size_t>(a)], s_.tapped[static_cast<size_t>(a)] ? 4 : 1);
   while (v > 1 && axis(a).extent % v != 0) v /= 2;
@@ -102,6 +119,8 @@ int64_t Sharing::group_for_rows(const Nest& n, int64_t usual, int64_t limit) con
 int64_t Sharing::of_a_row(const Nest& n, int fastest, int64_t rows, int64_t group) const {
   const int64_t lanes = s_.shuffles ? s_.subgroup : 32, size = axis(fastest).extent, vec = vector_of(fastest);
   int64_t mine = std::min({ceil_power(cdiv(size, vec)), lanes, group});
+  // Of a wide subgroup, no more lanes than have something to do between the steps of a sum.
+  while (mine > 64 && cdiv(size, mine / 2) <= kInRegisters / 4 && results(n) * mine >= 2 * busy()) mine /= 2;
   if (cdiv(size, mine) > kInRegisters) mine = std::min(ceil_power(cdiv(size, int64_t{8})), group);
   while (2 * mine <= group && 8 * results(n) * mine < busy() && cdiv(size, mine) > vec) mine *= 2;
   while (2 * mine <= group && mine * rows < group && mine < size) mine *= 2;

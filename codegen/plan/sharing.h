@@ -45,6 +45,9 @@ class Sharing {
       : k_(k), axes_(axes), target_(target), s_(s), nests_(nests), placed_(placed) {}
   /// All axes of a nest as what it reads has them, the fastest in memory last.
   std::vector<int> order_of(const Nest& n) const;
+  /// Of loads behind a value that is stored, the fastest axis, where all have another one than the store (`order`'s
+  /// last); else none.
+  int transposed_axis(ir::Value stored, const std::vector<int>& order) const;
   /// Elements along its fastest axis that one access brings: of 128 bits where it can.
   int64_t vector_of(int a) const;
   /// Windows overlap along it, as a filter's taps do, and no access brings several of its elements.

@@ -62,7 +62,9 @@ void Emitter::built_ins() {
   };
   const bool index = uses(Opcode::workgroup_index) || uses(Opcode::alloc_scratch),
              number = uses(Opcode::num_workgroups);
-  if (index || number) {
+  if (index && !number && k_.lane.exact) {  // not folded: the others are 0
+    workgroup_index_ = component(vector(spv::BuiltInWorkgroupId, "workgroup_id"), 0);
+  } else if (index || number) {
     const Id n = vector(spv::BuiltInNumWorkgroups, "num_workgroups");
     const V nx = component(n, 0), ny = component(n, 1);
     if (number) {

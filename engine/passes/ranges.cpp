@@ -21,7 +21,10 @@ const ir::GridAxis* grid_axis(const ir::Kernel& k, int64_t axis) {
 
 Bounds launch(const ir::Kernel& k, const Op& op, const Interval& all) {
   switch (ir::Launch(op.code)) {
-    case Launch::workgroup_index: return Interval{0, INT32_MAX};
+    case Launch::workgroup_index:
+      if (const auto n = k.lane.num_units.value(); k.lane.exact && n && *n <= INT32_MAX)
+        return Interval{0, std::max<int64_t>(*n, 1) - 1};
+      return Interval{0, INT32_MAX};
     case Launch::num_workgroups: return Interval{1, INT32_MAX};
     case Launch::local_index: return Interval{0, k.lane.workgroup_size - 1};
     case Launch::lane_id: return Interval{0, k.lane.subgroup_size ? k.lane.subgroup_size - 1 : 127};

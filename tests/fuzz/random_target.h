@@ -19,10 +19,10 @@ inline Target random_target(uint64_t seed) {
   t.max_workgroup_count = one_of({65535, 65535, 7});
   t.shared_bytes = one_of({16384, 32768, 49152});
   t.push_constant_bytes = one_of({128, 256, 16});
-  t.subgroup_size = one_of({1, 4, 8, 16, 32, 64});
+  t.subgroup_size = one_of({1, 4, 8, 16, 32, 64, 128});
   t.can_require_subgroup_size = maybe();
   t.min_subgroup_size = maybe() ? t.subgroup_size : 1;
-  t.max_subgroup_size = maybe() ? t.subgroup_size : 64;
+  t.max_subgroup_size = maybe() ? t.subgroup_size : 128;
   t.max_loop_iterations = one_of({0, 65535, 200});
   t.dot_results = one_of({128, 256});
   t.compute_units = one_of({1, 2, 32});

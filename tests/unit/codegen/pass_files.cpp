@@ -439,6 +439,8 @@ PassSettings pass_settings(const std::map<std::string, std::string>& words) {
     else if (word == "budget") s.budget = number(word, value);
     else if (word == "prefetch") s.prefetch = number(word, value);
     else if (word == "iterations") s.target.max_loop_iterations = number(word, value);
+    else if (word == "subgroup")
+      s.target.subgroup_size = s.target.min_subgroup_size = s.target.max_subgroup_size = number(word, value);
     else if (word == "form" && value == "general") s.general = true;
     else if (word == "passes" && value == "none") s.raw = true;
     else if (word == "branches" && value == "skipped") s.target.skips_branches = true;

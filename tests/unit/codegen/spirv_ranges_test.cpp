@@ -148,6 +148,41 @@ TEST_CASE("spirv ranges: a shift's guards are there where the amount may be the 
   }
 }
 
+// The last workgroup's block may begin 8 n - 8 elements of 4 bytes behind the first one's: below 4 GiB up to 2^27.
+TEST_CASE("spirv ranges: where a workgroup's block begins, by how many workgroups there are") {
+  const auto module = [](int64_t units, bool exact) {
+    LaneKernel t(8);
+    t.k.lane.num_units = units;
+    t.k.lane.exact = exact;
+    const Value out = t.arg(DType::i32), lane = t.value(Opcode::local_index);
+    const Value start = t.op(Opcode::mul, {t.value(Opcode::workgroup_index), t.i32c(8)}, DType::i32);
+    t.store(t.view(out, t.op(Opcode::convert, {start}, DType::i64)), lane, lane);
+    t.finish();
+    return emit_valid(t.k, gpu_target());
+  };
+  struct Products {
+    int all, folded, zero_extended;
+  };
+  const auto products = [&](int64_t units, bool exact) {
+    const std::vector<uint32_t> words = module(units, exact);
+    int built_ins = 0;
+    for (size_t at = 5; at < words.size(); at += words[at] >> spv::WordCountShift)
+      built_ins += (words[at] & spv::OpCodeMask) == spv::OpDecorate && words[at + 2] == spv::DecorationBuiltIn &&
+                   words[at + 3] == spv::BuiltInNumWorkgroups;
+    return Products{count(words, spv::OpIMul), built_ins, count(words, spv::OpUConvert)};
+  };
+  const auto check = [&](int64_t units, bool exact, const Products& expected) {
+    CAPTURE(units);
+    const Products found = products(units, exact);
+    CHECK(found.all == expected.all);
+    CHECK(found.folded == expected.folded);
+    CHECK(found.zero_extended == expected.zero_extended);
+  };
+  check(1 << 27, true, {3, 0, 2});        // by 8, by 4, of the lane by 4
+  check((1 << 27) + 1, true, {3, 0, 1});  // its last block begins 4 GiB behind the first one
+  check(1 << 27, false, {5, 1, 1});       // two more, as the dispatch may be folded
+}
+
 // Rounds of a for whose end and step are data within ranges: counted, and hashed. A step below 1 counts as 1; a
 // counter's last addition may pass INT32_MAX only where something else says whether an iteration is left.
 TEST_CASE("spirv ranges: a loop's step and end") {

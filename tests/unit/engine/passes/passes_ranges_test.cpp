@@ -35,10 +35,10 @@ std::string tile(const std::string& ops) {
       "7 : i32[]\n  %l = load %x[0]\n" +
       ops + "}\n");
 }
-std::string lane(const std::string& ops, const std::string& subgroup = " subgroup_size 8") {
-  return last_range("tir 1\nlane kernel @k\nworkgroup_size 60" + subgroup +
-                    "\nnum_units n\nextents (n, n - 1, 5, cdiv(n, 4): i64, -3)\nin i32[8] whole\nbody (%x) {\n" + ops +
-                    "}\n");
+std::string lane(const std::string& ops, const std::string& subgroup = " subgroup_size 8",
+                 const std::string& units = "n") {
+  return last_range("tir 1\nlane kernel @k\nworkgroup_size 60" + subgroup + "\nnum_units " + units +
+                    "\nextents (n, n - 1, 5, cdiv(n, 4): i64, -3)\nin i32[8] whole\nbody (%x) {\n" + ops + "}\n");
 }
 }  // namespace
 
@@ -79,6 +79,10 @@ TEST_CASE("ranges: of tile-level ops") {
 
 TEST_CASE("ranges: of lane-level ops") {
   CHECK(lane("  %r = workgroup_index\n") == "[0, 2147483647]");
+  CHECK(lane("  %r = workgroup_index\n", "", "7") == "[0, 2147483647]");  // surplus ones count on
+  CHECK(lane("  %r = workgroup_index\n", "", "7 exact") == "[0, 6]");
+  CHECK(lane("  %r = workgroup_index\n", "", "0 exact") == "[0, 0]");
+  CHECK(lane("  %r = workgroup_index\n", "", "n exact") == "[0, 2147483647]");
   CHECK(lane("  %r = num_workgroups\n") == "[1, 2147483647]");
   CHECK(lane("  %r = local_index\n") == "[0, 59]");
   CHECK(lane("  %r = lane_id\n") == "[0, 7]");
