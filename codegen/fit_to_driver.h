@@ -3,11 +3,11 @@
 // lane-level kernel fits, makes it smaller, and cuts loops into dispatches.
 #pragma once
 #include <cstdint>
-#include <functional>
 #include <string>
 
 #include "codegen/program/program.h"
 #include "codegen/program/target.h"
+#include "engine/base/function.h"
 #include "engine/ir/kernel.h"
 
 namespace tessera {
@@ -18,7 +18,7 @@ struct Lowered {
   std::string explain;
 };
 /// Lowers once more, by so many steps of `smaller` (see lower()).
-using LowerAgain = std::function<Lowered(int smaller)>;
+using LowerAgain = Function<Lowered(int smaller)>;
 
 /// For a CPU driver: the largest code that its compiler takes quickly, and whose loops it runs to their end. Else the
 /// kernel as it is.

@@ -2,13 +2,13 @@
 
 #include <algorithm>
 #include <exception>
-#include <functional>
 #include <map>
 #include <set>
 #include <spirv/unified1/spirv.hpp>
 
 #include "codegen/compile.h"
 #include "codegen/program/program_file.h"
+#include "engine/base/function.h"
 #include "engine/base/in_parallel.h"
 
 namespace tessera {
@@ -130,8 +130,8 @@ Needs needs_of(const Program& p, const Target& target) {
 }
 
 MadeBundle make_bundle(std::span<const BundleSource> sources, std::span<const Target> targets, int threads,
-                       const std::function<void(size_t, const std::string&)>& progress, bool strict,
-                       const std::function<ScheduleChoices(const Target&, const ir::Kernel&)>& choices) {
+                       const Function<void(size_t, const std::string&)>& progress, bool strict,
+                       const Function<ScheduleChoices(const Target&, const ir::Kernel&)>& choices) {
   MadeBundle made;
   std::vector<BundleKernel>& kernels = made.file.kernels;
   kernels.resize(sources.size());

@@ -1,12 +1,12 @@
 // make_bundle: compiles kernels for several targets into a BundleFile, and determines what a program's code needs of a
 // device. Read next: bundle.h; runtime/cli/bundle.cpp, which reads the kernels' files and writes the bundle's.
 #pragma once
-#include <functional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "codegen/program/bundle.h"
+#include "engine/base/function.h"
 #include "engine/ir/kernel.h"
 
 namespace tessera {
@@ -29,8 +29,7 @@ struct MadeBundle {
 /// what compile() does for the last one. Of several that fail the first in the order given is the one thrown. `strict`:
 /// as CompileOptions. `choices`, if given, says what a tuning file has of a kernel for a target.
 MadeBundle make_bundle(std::span<const BundleSource> sources, std::span<const Target> targets, int threads = 0,
-                       const std::function<void(size_t done, const std::string& kernel)>& progress = {},
-                       bool strict = false,
-                       const std::function<ScheduleChoices(const Target&, const ir::Kernel&)>& choices = {});
+                       const Function<void(size_t done, const std::string& kernel)>& progress = {}, bool strict = false,
+                       const Function<ScheduleChoices(const Target&, const ir::Kernel&)>& choices = {});
 
 }  // namespace tessera

@@ -6,11 +6,11 @@
 #pragma once
 #include <vulkan/vulkan_core.h>
 
-#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "engine/base/function.h"
 #include "runtime/device.h"
 #include "runtime/device_array.h"
 
@@ -74,8 +74,8 @@ struct MemoryPiece {
 /// Device goes. Out of memory is returned: then `allocate` is called once more when all calls in flight are done, and
 /// what fails throws a DeviceError with a table of what is held.
 struct MemoryPool {
-  std::function<VkResult(const MemoryRequest& request, MemoryPiece& piece)> allocate;
-  std::function<void(const MemoryPiece& piece)> free;
+  Function<VkResult(const MemoryRequest& request, MemoryPiece& piece)> allocate;
+  Function<void(const MemoryPiece& piece)> free;
 };
 
 /// A device that the host has made and keeps. It outlives the Device and all that is made of it (arrays, kernels,
@@ -100,7 +100,7 @@ struct ImportedDevice {
   /// them the host lets no two threads use the queue at once. They call nothing of Tessera, and whoever holds that
   /// mutex calls nothing of it either. What they throw comes out of the call that submits: with lock_queue it has not
   /// submitted, with unlock_queue it has.
-  std::function<void()> lock_queue, unlock_queue;
+  Function<void()> lock_queue, unlock_queue;
   /// Where all of Tessera's device memory comes from, if it has functions: arrays, arenas, staging, tables and reports.
   /// Only shareable_array() allocates for itself, memory that can be exported. DeviceOptions::memory_limit then has no
   /// meaning.

@@ -2,7 +2,6 @@
 // on a Sink. A backend derives its emitter and gives what remains: each access, atomics, what invocations do together.
 // walk.cpp: ops and regions. memory.cpp: Refs. Read next: elementwise.h, codegen/spirv/emitter.h.
 #pragma once
-#include <functional>
 #include <map>
 #include <optional>
 #include <set>
@@ -11,6 +10,7 @@
 #include <vector>
 
 #include "codegen/expand/elementwise.h"
+#include "engine/base/function.h"
 #include "engine/ir/kernel.h"
 #include "engine/passes/ranges.h"
 
@@ -65,8 +65,8 @@ class Walk {
   /// A word of global memory as atomics see it. `exchange` stores `now` if the word is `expected`, and gives what it
   /// was.
   struct AtomicWord {
-    std::function<V()> load;
-    std::function<V(V now, V expected)> exchange;
+    Function<V()> load;
+    Function<V(V now, V expected)> exchange;
   };
   /// Of u32 or u64. `used`: the value before the update is, and so orders what comes before and after.
   virtual AtomicWord atomic_word(V address, Reg r, bool used) = 0;

@@ -1,9 +1,9 @@
 #include "codegen/lane/prover.h"
 
 #include <algorithm>
-#include <functional>
 #include <numeric>
 
+#include "engine/base/function.h"
 #include "engine/passes/ranges.h"
 
 namespace tessera::lane {
@@ -337,7 +337,7 @@ const std::vector<Prover::Form>& Prover::facts(Value condition, bool holds) {
     return list;
   }
   // low + by <= high, and so for all that low is the greatest of and high the least
-  const std::function<void(Value, Value, Wide)> less = [&](Value low, Value high, Wide by) {
+  const Function<void(Value, Value, Wide)> less = [&](Value low, Value high, Wide by) {
     const Form& of_low = form(low);
     Form f = plus(form(high), of_low, -1);
     f.constant -= by;

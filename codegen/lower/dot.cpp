@@ -4,9 +4,9 @@
 // prefetching the next chunk into registers (GPUs); *matrix* does the same for the subgroups' matrices. Floats
 // accumulate in at least f32, integers modulo the result's dtype.
 #include <algorithm>
-#include <functional>
 
 #include "codegen/lower/emission.h"
+#include "engine/base/function.h"
 
 namespace tessera::lowering {
 using ir::Attr;
@@ -184,8 +184,8 @@ DotEmitter::Staged DotEmitter::staged_operands(const DotShape& d, DotForm form) 
 
 // Reads one element of an operand, where it is or from the arena; dims: where its dims are in [result dims..., k
 // dims...].
-std::function<Value(const Coords&)> DotEmitter::reader(Value x, const std::vector<size_t>& dims, const Slot* from,
-                                                       DType as) {
+Function<Value(const Coords&)> DotEmitter::reader(Value x, const std::vector<size_t>& dims, const Slot* from,
+                                                  DType as) {
   return [this, x, &dims, from, as](const Coords& c) {
     Coords in;
     for (size_t p : dims) in.push_back(c[p]);

@@ -1,11 +1,11 @@
 // DotEmitter: products, in the form that the schedule planned or, if a product does not have that form, as reductions.
 #pragma once
-#include <functional>
 #include <map>
 #include <set>
 
 #include "codegen/lower/matrix_sums.h"
 #include "codegen/lower/part.h"
+#include "engine/base/function.h"
 
 namespace tessera::lowering {
 
@@ -23,9 +23,9 @@ struct DotShape {
   DType lhs_element = DType::f32, rhs_element = DType::f32, lhs_word = DType::f32, rhs_word = DType::f32;
   std::vector<size_t> lhs_dims, rhs_dims;  // operand dim -> position in [result dims..., k dims...]
   // One element of an operand, in the accumulator's dtype, or as it is packed; c: [result dims..., k dims...].
-  std::function<Value(const Coords&)> lhs_at, rhs_at;
+  Function<Value(const Coords&)> lhs_at, rhs_at;
   // What element c of the result starts from; c: [result dims...].
-  std::function<Value(const Coords&)> start_at;
+  Function<Value(const Coords&)> start_at;
   // Of a product by matrices: the left operand, packed as its matrices want it, where it was in registers.
   Slot lhs_tile;
   Values left;  // or those matrices
@@ -71,7 +71,7 @@ class DotEmitter : public Part {
   /// words of an operand's chunk that each invocation fetches
   int64_t staged_share(const DotShape& d, int operand) const;
 
-  using Sink = std::function<void(const NestPoint&, Value)>;
+  using Sink = Function<void(const NestPoint&, Value)>;
   /// packed: a and b are words of four elements each
   Value multiply_add(Value a, Value b, Value c, bool packed = false);
 
@@ -82,7 +82,7 @@ class DotEmitter : public Part {
   struct Staged {
     bool lhs = false, rhs = false, start = false, tile = false;
   };
-  std::function<Value(const Coords&)> reader(Value x, const std::vector<size_t>& dims, const Slot* from, DType as);
+  Function<Value(const Coords&)> reader(Value x, const std::vector<size_t>& dims, const Slot* from, DType as);
   bool left_stays(ir::OpId dot, const DotShape& d, const std::set<uint32_t>& changed) const;
   bool own_rows(const DotShape& d) const;
   bool is_left_factor(const DotShape& d) const;

@@ -3,10 +3,10 @@
 // multiplies what all have put there. Products by stages (dot_staged.cpp) and by matrices (dot_matrix.cpp) say what a
 // share and a tile hold. Read next: dot.h.
 #pragma once
-#include <functional>
 #include <vector>
 
 #include "codegen/lower/emission.h"
+#include "engine/base/function.h"
 
 namespace tessera::lowering {
 
@@ -22,7 +22,7 @@ class ChunkedDot : public Part {
     size_t dim = 0;  // of the result: its free one
     Value value;
     const AxisPlan* plan = nullptr;
-    const std::function<Value(const Coords&)>* element = nullptr;
+    const Function<Value(const Coords&)>* element = nullptr;
     Prefetch::Load* early = nullptr;  // its first chunk is loaded a step of the grid before
     Slot tile = {};
     bool by_k = false;  // a contracted dim is the fastest in memory

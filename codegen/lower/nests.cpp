@@ -1,10 +1,10 @@
 #include "codegen/lower/nests.h"
 
 #include <algorithm>
-#include <functional>
 #include <numeric>
 
 #include "codegen/lower/emission.h"
+#include "engine/base/function.h"
 
 namespace tessera::lowering {
 
@@ -145,7 +145,7 @@ void LoopNests::each_strip(const std::vector<int>& axes, std::vector<Value>& str
 
 void LoopNests::each_strip(const std::vector<int>& axes, const std::vector<size_t>& dims, std::vector<Value>& strip,
                            FunctionRef<void()> body) {
-  const std::function<void(size_t)> loops = [&](size_t i) {
+  const Function<void(size_t)> loops = [&](size_t i) {
     if (i == dims.size()) return body();
     const size_t d = dims[i];
     const int64_t n = axes[d] == kNoAxis ? 1 : plan(axes[d]).strips();
@@ -194,7 +194,7 @@ void LoopNests::by_layout(const Shape& s, const std::vector<int>& dims, bool eff
   };
   const Value first = effects ? first_invocation(invocation_bits(dims)) : Value{};
   std::vector<Value> strip(dims.size()), within(dims.size());
-  std::function<void(size_t)> loops, registers;
+  Function<void(size_t)> loops, registers;
   NestPoint point;
   point.c.resize(dims.size());
   point.regs.resize(dims.size());

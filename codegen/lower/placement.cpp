@@ -1,12 +1,12 @@
 #include "codegen/lower/placement.h"
 
 #include <algorithm>
-#include <functional>
 
 #include "codegen/lower/emission.h"
 #include "codegen/plan/expand_atomics.h"
 #include "codegen/plan/indexed.h"
 #include "codegen/plan/keep.h"
+#include "engine/base/function.h"
 #include "engine/ir/walk.h"
 
 namespace tessera::lowering {
@@ -285,7 +285,7 @@ void Placement::plan_lifetimes() {
     for (ir::OpId o : k_.regions[r].ops) region_of_op[o.index] = {r};
 
   // Values evaluated by an op, nested regions included.
-  std::function<void(ir::OpId, std::set<uint32_t>&)> evaluated = [&](ir::OpId id, std::set<uint32_t>& out) {
+  Function<void(ir::OpId, std::set<uint32_t>&)> evaluated = [&](ir::OpId id, std::set<uint32_t>& out) {
     const ir::Op& o = k_.op(id);
     const bool stays_lazy = !o.results.empty() && !k_.type(o.results[0]).shape.empty() &&
                             kinds_[o.results[0].index] == Kind::lazy && o.regions.empty();
@@ -298,7 +298,7 @@ void Placement::plan_lifetimes() {
     for (ir::RegionId r : o.regions)
       for (ir::OpId inner : k_.region(r).ops) evaluated(inner, out);
   };
-  std::function<void(ir::RegionId)> walk = [&](ir::RegionId r) {
+  Function<void(ir::RegionId)> walk = [&](ir::RegionId r) {
     std::map<uint32_t, ir::OpId> last;
     for (ir::OpId id : k_.region(r).ops) {
       for (Value v : k_.op(id).results)

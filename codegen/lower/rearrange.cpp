@@ -1,9 +1,9 @@
 // Ops whose elements move to where data says: they work in the arena slots of their results, into which their operands
 // are copied first.
 #include <bit>
-#include <functional>
 
 #include "codegen/lower/emission.h"
+#include "engine/base/function.h"
 
 namespace tessera::lowering {
 using ir::Attr;
@@ -42,7 +42,7 @@ void RearrangeEmitter::scatter(ir::OpId id) {
     }
     nests_.flat(lines, line_axes, [&](const NestPoint& p) {
       Coords c = p.c;
-      std::function<void(size_t)> walk = [&](size_t i) {
+      Function<void(size_t)> walk = [&](size_t i) {
         if (i < walked.size()) {
           nests_.counted(us[walked[i]], [&](Value j) {
             c[walked[i]] = {us[walked[i]] == 1 ? b_.i32(0) : j};

@@ -4,9 +4,9 @@
 #include <algorithm>
 #include <array>
 #include <bit>
-#include <functional>
 
 #include "codegen/lower/emission.h"
+#include "engine/base/function.h"
 #include "engine/ir/reference.h"
 
 namespace tessera::lowering {
@@ -60,7 +60,7 @@ class Reduction : public Part {
     if (count_ == 0) return acc_.identity;
     Coords c(shape_.size());
     for (size_t i = 0; i < kept_.size(); ++i) c[kept_[i]] = kept_coords[i];
-    const std::function<Values(size_t, const Values&)> loops = [&](size_t i, const Values& a) -> Values {
+    const Function<Values(size_t, const Values&)> loops = [&](size_t i, const Values& a) -> Values {
       if (i == dropped_.size()) return acc_.step(a, element_(c));
       const size_t d = dropped_[i];
       return nests_.counted(shape_[d], a, [&](Value j, const Values& inner) {

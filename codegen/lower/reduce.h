@@ -1,8 +1,8 @@
 // ReduceEmitter: reductions, argmin and argmax, scans.
 #pragma once
-#include <functional>
 
 #include "codegen/lower/part.h"
+#include "engine/base/function.h"
 #include "engine/base/function_ref.h"
 
 namespace tessera::lowering {
@@ -11,7 +11,7 @@ namespace tessera::lowering {
 /// `neutral` is an element that changes nothing.
 struct Accumulator {
   Values identity, neutral;
-  std::function<Values(const Values& acc, const Values& x)> step, merge;
+  Function<Values(const Values& acc, const Values& x)> step, merge;
 };
 
 /// The elements of a shape that are reduced, and along which of its dims.

@@ -2,9 +2,9 @@
 // other grid axes are loops inside it. Blocks are windows into arrays, placed as soon as the loops that their index map
 // needs are open.
 #include <algorithm>
-#include <functional>
 
 #include "codegen/lower/emission.h"
+#include "engine/base/function.h"
 
 namespace tessera::lowering {
 using ir::Opcode;
@@ -86,7 +86,7 @@ Extent UnitEmitter::count_units() const {
 void UnitEmitter::place_unit(Value unit) {
   struct Component {
     Value size;
-    std::function<void(Value)> set;
+    Function<void(Value)> set;
   };
   std::vector<Component> components;
   for (int a : s_.parallel) {

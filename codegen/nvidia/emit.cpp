@@ -1,10 +1,9 @@
 #include "codegen/nvidia/emit.h"
 
-#include <functional>
-
 #include "codegen/nvidia/emitter.h"
 #include "codegen/program/program.h"
 #include "engine/base/error.h"
+#include "engine/base/function.h"
 #include "engine/ir/walk.h"
 
 namespace tessera::nvidia {
@@ -91,7 +90,7 @@ void Emitter::emit_switch(const ir::Op& op) {
   const V selector = get(op.operands.at(0));
   const size_t n = op.regions.size();
   // Below 0 is region 0, anything else not listed is the last.
-  const std::function<std::vector<V>(size_t)> from = [&](size_t i) {
+  const tessera::Function<std::vector<V>(size_t)> from = [&](size_t i) {
     if (i + 1 == n) return region(op.regions[i]);
     const V here = i == 0 ? sle(selector, 0) : eq(selector, static_cast<uint32_t>(i));
     return f_.if_else(here, [&] { return region(op.regions[i]); }, [&] { return from(i + 1); });

@@ -10,12 +10,12 @@
 #include "codegen/plan/keep.h"
 
 #include <algorithm>
-#include <functional>
 #include <map>
 #include <set>
 
 #include "codegen/plan/axes.h"
 #include "codegen/plan/parallel.h"
+#include "engine/base/function.h"
 #include "engine/ir/moves.h"
 #include "engine/ir/walk.h"
 
@@ -48,7 +48,7 @@ class Terms {
 
 class Choice {
  public:
-  Choice(const ir::Kernel& k, const std::function<Keeping(Value)>& keeping)
+  Choice(const ir::Kernel& k, const Function<Keeping(Value)>& keeping)
       : k_(k),
         keeping_(keeping),
         lazy_(lazy_values(k)),
@@ -282,7 +282,7 @@ class Choice {
 
   enum : uint32_t { kOwn, kZero, kReshaped, kMoved, kChosen, kClamped, kGathered };
   const ir::Kernel& k_;
-  const std::function<Keeping(Value)>& keeping_;
+  const Function<Keeping(Value)>& keeping_;
   const std::vector<bool> lazy_;
   std::vector<Kept> kept_;
   std::vector<Uses> uses_;
@@ -362,7 +362,7 @@ std::vector<const Op*> slices_of_one(const ir::Kernel& k, const Op& concatenate,
   return slices;
 }
 
-std::vector<Kept> choose_kept(const ir::Kernel& k, const std::function<Keeping(Value)>& keeping) {
+std::vector<Kept> choose_kept(const ir::Kernel& k, const Function<Keeping(Value)>& keeping) {
   return Choice(k, keeping).run();
 }
 

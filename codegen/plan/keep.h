@@ -4,8 +4,8 @@
 // exponentially. Kept values cut the chains, so that the code is linear in the kernel's ops. Layouts and memory are
 // decided elsewhere. Read next: keep.cpp, Placement::place.
 #pragma once
-#include <functional>
 
+#include "engine/base/function.h"
 #include "engine/base/function_ref.h"
 #include "engine/ir/kernel.h"
 
@@ -27,7 +27,7 @@ struct Keeping {
   bool in_arena = false, dear = false;
 };
 /// Per value.
-std::vector<Kept> choose_kept(const ir::Kernel& k, const std::function<Keeping(ir::Value)>& keeping);
+std::vector<Kept> choose_kept(const ir::Kernel& k, const Function<Keeping(ir::Value)>& keeping);
 
 /// The parts of a concatenate if all of them are lazy slices of one value that differ along its axis alone, as of a
 /// roll: that value is then computed once, at the position of the part that the element is in. Else none.

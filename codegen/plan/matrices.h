@@ -1,12 +1,12 @@
 // Which products a target's matrix instructions can make (Target::matrices), and how large a part of them a workgroup
 // takes at once.
 #pragma once
-#include <functional>
 #include <optional>
 #include <string>
 
 #include "codegen/plan/schedule.h"
 #include "codegen/program/target.h"
+#include "engine/base/function.h"
 #include "engine/ir/kernel.h"
 
 namespace tessera::lowering {
@@ -46,7 +46,7 @@ struct MatrixTileWish {
   bool all_rows = false, all_cols = false;  // are held at once, if that is possible
   int smaller = 0;                          // halved so often
   int compute_units = 1;
-  std::function<double(const MatrixTile&)> units;  // workgroups that tiles make
+  Function<double(const MatrixTile&)> units;  // workgroups that tiles make
 };
 /// As large as leaves each compute unit a workgroup.
 MatrixTile matrix_tile(const MatrixShape& s, MatrixLanes lanes, const MatrixTileWish& wish);

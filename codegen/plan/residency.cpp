@@ -1,11 +1,11 @@
 #include "codegen/plan/residency.h"
 
 #include <algorithm>
-#include <functional>
 #include <set>
 
 #include "codegen/plan/axes.h"
 #include "codegen/plan/parallel.h"
+#include "engine/base/function.h"
 #include "engine/ir/walk.h"
 
 namespace tessera::lowering {
@@ -20,7 +20,7 @@ std::vector<int> scopes(const ir::Kernel& k, const std::vector<int>& sequential)
     if (k.blocks[i].whole) continue;
     const ir::Region& map = k.region(k.blocks[i].index_map);
     std::set<uint32_t> used;
-    std::function<void(Value)> visit = [&](Value v) {
+    Function<void(Value)> visit = [&](Value v) {
       if (!used.insert(v.index).second) return;
       if (const ir::Op* op = k.def(v))
         for (Value o : op->operands) visit(o);

@@ -2,18 +2,18 @@
 // RenderDoc. Drivers ignore it. It describes one function, the kernel, and no types or variables of the user's. Private
 // to codegen/spirv. Read next: emitter.h, which sets the current line.
 #pragma once
-#include <functional>
 #include <map>
 #include <optional>
 #include <string>
 
 #include "codegen/spirv/builder/module.h"
 #include "engine/base/error.h"
+#include "engine/base/function.h"
 
 namespace tessera::spirv {
 
 /// The text of a file of source, or nothing where it is not to be had.
-using SourceReader = std::function<std::optional<std::string>(const std::string& file)>;
+using SourceReader = tessera::Function<std::optional<std::string>(const std::string& file)>;
 /// From disk, by the name that the compiler saw: nothing where there is no such file, or it is larger than 1 MiB.
 std::optional<std::string> read_source(const std::string& file);
 

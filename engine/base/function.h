@@ -1,6 +1,7 @@
-// Function: a callable that is kept, in headers that programs include: an index map, a callback. Copies share what it
-// captures. A program that includes Tessera compiles faster than with std::function, whose header brings hash tables
-// and sorting with it. For a callable that is called before a function returns: function_ref.h.
+// Function: a callable that is kept, as an index map or a callback is. Copies share what it captures. In place of
+// std::function, whose header brings hash tables and sorting with it: a program that includes Tessera compiles faster.
+// Do not convert one to a std::function, which takes an empty one for a callable. For a callable that is called before
+// a function returns: function_ref.h.
 #pragma once
 #include <concepts>
 #include <cstddef>

@@ -2,15 +2,15 @@
 
 #include <algorithm>
 #include <exception>
-#include <functional>
 #include <mutex>
 #include <thread>
 #include <vector>
 
+#include "engine/base/function.h"
+
 namespace tessera {
 
-void in_parallel(size_t n, int threads, FunctionRef<void(size_t)> work,
-                 const std::function<void(size_t, size_t)>& done) {
+void in_parallel(size_t n, int threads, FunctionRef<void(size_t)> work, const Function<void(size_t, size_t)>& done) {
   std::mutex mutex;
   size_t next = 0, finished = 0;
   std::exception_ptr failure;

@@ -1,8 +1,8 @@
 // in_parallel: runs pieces of work on several threads, until one fails.
 #pragma once
 #include <cstddef>
-#include <functional>
 
+#include "engine/base/function.h"
 #include "engine/base/function_ref.h"
 
 namespace tessera {
@@ -11,6 +11,6 @@ namespace tessera {
 /// those finished, i), one call at a time. Throws what the first one that fails (in time) throws, once those that had
 /// begun are finished.
 void in_parallel(size_t n, int threads, FunctionRef<void(size_t)> work,
-                 const std::function<void(size_t, size_t)>& done = {});
+                 const Function<void(size_t, size_t)>& done = {});
 
 }  // namespace tessera

@@ -1,8 +1,8 @@
 #include "engine/call/buffered.h"
 
 #include <algorithm>
-#include <functional>
 
+#include "engine/base/function.h"
 #include "engine/base/plural.h"
 #include "engine/front/ops.h"
 #include "engine/front/pipeline.h"
@@ -103,7 +103,7 @@ class BufferedCall {
     inner_.scratch_shapes = given_.scratch_shapes;
   }
 
-  std::function<void(const std::vector<Ref>&)> trace() const {
+  Function<void(const std::vector<Ref>&)> trace() const {
     return
         [kernel = kernel_, inner = inner_, own = own_, prefetch = prefetch_, loc = loc_](const std::vector<Ref>& refs) {
           const std::vector<Ref> operands(refs.begin(), refs.begin() + static_cast<ptrdiff_t>(prefetch)),

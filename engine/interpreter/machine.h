@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/base/function.h"
 #include "engine/base/splitmix64.h"
 #include "engine/interpreter/interpreter.h"
 #include "engine/interpreter/races.h"
@@ -43,24 +44,24 @@ struct Machine {
   std::vector<std::byte*> place;  // by value: its elements, dense
   // by value that is a Ref: its number. The body's arguments, then those of run_scoped
   std::vector<uint32_t> refs;
-  std::vector<View> views;                        // by a Ref's number
-  std::vector<ir::Value> scoped;                  // the arguments of run_scoped
-  std::vector<std::vector<Step>> steps;           // by region
-  std::vector<int32_t> program, programs;         // this program's id and the grid's size, vmapped axes left out
-  std::vector<int32_t> sizes;                     // Kernel::sizes
-  int fill = 0;                                   // of unspecified_bits
-  bool raise = false;                             // OutOfBounds::raise
-  Races* races = nullptr;                         // if they are looked for
-  std::vector<Tracked> tracked;                   // by a Ref's number, for races
-  AsyncCopies* async = nullptr;                   // if the kernel has run_scoped, semaphores or copies
-  Threads* threads = nullptr;                     // of a kernel of threads: this machine is one of them,
-  size_t thread = 0;                              // of this number in its cluster
-  std::vector<int64_t> grid_point;                // this program, all axes
-  uint64_t masked_loads = 0;                      // so far: each leaves other unspecified elements
-  std::function<void(std::string)> print;         // of debug_print
-  std::function<void(const SeenValue&)> observe;  // InterpretOptions::observe
-  std::optional<KernelError> failed;              // the first check that did
-  std::vector<std::byte> arena;                   // every value's memory, but for loads that point into a block
+  std::vector<View> views;                   // by a Ref's number
+  std::vector<ir::Value> scoped;             // the arguments of run_scoped
+  std::vector<std::vector<Step>> steps;      // by region
+  std::vector<int32_t> program, programs;    // this program's id and the grid's size, vmapped axes left out
+  std::vector<int32_t> sizes;                // Kernel::sizes
+  int fill = 0;                              // of unspecified_bits
+  bool raise = false;                        // OutOfBounds::raise
+  Races* races = nullptr;                    // if they are looked for
+  std::vector<Tracked> tracked;              // by a Ref's number, for races
+  AsyncCopies* async = nullptr;              // if the kernel has run_scoped, semaphores or copies
+  Threads* threads = nullptr;                // of a kernel of threads: this machine is one of them,
+  size_t thread = 0;                         // of this number in its cluster
+  std::vector<int64_t> grid_point;           // this program, all axes
+  uint64_t masked_loads = 0;                 // so far: each leaves other unspecified elements
+  Function<void(std::string)> print;         // of debug_print
+  Function<void(const SeenValue&)> observe;  // InterpretOptions::observe
+  std::optional<KernelError> failed;         // the first check that did
+  std::vector<std::byte> arena;              // every value's memory, but for loads that point into a block
 
   void run(ir::RegionId r) {
     for (const Step& s : steps[r.index]) s(*this);
@@ -71,7 +72,7 @@ struct Machine {
 /// Plans the body and the index maps of k. The program ids of index maps are stored at place[argument]. `written` says
 /// for each body argument whether the kernel may store to it.
 Machine make_machine(const ir::Kernel& k, std::vector<int32_t> programs, std::vector<int32_t> sizes,
-                     const std::vector<bool>& written, int fill, std::function<void(const SeenValue&)> observe);
+                     const std::vector<bool>& written, int fill, Function<void(const SeenValue&)> observe);
 
 /// The access looks at what is there: all but a store, and a swap whose result is unused, which is one.
 bool loads(const ir::Kernel& k, const ir::Op& op);

@@ -6,6 +6,7 @@
 #include <functional>
 #include <map>
 
+#include "engine/base/function.h"
 #include "engine/interpreter/async_copies.h"
 #include "engine/interpreter/dot.h"
 #include "engine/interpreter/machine.h"
@@ -542,7 +543,7 @@ class Planner {
 }  // namespace
 
 Machine make_machine(const ir::Kernel& k, std::vector<int32_t> programs, std::vector<int32_t> sizes,
-                     const std::vector<bool>& written, int fill, std::function<void(const SeenValue&)> observe) {
+                     const std::vector<bool>& written, int fill, Function<void(const SeenValue&)> observe) {
   Machine m;
   m.observe = std::move(observe);
   m.kernel = &k;

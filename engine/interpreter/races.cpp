@@ -1,8 +1,8 @@
 #include "engine/interpreter/races.h"
 
-#include <functional>
 #include <limits>
 
+#include "engine/base/function.h"
 #include "engine/base/print_text.h"
 
 namespace tessera::interpreter {
@@ -33,7 +33,7 @@ bool Races::fits(const std::vector<int64_t>& grid) {
 }
 
 Races::Races(const ir::Kernel& k, std::vector<int64_t> grid, std::vector<bool> parallel,
-             std::function<void(const std::string&)> warn)
+             Function<void(const std::string&)> warn)
     : k_(k), grid_(std::move(grid)), parallel_(std::move(parallel)), strides_(grid_.size()), warn_(std::move(warn)) {
   if (!fits(grid_))
     throw SpecError(k.name + ": the race detector handles at most " + std::to_string(kMostPrograms) + " programs",

@@ -6,11 +6,11 @@
 // The detector keeps per element a writer, and two readers and two atomics that are unordered.
 #pragma once
 #include <cstdint>
-#include <functional>
 #include <set>
 #include <string>
 #include <vector>
 
+#include "engine/base/function.h"
 #include "engine/ir/kernel.h"
 
 namespace tessera::interpreter {
@@ -26,7 +26,7 @@ class Races {
  public:
   /// Axes of `parallel` are. Throws SpecError if the grid has too many programs to remember.
   Races(const ir::Kernel& k, std::vector<int64_t> grid, std::vector<bool> parallel,
-        std::function<void(const std::string&)> warn = {});
+        Function<void(const std::string&)> warn = {});
   /// So many programs can be told apart.
   static bool fits(const std::vector<int64_t>& grid);
   /// Follows body argument `ref`, whose memory is that of argument `memory` (itself, or the output aliased to it) and
@@ -64,7 +64,7 @@ class Races {
   std::vector<Memory> memory_;
   std::vector<size_t> memory_of_;  // by position among the body's arguments
   std::vector<bool> snapshot_;
-  std::function<void(const std::string&)> warn_;
+  Function<void(const std::string&)> warn_;
   std::set<const ir::Op*> warned_;
   std::vector<int64_t> current_;
   uint32_t number_ = 0;

@@ -3,8 +3,8 @@
 
 #include <algorithm>
 #include <cstring>
-#include <functional>
 
+#include "engine/base/function.h"
 #include "engine/base/plural.h"
 
 namespace tessera::interpreter {
@@ -184,8 +184,7 @@ void Threads::point(const Machine& m) {
   hand_over(m.thread, next(m.thread));
 }
 
-void Threads::wait(const Machine& m, const ir::Op& op, std::function<bool()> can_go,
-                   std::function<std::string()> what) {
+void Threads::wait(const Machine& m, const ir::Op& op, Function<bool()> can_go, Function<std::string()> what) {
   tick();
   if (can_go()) return;
   Runner& self = runners_[m.thread];

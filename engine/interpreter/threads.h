@@ -7,7 +7,6 @@
 #include <condition_variable>
 #include <deque>
 #include <exception>
-#include <functional>
 #include <list>
 #include <map>
 #include <mutex>
@@ -17,6 +16,7 @@
 #include <variant>
 #include <vector>
 
+#include "engine/base/function.h"
 #include "engine/interpreter/machine.h"
 #include "engine/interpreter/thread_clocks.h"
 
@@ -111,8 +111,8 @@ class Threads {
   enum class State : uint8_t { ready, waiting, ended };
   struct Runner {
     State state = State::ready;
-    std::function<bool()> can_go;
-    std::function<std::string()> what;
+    Function<bool()> can_go;
+    Function<std::string()> what;
     const ir::Op* op = nullptr;
     std::condition_variable turn;
     std::thread host;
@@ -137,7 +137,7 @@ class Threads {
   // -- turns
   uint64_t random(uint64_t below);
   void point(const Machine& m);
-  void wait(const Machine& m, const ir::Op& op, std::function<bool()> can_go, std::function<std::string()> what);
+  void wait(const Machine& m, const ir::Op& op, Function<bool()> can_go, Function<std::string()> what);
   static bool can_go(const Runner& r);
   size_t next(size_t self);
   void hand_over(size_t self, size_t to);

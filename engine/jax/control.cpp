@@ -1,8 +1,8 @@
 // The primitives with jaxprs inside: branches, loops, and calls, which are imported in place. A body's Refs are those
 // outside: they pass through the operands, never through a loop's carry.
 #include <algorithm>
-#include <functional>
 
+#include "engine/base/function.h"
 #include "engine/front/trace.h"
 #include "engine/jax/primitives.h"
 
@@ -45,7 +45,7 @@ Values cond(Equation& e) {
   if (branches.empty()) e.params.at("branches").fail("is empty");
   if (e.in.empty()) e.fail("has no index");
   const Entries rest = part(e.in, 1, e.size() - 1);
-  std::vector<std::function<Operands()>> bodies;
+  std::vector<Function<Operands()>> bodies;
   size_t results = 0;
   for (const Node& b : branches) {
     const size_t n = b.at("out").size();

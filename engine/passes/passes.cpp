@@ -1,8 +1,8 @@
 #include "engine/passes/passes.h"
 
-#include <functional>
 #include <string>
 
+#include "engine/base/function.h"
 #include "engine/ir/verify.h"
 
 namespace tessera::passes {
@@ -14,7 +14,7 @@ const std::vector<Pass>& all() {
   return kPasses;
 }
 
-void optimize(ir::Kernel& k, const std::function<void(const Pass&, const ir::Kernel&, bool)>& after) {
+void optimize(ir::Kernel& k, const Function<void(const Pass&, const ir::Kernel&, bool)>& after) {
   constexpr int kMaxRounds = 4;
   // Verifying costs as much as a pass: after each one if a dump is wanted or in builds that check, else once at the
   // end.

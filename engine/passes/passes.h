@@ -2,10 +2,10 @@
 // order, dumps and verification. Effects (ir/ops.def) and the memory an op touches decide what may move: a load is
 // never moved or merged across a store to memory that may be the same.
 #pragma once
-#include <functional>
 #include <string_view>
 #include <vector>
 
+#include "engine/base/function.h"
 #include "engine/ir/kernel.h"
 
 namespace tessera::passes {
@@ -35,6 +35,6 @@ struct Pass {
 const std::vector<Pass>& all();
 /// Runs all() until nothing changes (at most a fixed number of rounds), verifying after each pass (release builds
 /// without `after`: at the end). `after` sees every pass's outcome (--dump-ir).
-void optimize(ir::Kernel& k, const std::function<void(const Pass&, const ir::Kernel&, bool changed)>& after = {});
+void optimize(ir::Kernel& k, const Function<void(const Pass&, const ir::Kernel&, bool changed)>& after = {});
 
 }  // namespace tessera::passes

@@ -1,7 +1,6 @@
 // Whether a device multiplies matrices as it advertises. Before code first uses a shape, a small product of that shape
 // is compared with the interpreter; if it is wrong, code is made without the shape. Internal to runtime/call.
 #pragma once
-#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -9,12 +8,13 @@
 #include "codegen/program/program.h"
 #include "codegen/program/target.h"
 #include "engine/base/array.h"
+#include "engine/base/function.h"
 #include "runtime/device.h"
 
 namespace tessera {
 
 /// Runs a Program and returns its outputs.
-using RunProgram = std::function<std::vector<Array>(const Program&, const std::vector<Array>& inputs)>;
+using RunProgram = Function<std::vector<Array>(const Program&, const std::vector<Array>& inputs)>;
 
 /// Compiles products of several matrices of this shape (plain and with both operands transposed, each added to a
 /// sum) for `target`, runs them, and compares them with the interpreter, exactly: all numbers are small integers.

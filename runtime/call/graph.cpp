@@ -3,13 +3,13 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
-#include <functional>
 #include <map>
 #include <mutex>
 #include <optional>
 #include <span>
 #include <utility>
 
+#include "engine/base/function.h"
 #include "engine/base/plural.h"
 #include "engine/graph/fuse.h"
 #include "engine/interpreter/interpreter.h"
@@ -530,7 +530,7 @@ class CompiledGraph::Replay {
   std::vector<std::shared_ptr<Buffer>> buffers_, given_;  // by storage; by input
   std::map<size_t, DeviceArray> made_;                    // by storage.index of outputs
   std::vector<DeviceArray> outputs_;
-  std::vector<std::function<void()>> prepare_,
+  std::vector<Function<void()>> prepare_,
       actions_;  // of the next submission, with the context's mutex held: before it, and its commands
   std::vector<Recording*> replayed_;  // by them
   std::vector<std::shared_ptr<Outcome>> doubts_, outcomes_;

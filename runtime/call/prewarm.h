@@ -3,11 +3,11 @@
 //   ts::prewarm(device, kernels, {.progress = [](const ts::Prewarmed& p) { show(p.done, p.total, p.kernel); }});
 // Read next: call.h.
 #pragma once
-#include <functional>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "engine/base/function.h"
 #include "runtime/bundle.h"
 #include "runtime/call/call.h"
 
@@ -16,7 +16,7 @@ namespace tessera {
 struct PrewarmOptions {
   int threads = 0;  ///< 0: one per core
   /// Called on the worker threads, one call at a time. What it throws ends the work, and prewarm() throws it.
-  std::function<void(const Prewarmed&)> progress = {};
+  Function<void(const Prewarmed&)> progress = {};
   CompileOptions compile = {};
 };
 

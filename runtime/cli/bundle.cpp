@@ -4,12 +4,12 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
-#include <functional>
 #include <iostream>
 #include <set>
 #include <system_error>
 
 #include "codegen/make_bundle.h"
+#include "engine/base/function.h"
 #include "engine/base/platform.h"
 #include "engine/base/plural.h"
 #include "engine/base/write_file.h"
@@ -103,8 +103,8 @@ void check_namespace(const std::string& space, const std::string& from) {
                      {}, "give another name: --namespace NAME");
 }
 
-using Progress = std::function<void(size_t, const std::string&)>;
-using Choices = std::function<ScheduleChoices(const Target&, const ir::Kernel&)>;
+using Progress = Function<void(size_t, const std::string&)>;
+using Choices = Function<ScheduleChoices(const Target&, const ir::Kernel&)>;
 
 /// A folder of a graph, as JAX's tessera.export() and jit's save() write it.
 struct GraphSource {

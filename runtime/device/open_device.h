@@ -2,10 +2,10 @@
 // program. Memory and submission depend on it. Internal to runtime/. Read next: memory/device_heap.h.
 #pragma once
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <string>
 
+#include "engine/base/function.h"
 #include "runtime/device/instance.h"
 #include "runtime/device/probe.h"
 #include "runtime/interop.h"
@@ -16,7 +16,7 @@ namespace tessera::vulkan {
 struct Queue {
   VkQueue handle = VK_NULL_HANDLE;
   uint32_t family = 0;
-  std::function<void()> lock = {}, unlock = {};
+  Function<void()> lock = {}, unlock = {};
 };
 
 class OpenDevice {

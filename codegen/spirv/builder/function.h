@@ -5,12 +5,12 @@
 #include <spirv/unified1/GLSL.std.450.h>
 
 #include <array>
-#include <functional>
 #include <map>
 #include <optional>
 
 #include "codegen/expand/sink.h"
 #include "codegen/spirv/builder/module.h"
+#include "engine/base/function.h"
 #include "engine/base/function_ref.h"
 
 namespace tessera::spirv {
@@ -62,7 +62,7 @@ class Function final : public Sink {
   // Control flow.
   void begin(Id label);  ///< OpLabel
   /// Called at the start of each block that computes something, behind its phis.
-  std::function<void()> on_block;
+  tessera::Function<void()> on_block;
   void branch(Id label) { module.op(spv::OpBranch, {label}); }
   void branch_if(V c, Id then_label, Id else_label) {
     module.op(spv::OpBranchConditional, {c.id, then_label, else_label});
