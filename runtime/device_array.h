@@ -7,7 +7,7 @@
 #include <string>
 
 #include "engine/base/array.h"
-#include "engine/base/function_ref.h"
+#include "engine/base/function.h"
 #include "engine/base/scalar.h"
 #include "runtime/device.h"
 

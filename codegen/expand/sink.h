@@ -11,7 +11,7 @@
 
 #include "codegen/program/target.h"
 #include "engine/base/dtype.h"
-#include "engine/base/function_ref.h"
+#include "engine/base/function.h"
 #include "engine/ir/opcode.h"
 
 namespace tessera::expand {

@@ -6,7 +6,7 @@
 #include <unordered_map>
 
 #include "codegen/lane/prover.h"
-#include "engine/base/function_ref.h"
+#include "engine/base/function.h"
 #include "engine/ir/builder.h"
 
 namespace tessera::lowering {

@@ -5,7 +5,7 @@
 
 #include "codegen/lower/emission.h"
 #include "codegen/plan/indexed.h"
-#include "engine/base/function_ref.h"
+#include "engine/base/function.h"
 #include "engine/passes/divisors.h"
 
 namespace tessera::lowering {

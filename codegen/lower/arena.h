@@ -3,7 +3,7 @@
 // one is needed.
 #pragma once
 #include "codegen/lower/part.h"
-#include "engine/base/function_ref.h"
+#include "engine/base/function.h"
 
 namespace tessera::lowering {
 

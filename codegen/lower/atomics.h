@@ -2,7 +2,7 @@
 // updates at index arrays whose elements may coincide.
 #pragma once
 #include "codegen/lower/part.h"
-#include "engine/base/function_ref.h"
+#include "engine/base/function.h"
 
 namespace tessera::lowering {
 

@@ -1,7 +1,7 @@
 // Elements: index functions, which compute one element of a lazy tile value; and scalars.
 #pragma once
 #include "codegen/lower/part.h"
-#include "engine/base/function_ref.h"
+#include "engine/base/function.h"
 #include "engine/ir/moves.h"
 
 namespace tessera::lowering {

@@ -7,7 +7,7 @@
 #include <optional>
 
 #include "codegen/lower/part.h"
-#include "engine/base/function_ref.h"
+#include "engine/base/function.h"
 
 namespace tessera::lowering {
 

@@ -5,7 +5,7 @@
 #include <unordered_map>
 
 #include "codegen/lower/part.h"
-#include "engine/base/function_ref.h"
+#include "engine/base/function.h"
 #include "engine/ir/walk.h"
 
 namespace tessera::lowering {

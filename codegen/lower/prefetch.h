@@ -1,7 +1,7 @@
 // Prefetch: loads the input blocks of the next step of the innermost sequential axis while the current step computes.
 #pragma once
 #include "codegen/lower/part.h"
-#include "engine/base/function_ref.h"
+#include "engine/base/function.h"
 
 namespace tessera::lowering {
 

@@ -3,7 +3,6 @@
 
 #include "codegen/lower/part.h"
 #include "engine/base/function.h"
-#include "engine/base/function_ref.h"
 
 namespace tessera::lowering {
 

@@ -5,7 +5,7 @@
 #include <set>
 
 #include "codegen/lower/part.h"
-#include "engine/base/function_ref.h"
+#include "engine/base/function.h"
 
 namespace tessera::lowering {
 

@@ -9,7 +9,7 @@
 
 #include "codegen/expand/sink.h"
 #include "codegen/nvidia/instructions.h"
-#include "engine/base/function_ref.h"
+#include "engine/base/function.h"
 
 namespace tessera::nvidia {
 

@@ -6,7 +6,6 @@
 #pragma once
 
 #include "engine/base/function.h"
-#include "engine/base/function_ref.h"
 #include "engine/ir/kernel.h"
 
 namespace tessera::lowering {

@@ -1,7 +1,8 @@
-// Function: a callable that is kept, as an index map or a callback is. Copies share what it captures. In place of
-// std::function, whose header brings hash tables and sorting with it: a program that includes Tessera compiles faster.
-// Do not convert one to a std::function, which takes an empty one for a callable. For a callable that is called before
-// a function returns: function_ref.h.
+// Callables that functions take, in place of std::function, whose header brings hash tables and sorting with it: a
+// program that includes Tessera compiles faster.
+//   FunctionRef   one that is called before the function returns: a loop's body, what to do at each element
+//   Function      one that is kept: an index map, a callback
+// Do not convert a Function to a std::function, which takes an empty one for a callable.
 #pragma once
 #include <concepts>
 #include <cstddef>
@@ -11,6 +12,42 @@
 
 namespace tessera {
 
+/// A pointer to the caller's lambda and one to the code that calls it: no copy is made. Do not keep one, for the lambda
+/// ends with the caller's statement. C++26 has std::function_ref.
+template <class Signature>
+class FunctionRef;
+
+template <class R, class... A>
+class FunctionRef<R(A...)> {
+ public:
+  template <class F>
+    requires(!std::same_as<std::remove_cvref_t<F>, FunctionRef> && std::is_invocable_r_v<R, F&, A...>)
+  FunctionRef(F&& f)  // NOLINT: implicit on purpose
+      : target_(target(f)), call_([](Target to, A... a) -> R {
+          auto& g = *pointer<std::add_pointer_t<F>>(to);
+          if constexpr (std::is_void_v<R>) g(std::forward<A>(a)...);
+          else return g(std::forward<A>(a)...);
+        }) {}
+  R operator()(A... a) const { return call_(target_, std::forward<A>(a)...); }
+
+ private:
+  union Target {
+    void* object;
+    void (*function)();
+  };
+  template <class F> static Target target(F& f) {
+    if constexpr (std::is_function_v<F>) return {.function = reinterpret_cast<void (*)()>(&f)};
+    else return {.object = const_cast<void*>(static_cast<const void*>(std::addressof(f)))};
+  }
+  template <class P> static P pointer(Target t) {
+    if constexpr (std::is_function_v<std::remove_pointer_t<P>>) return reinterpret_cast<P>(t.function);
+    else return static_cast<P>(t.object);
+  }
+  Target target_;
+  R (*call_)(Target, A...);
+};
+
+/// Copies share what it captures. Of a null pointer, or an empty std::function, it is empty.
 template <class Signature>
 class Function;
 

@@ -3,7 +3,6 @@
 #include <cstddef>
 
 #include "engine/base/function.h"
-#include "engine/base/function_ref.h"
 
 namespace tessera {
 

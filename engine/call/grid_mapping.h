@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/base/function_ref.h"
+#include "engine/base/function.h"
 #include "engine/front/spec.h"
 
 namespace tessera {

@@ -16,7 +16,6 @@
 #include <vector>
 
 #include "engine/base/function.h"
-#include "engine/base/function_ref.h"
 #include "engine/call/pallas_call.h"
 #include "engine/front/control.h"
 #include "engine/graph/graph.h"

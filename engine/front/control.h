@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "engine/base/function_ref.h"
+#include "engine/base/function.h"
 #include "engine/front/ref.h"
 #include "engine/front/value.h"
 

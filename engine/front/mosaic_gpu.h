@@ -12,7 +12,7 @@
 #include <variant>
 #include <vector>
 
-#include "engine/base/function_ref.h"
+#include "engine/base/function.h"
 #include "engine/front/control.h"
 #include "engine/front/scope.h"
 #include "engine/front/spec.h"

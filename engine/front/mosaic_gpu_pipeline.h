@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "engine/base/function.h"
-#include "engine/base/function_ref.h"
 #include "engine/front/mosaic_gpu.h"
 
 namespace tessera::mosaic_gpu {

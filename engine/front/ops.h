@@ -6,7 +6,7 @@
 #include <optional>
 #include <vector>
 
-#include "engine/base/function_ref.h"
+#include "engine/base/function.h"
 #include "engine/front/value.h"
 
 namespace tessera {

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "engine/base/function_ref.h"
+#include "engine/base/function.h"
 #include "engine/base/plural.h"
 #include "engine/front/ops.h"
 #include "engine/front/trace.h"

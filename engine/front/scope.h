@@ -10,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-#include "engine/base/function_ref.h"
+#include "engine/base/function.h"
 #include "engine/front/control.h"
 #include "engine/front/ref.h"
 #include "engine/front/spec.h"

@@ -1,7 +1,7 @@
 // Functions of shape that are compositions: reshapes, slices and concatenations.
 #include <algorithm>
 
-#include "engine/base/function_ref.h"
+#include "engine/base/function.h"
 #include "engine/front/ops.h"
 #include "engine/front/trace.h"
 

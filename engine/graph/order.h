@@ -4,7 +4,7 @@
 #include <utility>
 #include <vector>
 
-#include "engine/base/function_ref.h"
+#include "engine/base/function.h"
 #include "engine/graph/plan.h"
 
 namespace tessera {

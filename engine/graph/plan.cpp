@@ -6,7 +6,7 @@
 #include <numeric>
 #include <set>
 
-#include "engine/base/function_ref.h"
+#include "engine/base/function.h"
 #include "engine/base/plural.h"
 #include "engine/graph/dce.h"
 #include "engine/graph/order.h"

@@ -4,7 +4,7 @@
 #pragma once
 #include <initializer_list>
 
-#include "engine/base/function_ref.h"
+#include "engine/base/function.h"
 #include "engine/ir/kernel.h"
 
 namespace tessera::ir {

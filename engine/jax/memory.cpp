@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <map>
 
-#include "engine/base/function_ref.h"
+#include "engine/base/function.h"
 #include "engine/front/trace.h"
 #include "engine/jax/primitives.h"
 

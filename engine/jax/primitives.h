@@ -9,7 +9,7 @@
 #include <variant>
 #include <vector>
 
-#include "engine/base/function_ref.h"
+#include "engine/base/function.h"
 #include "engine/front.h"
 #include "engine/front/mosaic_gpu.h"
 #include "engine/jax/node.h"

@@ -3,7 +3,7 @@
 #pragma once
 #include <vector>
 
-#include "engine/base/function_ref.h"
+#include "engine/base/function.h"
 #include "engine/passes/interval.h"
 
 namespace tessera::passes {

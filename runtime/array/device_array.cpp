@@ -5,7 +5,7 @@
 #include <limits>
 #include <mutex>
 
-#include "engine/base/function_ref.h"
+#include "engine/base/function.h"
 #include "runtime/array/transfer.h"
 #include "runtime/submit/context.h"
 

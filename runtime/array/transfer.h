@@ -6,7 +6,7 @@
 #include <memory>
 #include <string>
 
-#include "engine/base/function_ref.h"
+#include "engine/base/function.h"
 #include "runtime/submit/context.h"
 
 namespace tessera::vulkan {

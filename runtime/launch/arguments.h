@@ -10,7 +10,7 @@
 
 #include "codegen/program/program.h"
 #include "engine/base/bind.h"
-#include "engine/base/function_ref.h"
+#include "engine/base/function.h"
 #include "engine/base/scalar.h"
 
 namespace tessera {

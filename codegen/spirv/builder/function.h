@@ -11,7 +11,6 @@
 #include "codegen/expand/sink.h"
 #include "codegen/spirv/builder/module.h"
 #include "engine/base/function.h"
-#include "engine/base/function_ref.h"
 
 namespace tessera::spirv {
 
