@@ -70,8 +70,8 @@ TEST_CASE("gray_scott: the interpreter's picture, on sizes that fit no tile") {
     int steps;
   };
   for (const auto& [w, h, steps] : {Case{70, 43, 40}, {21, 21, 3}, {64, 64, 0}, {1, 1, 2}}) {
-    CAPTURE(w);
     const std::string size = std::to_string(w) + "x" + std::to_string(h);
+    CAPTURE(size);
     const Outcome o =
         run(folder, kVulkan, "gray_scott", "--size " + size + " --steps " + std::to_string(steps) + " -o out.png");
     INFO(o.output);
