@@ -41,7 +41,8 @@ spilled="sm_90a:tests/bench/gpu/kernels/flash_causal_f16_d64_4096.tir:16
 sm_80:tests/bench/gpu/kernels/convolution_f32_16x64x64x64x64.tir:48 sm_90a:tests/tir/attention_masks.tir:28 sm_100a:tests/tir/attention_masks.tir:16
 sm_80:tests/bench/gpu/kernels/matmul_f16_8192x4096x64.tir:8
 sm_90a:tests/bench/gpu/kernels/matmul_f16_8192x4096x64.tir:8
-sm_80:tests/tir/attention_units.tir:16 sm_80:tests/tir/matrix_attention.tir:8"
+sm_80:tests/tir/attention_units.tir:16 sm_80:tests/tir/matrix_attention.tir:8
+sm_90a:tests/tir/block_index_wraps.tir:16 sm_100a:tests/tir/block_index_wraps.tir:16"
 
 # spills TEXT: the bytes of the kernel that spills most
 spills() { sed -n 's/.* \([0-9]*\) bytes spill stores, \([0-9]*\) bytes spill loads.*/\1 \2/p' <<< "$1" | awk '{ n = $1 + $2; if (n > most) most = n } END { print most + 0 }'; }
