@@ -9,6 +9,7 @@
 #include "samples/kernels/n_body.h"
 #include "samples/kernels/post_processing.h"
 #include "samples/support/demo.h"
+#include "samples/support/picture.h"
 
 namespace ts = tessera;
 namespace k = ts::kernels;
@@ -98,14 +99,6 @@ ts::Array view() {
   const float c = cell;
   return ts::Array({2, 4}, std::vector<float>{c, 0, 0, 0, 0, c, 0, 0});
 }
-ts::Array picture(const ts::Array& shown) {
-  const int64_t h = shown.shape()[0], w = shown.shape()[1];
-  ts::Array p({3, h, w}, ts::f32);
-  for (int64_t c = 0; c < 3; ++c)
-    for (int64_t i = 0; i < h * w; ++i)
-      p.data<float>()[static_cast<size_t>(c * h * w + i)] = static_cast<float>(shown.at(4 * i + c));
-  return p;
-}
 /// With a grid of 16 cells at least, also for the smallest pictures.
 int64_t cells(int64_t pixels) { return std::max<int64_t>(ts::cdiv(pixels, cell), 16); }
 
@@ -122,7 +115,7 @@ int main(int argc, char** argv) try {
   ts::Array particles = all.particles;
   sample::Player player(demo);
   while (player.more()) {
-    player.show(picture(draw(particles, all.light, view())));
+    player.show(sample::planes(draw(particles, all.light, view())));
     particles = advance(particles);
   }
   player.finish();

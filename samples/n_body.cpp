@@ -11,6 +11,7 @@
 
 #include "samples/kernels/post_processing.h"
 #include "samples/support/demo.h"
+#include "samples/support/picture.h"
 
 namespace ts = tessera;
 using ts::Tensor, ts::Value;
@@ -201,14 +202,6 @@ bool conserved(int64_t n, double count, const Totals& before, const Totals& afte
   return right;
 }
 
-ts::Array picture(const ts::Array& shown) {
-  const int64_t h = shown.shape()[0], w = shown.shape()[1];
-  ts::Array p({3, h, w}, ts::f32);
-  for (int64_t c = 0; c < 3; ++c)
-    for (int64_t i = 0; i < h * w; ++i)
-      p.data<float>()[static_cast<size_t>(c * h * w + i)] = static_cast<float>(shown.at(4 * i + c));
-  return p;
-}
 ts::Array view(int64_t h, int64_t w) {  // from above, and a little from the side
   const float scale = std::min(static_cast<float>(w) / 3.4f, static_cast<float>(h) / 2.125f);
   return ts::Array({2, 4}, std::vector<float>{scale, 0, 0, 0.5f * static_cast<float>(w), 0, -0.8f * scale,
@@ -235,7 +228,7 @@ int main(int argc, char** argv) try {
   };
   once(dt / 2, dt);  // from now on velocities are half a step ahead
   while (player.more()) {
-    player.show(picture(draw(bodies, stars.light, view(h, w))));
+    player.show(sample::planes(draw(bodies, stars.light, view(h, w))));
     const auto next = advance(bodies, velocities, times(dt, dt));
     bodies = next[0], velocities = next[1];
   }

@@ -63,6 +63,15 @@ void write_png(const std::string& path, const Array& picture) {
   if (!png_image_write_to_file(&image, path.c_str(), 0, bytes.data(), 0, nullptr)) fail(path, image);
 }
 
+tessera::Array planes(const tessera::Array& image) {
+  const int64_t h = image.shape()[0], w = image.shape()[1];
+  tessera::Array p({3, h, w}, tessera::f32);
+  for (int64_t c = 0; c < 3; ++c)
+    for (int64_t i = 0; i < h * w; ++i)
+      p.data<float>()[static_cast<size_t>(c * h * w + i)] = static_cast<float>(image.at(4 * i + c));
+  return p;
+}
+
 Array gaussian(int taps, double sigma) {
   std::vector<double> bell;
   double sum = 0;

@@ -9,6 +9,8 @@ namespace sample {
 tessera::Array read_png(const std::string& path);
 /// 8 bits per colour; values outside 0 to 1 are clamped, NaN is 0.
 void write_png(const std::string& path, const tessera::Array& picture);
+/// Such a picture of the first three of an image's channels, f32[height, width, 4].
+tessera::Array planes(const tessera::Array& image);
 
 /// f32 weights [taps] of a Gaussian bell in the middle that add up to 1; sigma in elements.
 tessera::Array gaussian(int taps, double sigma);

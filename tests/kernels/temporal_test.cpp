@@ -5,41 +5,19 @@
 #include <cmath>
 #include <limits>
 
+#include "tests/kernels/picture.h"
 #include "tests/kernels/support.h"
 
 namespace temporal_test {
 using namespace tessera;
 using namespace tessera::kernels;
+using test::noise;
+using test::Picture;
 
 namespace {
 
-struct Picture {
-  int64_t h, w;
-  std::vector<double> v;  // h, w, 4
-  Picture(int64_t rows, int64_t columns) : h(rows), w(columns), v(static_cast<size_t>(rows * columns * 4)) {}
-  double& at(int64_t y, int64_t x, int64_t c) { return v[static_cast<size_t>((y * w + x) * 4 + c)]; }
-  double at(int64_t y, int64_t x, int64_t c) const { return v[static_cast<size_t>((y * w + x) * 4 + c)]; }
-  /// The pixel nearest to a place beyond the edges.
-  double near(int64_t y, int64_t x, int64_t c) const {
-    return at(std::clamp<int64_t>(y, 0, h - 1), std::clamp<int64_t>(x, 0, w - 1), c);
-  }
-  Array array() const {
-    Array a({h, w, 4}, f32);
-    std::transform(v.begin(), v.end(), a.data<float>().begin(), [](double x) { return static_cast<float>(x); });
-    return a;
-  }
-};
 double luminance(const double* c) { return 0.2126 * c[0] + 0.7152 * c[1] + 0.0722 * c[2]; }
 
-// Values that f32 holds exactly, so that both sides start from the same.
-Picture noise(int64_t h, int64_t w, uint32_t seed, double scale) {
-  Picture p(h, w);
-  for (double& x : p.v) {
-    seed = seed * 1664525u + 1013904223u;
-    x = static_cast<float>(scale * (seed >> 8) / (1 << 24));
-  }
-  return p;
-}
 // A wavy surface with a step in the middle, and a hole without any.
 Picture surface(int64_t h, int64_t w, double shift = 0) {
   Picture p(h, w);
