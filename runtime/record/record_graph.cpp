@@ -22,6 +22,9 @@ PreparedGraph::PreparedGraph(const Device& device, const GraphCode& code, const 
     if (value < 1)
       throw SpecError(g.name + ": PrepareGraphOptions::" + what + " must be positive but is " + std::to_string(value),
                       g.loc);
+  check_largest(g, options.dims, "PrepareGraphOptions::dims");
+  largest_ = wanted_ = options.dims;
+  types_ = std::make_unique<GraphTypes>(g, options.dims);
   for (const GraphProgram::Kernel& k : g.kernels) {
     const Program& program = program_of(code, prepared_.size());
     const int64_t calls = int64_t{k.calls} * options.calls_per_frame;
@@ -32,23 +35,77 @@ PreparedGraph::PreparedGraph(const Device& device, const GraphCode& code, const 
     alignment_ = std::max<int64_t>(alignment_, program.alignment);
     prepared_.emplace_back(
         device, code.programs[k.program],
-        PrepareOptions{
-            .frames_in_flight = options.frames_in_flight, .calls_per_frame = static_cast<int>(calls), .dims = k.dims});
+        PrepareOptions{.frames_in_flight = options.frames_in_flight,
+                       .calls_per_frame = static_cast<int>(calls),
+                       .dims = kernel_sizes(k, options.dims)});
+    std::vector<NamedSize>& sizes = kernel_sizes_.emplace_back();
+    for (const auto& [name, e] : k.dims)
+      if (!e.is_static()) sizes.push_back({name, 0});
   }
   std::vector<GraphKernel> kernels;
-  for (const PreparedKernel& k : prepared_)
-    kernels.push_back({&k.program(), k.call_->shapes, k.groups(), k.call_->dispatches()});
+  for (const PreparedKernel& k : prepared_) {
+    GraphKernel& kernel = kernels.emplace_back(kernel_of(code, kernels.size()));
+    kernel.groups = k.groups();
+    kernel.dispatches = k.call_->dispatches();
+  }
   check_graph(g, kernels);
-  own_ = own_arrays(device, g, kernels);
+  own_ = own_arrays(device, g, *types_, kernels);
   for (const DeviceArray& a : own_) bytes_ += a.nbytes();
   size_t most = 2;
   for (const GraphProgram::Call& c : g.calls) most = std::max(most, c.arguments.size());
   arguments_.reserve(most);
 }
 
+PreparedGraph::PreparedGraph(PreparedGraph&&) noexcept = default;
+PreparedGraph& PreparedGraph::operator=(PreparedGraph&&) noexcept = default;
+PreparedGraph::~PreparedGraph() = default;
+
+const DimValues& PreparedGraph::sizes() const { return types_->sizes; }
+
+void PreparedGraph::resize(std::span<const NamedSize> sizes) {
+  const auto take = [](DimValues& to, const DimValues& from) {  // of the same names, whose nodes stay
+    for (auto a = to.begin(), b = to.end(); a != b; ++a) a->second = from.find(a->first)->second;
+  };
+  const auto fail = [&](const NamedSize& s, const std::string& what, const std::string& note = {}) {
+    throw SpecError(graph_->name + ": resize: the size " + std::string(s.name) + what, graph_->loc, note);
+  };
+  take(wanted_, types_->sizes);
+  for (const NamedSize& s : sizes) {
+    const auto most = largest_.find(s.name);
+    if (most == largest_.end()) fail(s, " is none that PrepareGraphOptions::dims gives");
+    if (s.value < 0) fail(s, " is " + std::to_string(s.value) + ", which is negative");
+    if (s.value > most->second)
+      fail(s,
+           " is " + std::to_string(s.value) + " but the graph has been prepared for at most " +
+               std::to_string(most->second),
+           "prepare it for the largest size that is to come");
+    wanted_.find(s.name)->second = s.value;
+  }
+  try {
+    use_sizes(wanted_);
+  } catch (...) {
+    use_sizes(types_->sizes);
+    throw;
+  }
+  take(types_->sizes, wanted_);
+}
+
+// Everything that follows from them, in place.
+void PreparedGraph::use_sizes(const DimValues& sizes) {
+  const GraphProgram& g = *graph_;
+  types_->set(g, sizes);
+  for (size_t i = 0; i < own_.size(); ++i)
+    if (!g.own[i].contents) own_[i].set_shape(types_->own[i].second, g.name + ": resize");
+  for (size_t k = 0; k < prepared_.size(); ++k) {
+    if (kernel_sizes_[k].empty()) continue;
+    for (NamedSize& s : kernel_sizes_[k]) s.value = g.kernels[k].dims.find(s.name)->second.eval(sizes);
+    prepared_[k].resize(kernel_sizes_[k]);
+  }
+}
+
 Scopes PreparedGraph::record(CommandStream& stream, std::span<const DeviceArray> inputs,
                              std::span<const DeviceArray> outputs) {
-  check_arguments(*graph_, device_, alignment_, inputs, outputs);
+  check_arguments(*graph_, *types_, device_, alignment_, inputs, outputs);
   for (size_t k = 0; k < prepared_.size(); ++k)
     stream.stream_->check_room(*prepared_[k].call_, static_cast<size_t>(graph_->kernels[k].calls));
   forget_errors(own_), forget_errors(outputs);
