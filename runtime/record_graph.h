@@ -61,17 +61,13 @@ class PreparedGraph {
     return record(stream, std::span(inputs.begin(), inputs.size()), std::span(outputs.begin(), outputs.size()));
   }
 
-  PreparedGraph(PreparedGraph&&) noexcept;
-  PreparedGraph& operator=(PreparedGraph&&) noexcept;
-  ~PreparedGraph();
-
  private:
   void use_sizes(const DimValues& sizes);
 
   Device device_;
   std::shared_ptr<const GraphProgram> graph_;
   DimValues largest_, wanted_;  // sizes; and room for those that are asked for
-  std::unique_ptr<GraphTypes> types_;
+  std::shared_ptr<GraphTypes> types_;  // nobody else's
   std::vector<std::vector<NamedSize>> kernel_sizes_;  // per kernel, of those that change with the graph's
   std::vector<PreparedKernel> prepared_;  // per GraphProgram::Kernel
   std::vector<DeviceArray> own_;

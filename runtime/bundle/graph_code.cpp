@@ -244,14 +244,9 @@ void GraphTypes::set(const GraphProgram& graph, const DimValues& at) {
 
 void check_largest(const GraphProgram& g, const DimValues& sizes, const std::string& option) {
   const std::vector<std::string> names = size_names(g);
-  for (const auto& [name, n] : sizes) {
+  for (const auto& [name, n] : sizes)
     if (std::find(names.begin(), names.end(), name) == names.end())
       throw SpecError(g.name + ": " + option + " gives a size " + name + ", which the graph does not have", g.loc);
-    if (n < 0)
-      throw SpecError(g.name + ": " + option + " gives the size " + name + " = " + std::to_string(n) +
-                          ", which is negative",
-                      g.loc);
-  }
   for (const std::string& name : names)
     if (!sizes.contains(name))
       throw SpecError(g.name + ": no value for the size " + name, g.loc,
@@ -321,18 +316,21 @@ void check_arguments(const GraphProgram& g, const GraphTypes& types, const Devic
     const DeviceArray& a = at(i);
     const bool is_output = i >= inputs.size();
     const GraphTypes::Type& t = is_output ? types.outputs[i - inputs.size()] : types.inputs[i];
-    const auto text = [](DType dtype, const Shape& s) { return type_text(dtype, {s.begin(), s.end()}); };
+    const auto expected = [&] {
+      const GraphProgram::Type& type = is_output ? g.outputs[i - inputs.size()] : g.inputs[i];
+      return to_string(type) + (is_output ? "" : " is expected") + bindings(type.second, types.sizes);
+    };
     const auto where = [&] { return g.name + ": " + name_of(i); };
     if (!is_output && a.number()) {
-      if (!t.second.empty()) throw SpecError(where() + " is a number but " + text(t.first, t.second) + " is expected", g.loc);
+      if (!t.second.empty()) throw SpecError(where() + " is a number but " + expected(), g.loc);
       if (!a.number()->fits(t.first)) throw SpecError(where() + ": " + a.number()->misfit(t.first), g.loc);
       continue;
     }
     if (!a.valid()) a.buffer(where());  // throws
     if (a.dtype() != t.first || a.shape() != t.second) {
-      const std::string given = text(a.dtype(), a.shape()), wanted = text(t.first, t.second);
-      throw SpecError(is_output ? where() + " is " + wanted + " but its array is " + given
-                                : where() + " is " + given + " but " + wanted + " is expected",
+      const std::string given = type_text(a.dtype(), {a.shape().begin(), a.shape().end()});
+      throw SpecError(is_output ? where() + " is " + expected() + " but its array is " + given
+                                : where() + " is " + given + " but " + expected(),
                       g.loc);
     }
     if (!(a.device() == device)) throw SpecError(where() + ": the array is on another Device than the graph", g.loc);

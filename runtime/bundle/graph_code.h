@@ -41,7 +41,7 @@ struct GraphTypes {
   DimValues sizes;
   std::vector<Type> inputs, outputs, own;
 };
-/// The largest sizes that `option` gives. Throws SpecError unless it gives all of the graph's, none negative.
+/// The largest sizes that `option` gives. Throws SpecError unless it gives all of the graph's.
 void check_largest(const GraphProgram& graph, const DimValues& sizes, const std::string& option);
 /// The sizes of a kernel of the graph.
 DimValues kernel_sizes(const GraphProgram::Kernel& kernel, const DimValues& sizes);

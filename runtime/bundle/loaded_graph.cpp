@@ -7,7 +7,6 @@
 #include <string>
 #include <utility>
 
-#include "engine/base/bind.h"
 #include "runtime/bundle/graph_code.h"
 #include "runtime/launch/one_launch.h"
 
@@ -54,16 +53,14 @@ struct LoadedGraph::State {
   GraphTypes types(const std::vector<DeviceArray>& inputs) const {
     const GraphProgram& g = *code.graph;
     if (largest.empty()) return {g, {}};
-    std::vector<GraphTypes::Type> given;
-    for (size_t i = 0; i < inputs.size(); ++i) {
-      if (inputs[i].number()) {
-        given.emplace_back(i < g.inputs.size() ? g.inputs[i].first : DType::f32, Shape());
-        continue;
-      }
-      if (!inputs[i].valid()) inputs[i].buffer(g.name + ": argument " + std::to_string(i));  // throws
-      given.emplace_back(inputs[i].dtype(), inputs[i].shape());
+    DimValues sizes;  // those that do not fit are found when they are checked
+    for (size_t i = 0; i < std::min(inputs.size(), g.inputs.size()); ++i) {
+      const std::vector<Extent>& dims = g.inputs[i].second;
+      if (inputs[i].number() || !inputs[i].valid() || inputs[i].shape().size() != dims.size()) continue;
+      for (size_t d = 0; d < dims.size(); ++d)
+        if (const auto name = dims[d].as_name()) sizes.try_emplace(*name, inputs[i].shape()[d]);
     }
-    DimValues sizes = bind_graph_sizes(g.name, g.loc, g.inputs, given);
+    sizes.insert(largest.begin(), largest.end());
     for (const auto& [name, n] : sizes)
       if (const int64_t most = largest.find(name)->second; n > most)
         throw SpecError(g.name + ": the size " + name + " is " + std::to_string(n) +
@@ -75,18 +72,8 @@ struct LoadedGraph::State {
   std::vector<DeviceArray> own_of(const GraphTypes& types) const {
     if (largest.empty()) return own;
     std::vector<DeviceArray> views;
-    for (size_t i = 0; i < own.size(); ++i) {
-      const auto& [dtype, shape] = types.own[i];
-      const std::shared_ptr<Buffer> memory = own[i].memory();
-      views.push_back(DeviceArray::over(device, shape, dtype, [&](uint64_t needed, const std::string& what) {
-        const uint64_t has = memory ? memory->size() : 0;
-        if (needed > has)
-          throw SpecError(code.graph->name + ": " + what + " takes " + std::to_string(needed) +
-                              " bytes but has been loaded with " + std::to_string(has),
-                          code.graph->loc);
-        return memory;
-      }));
-    }
+    for (size_t i = 0; i < own.size(); ++i)
+      (views.emplace_back(own[i].share())).set_shape(types.own[i].second, code.graph->name);
     return views;
   }
 };

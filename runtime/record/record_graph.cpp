@@ -24,7 +24,7 @@ PreparedGraph::PreparedGraph(const Device& device, const GraphCode& code, const 
                       g.loc);
   check_largest(g, options.dims, "PrepareGraphOptions::dims");
   largest_ = wanted_ = options.dims;
-  types_ = std::make_unique<GraphTypes>(g, options.dims);
+  types_ = std::make_shared<GraphTypes>(g, options.dims);
   for (const GraphProgram::Kernel& k : g.kernels) {
     const Program& program = program_of(code, prepared_.size());
     const int64_t calls = int64_t{k.calls} * options.calls_per_frame;
@@ -56,38 +56,18 @@ PreparedGraph::PreparedGraph(const Device& device, const GraphCode& code, const 
   arguments_.reserve(most);
 }
 
-PreparedGraph::PreparedGraph(PreparedGraph&&) noexcept = default;
-PreparedGraph& PreparedGraph::operator=(PreparedGraph&&) noexcept = default;
-PreparedGraph::~PreparedGraph() = default;
-
 const DimValues& PreparedGraph::sizes() const { return types_->sizes; }
 
 void PreparedGraph::resize(std::span<const NamedSize> sizes) {
-  const auto take = [](DimValues& to, const DimValues& from) {  // of the same names, whose nodes stay
-    for (auto a = to.begin(), b = to.end(); a != b; ++a) a->second = from.find(a->first)->second;
-  };
-  const auto fail = [&](const NamedSize& s, const std::string& what, const std::string& note = {}) {
-    throw SpecError(graph_->name + ": resize: the size " + std::string(s.name) + what, graph_->loc, note);
-  };
-  take(wanted_, types_->sizes);
-  for (const NamedSize& s : sizes) {
-    const auto most = largest_.find(s.name);
-    if (most == largest_.end()) fail(s, " is none that PrepareGraphOptions::dims gives");
-    if (s.value < 0) fail(s, " is " + std::to_string(s.value) + ", which is negative");
-    if (s.value > most->second)
-      fail(s,
-           " is " + std::to_string(s.value) + " but the graph has been prepared for at most " +
-               std::to_string(most->second),
-           "prepare it for the largest size that is to come");
-    wanted_.find(s.name)->second = s.value;
-  }
+  vulkan::take_values(wanted_, types_->sizes);
+  vulkan::put_sizes({graph_->name, graph_->loc, "graph", "PrepareGraphOptions::dims"}, sizes, largest_, wanted_);
   try {
     use_sizes(wanted_);
   } catch (...) {
     use_sizes(types_->sizes);
     throw;
   }
-  take(types_->sizes, wanted_);
+  vulkan::take_values(types_->sizes, wanted_);
 }
 
 // Everything that follows from them, in place.
