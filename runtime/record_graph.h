@@ -68,7 +68,7 @@ class PreparedGraph {
   std::shared_ptr<const GraphProgram> graph_;
   DimValues largest_, wanted_;  // sizes; and room for those that are asked for
   std::shared_ptr<GraphTypes> types_;  // nobody else's
-  std::vector<std::vector<NamedSize>> kernel_sizes_;  // per kernel, of those that change with the graph's
+  std::vector<NamedSize> room_;           // for a kernel's sizes
   std::vector<PreparedKernel> prepared_;  // per GraphProgram::Kernel
   std::vector<DeviceArray> own_;
   std::vector<DeviceArray> arguments_;  // of the call being recorded

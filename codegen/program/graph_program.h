@@ -4,8 +4,6 @@
 // runtime/call/make_graph_program.h. Read next: program.h.
 #pragma once
 #include <cstdint>
-#include <functional>
-#include <map>
 #include <optional>
 #include <string>
 #include <utility>
@@ -30,7 +28,7 @@ struct GraphProgram {
   /// A Program with its run-time sizes, as expressions of the graph's.
   struct Kernel {
     uint32_t program = 0;
-    std::map<std::string, Extent, std::less<>> dims = {};
+    std::vector<std::pair<std::string, Extent>> dims = {};
     int32_t calls = 1;  // in one call of the graph
   };
   /// An array of the graph's own: a constant, or intermediate values, which hold nothing between two calls.

@@ -59,7 +59,7 @@ Extent substitute(const Extent& size, const NamedExtents& by) {
     if (n.op == Extent::Op::constant) {
       made.emplace_back(n.value);
     } else if (n.op == Extent::Op::name) {
-      const auto it = by.find(n.name);
+      const auto it = std::find_if(by.begin(), by.end(), [&](const auto& named) { return named.first == n.name; });
       if (it == by.end()) throw SpecError("no value for the size \"" + n.name + "\" in " + to_string(size));
       made.push_back(it->second);
     } else {

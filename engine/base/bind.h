@@ -2,8 +2,6 @@
 // SpecError that names the kernel, the argument and both sides. The interpreter (kernels) and the runtime (compiled
 // programs) share it, so that both give the same errors.
 #pragma once
-#include <functional>
-#include <map>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -44,7 +42,7 @@ int64_t bind_extent(std::string_view kernel, Loc loc, const Extent& size, const 
 /// The value of a size that a kernel reads (ir::Kernel::sizes); SpecError if it is missing or beyond i32.
 int32_t bind_size(std::string_view kernel, Loc loc, const Extent& size, const DimValues& dims);
 /// Sizes by name, as expressions of others.
-using NamedExtents = std::map<std::string, Extent, std::less<>>;
+using NamedExtents = std::vector<std::pair<std::string, Extent>>;
 /// A size with what `by` has for its names. SpecError if a name is missing there, or the result has more than 1000
 /// terms.
 Extent substitute(const Extent& size, const NamedExtents& by);

@@ -203,7 +203,7 @@ struct Making {
       if (any_sized(inputs)) {
         dims = kernel_sizes(k, inputs);
       } else {
-        for (const auto& [name, n] : bind_dims(k, called.inputs, called.dims)) dims.emplace(name, n);
+        for (const auto& [name, n] : bind_dims(k, called.inputs, called.dims)) dims.emplace_back(name, n);
       }
       want(k, std::move(dims), called.arguments);
       for (size_t a = 0; a < called.arguments.size(); ++a) holds(called.arguments[a], wanted.back().types[a]);
@@ -223,7 +223,7 @@ struct Making {
     for (size_t d = 0; d < t.second.size(); ++d)
       if (Extent& e = t.second[d]; !e.is_static()) {
         const std::string name = "n" + std::to_string(d);
-        dims.emplace(name, std::exchange(e, dim(name)));
+        dims.emplace_back(name, std::exchange(e, dim(name)));
       }
     want(*copy_of(t), std::move(dims), {from, to});
   }

@@ -38,9 +38,7 @@ PreparedGraph::PreparedGraph(const Device& device, const GraphCode& code, const 
         PrepareOptions{.frames_in_flight = options.frames_in_flight,
                        .calls_per_frame = static_cast<int>(calls),
                        .dims = kernel_sizes(k, options.dims)});
-    std::vector<NamedSize>& sizes = kernel_sizes_.emplace_back();
-    for (const auto& [name, e] : k.dims)
-      if (!e.is_static()) sizes.push_back({name, 0});
+    room_.reserve(k.dims.size());
   }
   std::vector<GraphKernel> kernels;
   for (const PreparedKernel& k : prepared_) {
@@ -77,9 +75,10 @@ void PreparedGraph::use_sizes(const DimValues& sizes) {
   for (size_t i = 0; i < own_.size(); ++i)
     if (!g.own[i].contents) own_[i].set_shape(types_->own[i].second, g.name + ": resize");
   for (size_t k = 0; k < prepared_.size(); ++k) {
-    if (kernel_sizes_[k].empty()) continue;
-    for (NamedSize& s : kernel_sizes_[k]) s.value = g.kernels[k].dims.find(s.name)->second.eval(sizes);
-    prepared_[k].resize(kernel_sizes_[k]);
+    room_.clear();
+    for (const auto& [name, e] : g.kernels[k].dims)
+      if (!e.is_static()) room_.push_back({name, e.eval(sizes)});
+    if (!room_.empty()) prepared_[k].resize(room_);
   }
 }
 
