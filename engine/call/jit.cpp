@@ -176,9 +176,9 @@ Graph sized_graph(const Jit& jit, const Jit::Function& f, const std::vector<Shap
       g = traced_graph(jit, f, types, numbers);
       check_sizes(g);
     } catch (const SpecError& e) {
-      throw SpecError(std::string(e.what()) + "\n  note: traced with " + text + ", which stand for every size");
+      throw SpecError(std::string(e.what()) + "\n  note: traced with " + text + " in place of every size");
     } catch (const TraceError& e) {
-      throw TraceError(std::string(e.what()) + "\n  note: traced with " + text + ", which stand for every size");
+      throw TraceError(std::string(e.what()) + "\n  note: traced with " + text + " in place of every size");
     }
     if (!one) {
       one = std::move(g);
