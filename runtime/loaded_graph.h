@@ -36,8 +36,8 @@ class LoadedGraph {
   std::vector<std::pair<DType, Shape>> output_types(const std::vector<DeviceArray>& inputs) const;
   /// Starts a call and returns the outputs without waiting. Calls up to 64 kernels in one submission; one that takes
   /// longer than the watchdog allows is cut as by launch(), unless the device decides whether it runs. An input of rank
-  /// 0 may be a number. Run-time sizes are those of the inputs. Throws SpecError on arguments that do not fit, a donated
-  /// one among them; else errors as launch().
+  /// 0 may be a number. Run-time sizes are those of the inputs. Throws SpecError on arguments that do not fit, a
+  /// donated one among them; else errors as launch().
   std::vector<DeviceArray> operator()(const std::vector<DeviceArray>& inputs) const;
   /// The same into arrays of the caller's, which it returns: one per output, of its dtype and shape, and no argument of
   /// the call. If it throws a DeviceError, they hold anything.

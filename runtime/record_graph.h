@@ -66,8 +66,8 @@ class PreparedGraph {
 
   Device device_;
   std::shared_ptr<const GraphProgram> graph_;
-  DimValues largest_, wanted_;  // sizes; and room for those that are asked for
-  std::shared_ptr<GraphTypes> types_;  // nobody else's
+  DimValues largest_, wanted_;            // sizes; and room for those that are asked for
+  std::shared_ptr<GraphTypes> types_;     // nobody else's
   std::vector<NamedSize> room_;           // for a kernel's sizes
   std::vector<PreparedKernel> prepared_;  // per GraphProgram::Kernel
   std::vector<DeviceArray> own_;

@@ -64,8 +64,7 @@ Extent substitute(const Extent& size, const NamedExtents& by) {
       made.push_back(it->second);
     } else {
       const Extent &a = made[static_cast<size_t>(n.lhs)], &b = made[static_cast<size_t>(n.rhs)];
-      if (a.nodes().size() + b.nodes().size() > 1000)
-        throw SpecError("size expression has more than 1000 terms");
+      if (a.nodes().size() + b.nodes().size() > 1000) throw SpecError("size expression has more than 1000 terms");
       Extent both = Extent::make(n.op, a, b);
       made.push_back(std::move(both));
     }

@@ -184,9 +184,9 @@ Graph sized_graph(const Jit& jit, const Jit::Function& f, const std::vector<Shap
       one = std::move(g);
       numbers_text = text;
     } else if (graph_text(*one) != graph_text(g)) {
-      throw TraceError(jit.name() + ": its graph for " + numbers_text + " is not the one for " + text, jit.loc(),
-                       "shape() has numbers that stand for run-time sizes: let kernels take these as ts::dim(\"" +
-                           names[0] + "\")");
+      throw TraceError(
+          jit.name() + ": its graph for " + numbers_text + " is not the one for " + text, jit.loc(),
+          "shape() has numbers that stand for run-time sizes: let kernels take these as ts::dim(\"" + names[0] + "\")");
     }
   }
   return std::move(*one);

@@ -230,8 +230,7 @@ class Lowering {
     if (any_sized(given)) {
       const NamedExtents sizes = kernel_sizes(*c.kernel, given);
       for (size_t i = 0; i < op.results.size(); ++i)
-        s.results.push_back(
-            define(op.results[i], argument_type(*c.kernel, given.size() + i, sizes, numbers_)));
+        s.results.push_back(define(op.results[i], argument_type(*c.kernel, given.size() + i, sizes, numbers_)));
     } else {
       for (ir::Value v : op.results) s.results.push_back(define(v));
     }

@@ -23,8 +23,8 @@ struct GraphPlan {
     Memory memory = Memory::arena;
     size_t index = 0;  // which input, constant or output
     int64_t bytes = 0;
-    size_t first = 0, last = 0;  // the commands between which it holds something that is needed
-    int64_t offset = 0;          // in the arena
+    size_t first = 0, last = 0;        // the commands between which it holds something that is needed
+    int64_t offset = 0;                // in the arena
     std::optional<size_t> value = {};  // the graph's that it has been made for
   };
   struct Place {

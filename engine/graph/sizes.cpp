@@ -61,8 +61,7 @@ NamedExtents kernel_sizes(const ir::Kernel& k, const std::vector<Graph::Type>& i
     for (size_t d = 0; d < dims.size(); ++d) {
       const auto name = wanted[d].as_name();
       if (!name) continue;
-      const auto it =
-          std::find_if(sizes.begin(), sizes.end(), [&](const auto& named) { return named.first == *name; });
+      const auto it = std::find_if(sizes.begin(), sizes.end(), [&](const auto& named) { return named.first == *name; });
       if (it == sizes.end()) sizes.emplace_back(*name, dims[d]);
       else if (it->second != dims[d])
         misfit(i, ": " + *name + " is " + to_string(dims[d]) + " and " + to_string(it->second));

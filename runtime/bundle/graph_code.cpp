@@ -118,7 +118,8 @@ class Check {
       if ((args[a].is_output || c.arguments[a].donated) && fixed(c.arguments[a]))
         damaged(g_, name(c.kernel) + " writes to an input or a constant");
       if (c.arguments[a].donated) check_donated(c, a);
-      const bool none = std::any_of(k.shapes[a].begin(), k.shapes[a].end(), [](const Extent& e) { return e.value() == 0; });
+      const bool none =
+          std::any_of(k.shapes[a].begin(), k.shapes[a].end(), [](const Extent& e) { return e.value() == 0; });
       if (args[a].is_output && !none) check_apart(c, a);  // others have no memory
     }
     if (!c.groups) return;

@@ -52,7 +52,8 @@ tessera_result tessera_graph_load(const tessera_bundle* bundle, tessera_device* 
                                   const tessera_size* sizes, int32_t num_sizes, tessera_graph** graph) {
   return guarded(__func__, [&] {
     const GraphCode code = code_of("tessera_graph_load", bundle, device, name, graph);
-    const LoadGraphOptions options{.dims = c::dims_of("tessera_graph_load", code.graph->name, code.graph->loc, sizes, num_sizes)};
+    const LoadGraphOptions options{
+        .dims = c::dims_of("tessera_graph_load", code.graph->name, code.graph->loc, sizes, num_sizes)};
     *graph = new tessera_graph{LoadedGraph(device->device, code, options), signature(*code.graph), {}, {}};
   });
 }
@@ -61,9 +62,10 @@ tessera_result tessera_graph_prepare(const tessera_bundle* bundle, tessera_devic
                                      int32_t num_sizes, tessera_graph** graph) {
   return guarded(__func__, [&] {
     const GraphCode code = code_of("tessera_graph_prepare", bundle, device, name, graph);
-    const PrepareGraphOptions options{.frames_in_flight = frames_in_flight,
-                                      .calls_per_frame = calls_per_frame,
-                                      .dims = c::dims_of("tessera_graph_prepare", code.graph->name, code.graph->loc, sizes, num_sizes)};
+    const PrepareGraphOptions options{
+        .frames_in_flight = frames_in_flight,
+        .calls_per_frame = calls_per_frame,
+        .dims = c::dims_of("tessera_graph_prepare", code.graph->name, code.graph->loc, sizes, num_sizes)};
     auto made = std::make_unique<tessera_graph>(
         tessera_graph{PreparedGraph(device->device, code, options), signature(*code.graph), {}, {}});
     made->sizes.reserve(options.dims.size());

@@ -49,7 +49,8 @@ CompiledGraph::CompiledGraph(Device device, Graph graph, GraphOptions options) :
                     graph.loc);
   if (const std::vector<std::string> sizes = size_names(graph); !sizes.empty())
     throw SpecError(graph.name + ": has the run-time size " + sizes[0] + ", and a CompiledGraph is of one size",
-                    graph.loc, "at_sizes() gives the graph of one size; a PreparedGraph and a LoadedGraph have them all");
+                    graph.loc,
+                    "at_sizes() gives the graph of one size; a PreparedGraph and a LoadedGraph have them all");
   if (options.fuse) graph = fuse(graph).graph;
   std::vector<DeviceArray> constants;
   for (const auto& [v, a] : graph.constants) constants.emplace_back(device, a);

@@ -271,8 +271,7 @@ struct Making {
     for (size_t i = 0; i < wanted.size(); ++i) {
       const Wanted& w = wanted[i];
       const auto [it, fresh] = ready.emplace(keys[i], static_cast<uint32_t>(out.kernels.size()));
-      if (fresh)
-        out.kernels.push_back({program(*w.kernel), w.dims, std::max(times[keys[i]], 1)});
+      if (fresh) out.kernels.push_back({program(*w.kernel), w.dims, std::max(times[keys[i]], 1)});
       calls.push_back(call(w, it->second));
     }
   }

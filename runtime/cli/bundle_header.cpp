@@ -157,8 +157,8 @@ void graph(std::ostream& out, const BundleGraph& g, std::set<std::string>& used)
     results += (i > inputs ? ", " : "") + ("out[" + std::to_string(i - inputs)) + "]";
   out << "  };\n\n  /// The graph by itself, outside of a frame.\n  struct Loaded {\n    tessera::LoadedGraph graph;\n"
       << (sizes.empty()
-              ? "    Loaded(const tessera::Bundle& bundle, const tessera::Device& device)\n        : graph(device, " + code +
-                    ") {}\n"
+              ? "    Loaded(const tessera::Bundle& bundle, const tessera::Device& device)\n        : graph(device, " +
+                    code + ") {}\n"
               : "    /// For inputs of at most these sizes.\n    Loaded(const tessera::Bundle& bundle, const "
                 "tessera::Device& device, const Sizes& sizes)\n        : graph(device, " +
                     code + ", {.dims = {" + dims + "}}) {}\n")
@@ -172,13 +172,13 @@ void graph(std::ostream& out, const BundleGraph& g, std::set<std::string>& used)
       << given("inputs", 0, inputs) << ", " << given("outputs", inputs, names.size()) << ");\n      return {" << results
       << "};\n    }\n  };\n\n  tessera::PreparedGraph graph;\n  " << type
       << "(const tessera::Bundle& bundle, const tessera::Device& device, "
-      << (sizes.empty() ? "const tessera::PrepareGraphOptions& options = {})\n      : graph(device, " + code +
-                              ", options) {}\n"
-                        : "const Sizes& sizes, tessera::PrepareGraphOptions options = {})\n      : graph(device, " + code +
-                              ", (options.dims = {" + dims +
-                              "}, options)) {}\n  /// Of the calls from now on, each at most what it was made with; "
-                              "nothing is allocated.\n  void resize(const Sizes& sizes) { graph.resize({" +
-                              dims + "}); }\n")
+      << (sizes.empty()
+              ? "const tessera::PrepareGraphOptions& options = {})\n      : graph(device, " + code + ", options) {}\n"
+              : "const Sizes& sizes, tessera::PrepareGraphOptions options = {})\n      : graph(device, " + code +
+                    ", (options.dims = {" + dims +
+                    "}, options)) {}\n  /// Of the calls from now on, each at most what it was made with; "
+                    "nothing is allocated.\n  void resize(const Sizes& sizes) { graph.resize({" +
+                    dims + "}); }\n")
       << "  /// A call, into the command buffer that the stream records; nothing is allocated.\n"
       << "  tessera::Scopes record(tessera::CommandStream& stream, [[maybe_unused]] const Inputs& inputs, "
          "[[maybe_unused]] const Outputs& outputs) {\n    return graph.record(stream, "
@@ -278,7 +278,8 @@ std::string bundle_header(const BundleFile& bundle, const HeaderOptions& o) {
         << string_literal(o.bundle) << "); }\n";
   }
   for (const BundleKernel& k : bundle.kernels) kernel(out, k, o.bundle, used);
-  used.insert({"graph", "record", "stream", "options", "Loaded", "Sizes", "sizes", "resize"});  // members and parameters of graphs' structs
+  used.insert({"graph", "record", "stream", "options", "Loaded", "Sizes", "sizes",
+               "resize"});  // members and parameters of graphs' structs
   for (const BundleGraph& g : bundle.graphs) graph(out, g, used);
   out << "\n}  // namespace " << o.name_space << "\n";
   return out.str();

@@ -52,7 +52,15 @@ void run_graph(const RunArguments& a) {
 }
 
 void explain_graph(const CompileArguments& a) {
-  const Fused fused = fuse(read_graph(a.file));
+  Graph read = read_graph(a.file);
+  if (const std::vector<std::string> names = size_names(read); !names.empty()) {
+    const DimValues sizes = parse_dims(a.dims);
+    for (const std::string& name : names)
+      if (!sizes.contains(name))
+        throw UsageError("the graph has the run-time size " + name + ": --dim " + name + "=100 explains it for one");
+    read = at_sizes(read, sizes);
+  }
+  const Fused fused = fuse(read);
   const Graph& g = fused.graph;
   const Target t = target(a.target);
   CompileOptions compile_options;

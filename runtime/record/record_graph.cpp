@@ -33,11 +33,10 @@ PreparedGraph::PreparedGraph(const Device& device, const GraphCode& code, const 
                           ", of a graph that calls a kernel " + std::to_string(k.calls) + " times",
                       g.loc, "give the calls of a frame to several PreparedGraphs");
     alignment_ = std::max<int64_t>(alignment_, program.alignment);
-    prepared_.emplace_back(
-        device, code.programs[k.program],
-        PrepareOptions{.frames_in_flight = options.frames_in_flight,
-                       .calls_per_frame = static_cast<int>(calls),
-                       .dims = kernel_sizes(k, options.dims)});
+    prepared_.emplace_back(device, code.programs[k.program],
+                           PrepareOptions{.frames_in_flight = options.frames_in_flight,
+                                          .calls_per_frame = static_cast<int>(calls),
+                                          .dims = kernel_sizes(k, options.dims)});
     room_.reserve(k.dims.size());
   }
   std::vector<GraphKernel> kernels;

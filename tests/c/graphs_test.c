@@ -104,9 +104,10 @@ static void test_sized_launches(void) {
               "grown: has been loaded for launches, not prepared to be recorded\n  note: tessera_graph_prepare() "
               "prepares a graph");
   tessera_graph* none = NULL;
-  CHECK_ERROR(tessera_graph_load(bundle, device, "grown", NULL, 0, &none), TESSERA_ERROR_ARGUMENT,
-              "grown: no value for the size n\n  note: LoadGraphOptions::dims gives the largest value of each size that "
-              "is to come");
+  CHECK_ERROR(
+      tessera_graph_load(bundle, device, "grown", NULL, 0, &none), TESSERA_ERROR_ARGUMENT,
+      "grown: no value for the size n\n  note: LoadGraphOptions::dims gives the largest value of each size that "
+      "is to come");
   CHECK_ERROR(tessera_graph_load(bundle, device, "grown", given, 2, &none), TESSERA_ERROR_ARGUMENT,
               "grown: the size n is given twice");
   CHECK_ERROR(tessera_graph_load(bundle, device, "grown", &other, 1, &none), TESSERA_ERROR_ARGUMENT,
@@ -163,9 +164,10 @@ static void test_sized_recordings(Host* h, tessera_device* d) {
     tessera_array_destroy(out.out1);
   }
   const tessera_size more = {"n", N + 1}, other = {"m", 1};
-  CHECK_ERROR(tessera_graph_resize(graph, &more, 1), TESSERA_ERROR_ARGUMENT,
-              "grown: resize: the size n is 301 but the graph has been prepared for at most 300\n  note: prepare it for "
-              "the largest size that is to come");
+  CHECK_ERROR(
+      tessera_graph_resize(graph, &more, 1), TESSERA_ERROR_ARGUMENT,
+      "grown: resize: the size n is 301 but the graph has been prepared for at most 300\n  note: prepare it for "
+      "the largest size that is to come");
   CHECK_ERROR(tessera_graph_resize(graph, &other, 1), TESSERA_ERROR_ARGUMENT,
               "grown: resize: the size m is none that PrepareGraphOptions::dims gives");
   tessera_stream_destroy(stream);

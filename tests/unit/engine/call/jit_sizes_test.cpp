@@ -27,11 +27,11 @@ PallasCall mean() {
 }
 PallasCall negate(const Extent& size) {
   return pallas_call([](Ref x, Ref o) { o[all] = -x[all]; }, {.out_shape = {{{size}, f32}},
-                                                            .grid = {cdiv(size, 16)},
-                                                            .in_specs = row,
-                                                            .out_specs = row,
-                                                            .name = "negate",
-                                                            .in_shape = {{{size}, f32}}});
+                                                              .grid = {cdiv(size, 16)},
+                                                              .in_specs = row,
+                                                              .out_specs = row,
+                                                              .name = "negate",
+                                                              .in_shape = {{{size}, f32}}});
 }
 Array ramp(int64_t size) {
   Array a({size}, f32);
@@ -100,7 +100,7 @@ TEST_CASE("what cannot be of every size is refused by name") {
         "f: the size n stands alone as no dim of an input\n  note: a size is taken from an input whose shape names it "
         "alone" +
             traced);
-  CHECK(all_of([](Tensor x, Tensor y) { return Value(mean()(x, y)); }, {{{n}, f32}, {{m}, f32}}).find(
-            "mean: argument 1: shape (99,) has k = 99 but argument 0 has k = 97") == 0);
+  CHECK(all_of([](Tensor x, Tensor y) { return Value(mean()(x, y)); }, {{{n}, f32}, {{m}, f32}})
+            .find("mean: argument 1: shape (99,) has k = 99 but argument 0 has k = 97") == 0);
 }
 }  // namespace jit_sizes_test

@@ -115,9 +115,7 @@ Graph sized_graph(std::mt19937_64& random) {
         if (kind == 0) return std::tuple{a, b};
         const Value c = fori_loop(0, minimum(turns, 3), b, [&](Value, Value v) { return Value(more(v)); });
         if (kind == 1) return std::tuple{c, x};
-        return std::tuple{switch_(
-                              turns, [&] { return c; }, [&] { return Value(larger(b, y)); }),
-                          Value(more(c))};
+        return std::tuple{switch_(turns, [&] { return c; }, [&] { return Value(larger(b, y)); }), Value(more(c))};
       },
       {.name = "sized"});
   return f.trace({{{n}, t}, {{n}, t}, {{}, i32}});
@@ -452,7 +450,8 @@ class Stranger {
     pass_on(c, Wrong::no);
   }
 
-  Work graph_work(const Graph& graph, std::vector<size_t> in, const std::vector<std::optional<Array>>& numbers, std::vector<size_t> out) {
+  Work graph_work(const Graph& graph, std::vector<size_t> in, const std::vector<std::optional<Array>>& numbers,
+                  std::vector<size_t> out) {
     return [this, &graph, in, numbers, out] {
       std::vector<Array> given;
       bool known = true;
