@@ -5,7 +5,7 @@
 //   stream.begin(commands, frame);
 //   solver.record(stream, {velocity, dye}, {velocity_after, dye_after});
 //   stream.end();
-// Sizes of run time (jit.h) change between calls: PrepareGraphOptions::dims and resize().
+// Sizes of run time (engine/graph/sizes.h) change between calls: PrepareGraphOptions::dims and resize().
 // All branches of a switch are recorded, and a while as often as it iterates at most: the device decides which run.
 // What has no bound, grids whose size is a value, and loops too long to be unrolled are CompileErrors. Read next:
 // record.h.
