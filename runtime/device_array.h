@@ -83,6 +83,9 @@ class DeviceArray {
   bool donated() const { return donated_; }
   /// For runtime/ itself: an array of its own that shares this one's memory until give_to().
   DeviceArray share() const;
+  /// For runtime/ itself, of an array that no other thread uses: another shape of as many dims, where the memory is
+  /// large enough; else SpecError, whose text begins with `of`. Takes no memory of the host's.
+  void set_shape(const Shape& shape, const std::string& of) const;
   /// For runtime/ itself: ends every other use of the array; `taker` is said to have its memory.
   void give_to(const std::string& taker) const;
 

@@ -15,7 +15,8 @@
 namespace tessera {
 
 struct GraphProgram {
-  using Type = std::pair<DType, Shape>;
+  /// Dims are expressions of the graph's run-time sizes, which are the names in its inputs' dims.
+  using Type = std::pair<DType, std::vector<Extent>>;
   enum class Memory : uint8_t { input, output, own };
   /// Where an argument of a call is.
   struct Where {
@@ -24,10 +25,10 @@ struct GraphProgram {
     bool donated = false;  // its contents are not needed afterwards
     bool operator==(const Where&) const = default;
   };
-  /// A Program with its run-time sizes.
+  /// A Program with its run-time sizes, as expressions of the graph's.
   struct Kernel {
     uint32_t program = 0;
-    DimValues dims = {};
+    std::vector<std::pair<std::string, Extent>> dims = {};
     int32_t calls = 1;  // in one call of the graph
   };
   /// An array of the graph's own: a constant, or intermediate values, which hold nothing between two calls.
@@ -62,7 +63,9 @@ struct GraphProgram {
   std::vector<Number> numbers;
 };
 
-/// Of types, as in messages: "f32[8, 128]"
+/// The graph's run-time sizes, in the order in which its inputs name them.
+std::vector<std::string> size_names(const GraphProgram& graph);
+/// Of types, as in messages: "f32[8, n]"
 std::string to_string(const GraphProgram::Type& type);
 
 }  // namespace tessera

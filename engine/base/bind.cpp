@@ -52,6 +52,62 @@ Shape bind_shape(const CallSignature& k, size_t position, const DimValues& dims)
   return shape;
 }
 
+Extent substitute(const Extent& size, const NamedExtents& by) {
+  if (size.is_static()) return size;
+  std::vector<Extent> made;
+  for (const Extent::Node& n : size.nodes()) {
+    if (n.op == Extent::Op::constant) {
+      made.emplace_back(n.value);
+    } else if (n.op == Extent::Op::name) {
+      const auto it = std::find_if(by.begin(), by.end(), [&](const auto& named) { return named.first == n.name; });
+      if (it == by.end()) throw SpecError("no value for the size \"" + n.name + "\" in " + to_string(size));
+      made.push_back(it->second);
+    } else {
+      const Extent &a = made[static_cast<size_t>(n.lhs)], &b = made[static_cast<size_t>(n.rhs)];
+      if (a.nodes().size() + b.nodes().size() > 1000) throw SpecError("size expression has more than 1000 terms");
+      Extent both = Extent::make(n.op, a, b);
+      made.push_back(std::move(both));
+    }
+  }
+  return std::move(made.back());
+}
+
+std::string type_text(DType dtype, const std::vector<Extent>& dims) {
+  std::string text;
+  for (const Extent& e : dims) text += (text.empty() ? "" : ", ") + to_string(e);
+  return std::string(name(dtype)) + "[" + text + "]";
+}
+
+DimValues bind_graph_sizes(std::string_view graph, Loc loc,
+                           const std::vector<std::pair<DType, std::vector<Extent>>>& inputs,
+                           const std::vector<std::pair<DType, Shape>>& arguments) {
+  if (arguments.size() != inputs.size())
+    throw SpecError(std::string(graph) + " takes " + plural(inputs.size(), "argument") + " but " +
+                        std::to_string(arguments.size()) + (arguments.size() == 1 ? " is given" : " are given"),
+                    loc);
+  DimValues sizes;
+  const auto misfit = [&](size_t i) {
+    const auto& [dtype, shape] = arguments[i];
+    throw SpecError(std::string(graph) + ": argument " + std::to_string(i) + " is " +
+                        type_text(dtype, {shape.begin(), shape.end()}) + " but " +
+                        type_text(inputs[i].first, inputs[i].second) + " is expected" +
+                        bindings(inputs[i].second, sizes),
+                    loc);
+  };
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const auto& [dtype, dims] = inputs[i];
+    const Shape& shape = arguments[i].second;
+    if (arguments[i].first != dtype || shape.size() != dims.size()) misfit(i);
+    for (size_t d = 0; d < dims.size(); ++d)
+      if (const auto name = dims[d].as_name(); name && sizes.try_emplace(*name, shape[d]).first->second != shape[d])
+        misfit(i);
+  }
+  for (size_t i = 0; i < inputs.size(); ++i)
+    for (size_t d = 0; d < inputs[i].second.size(); ++d)
+      if (inputs[i].second[d].eval(sizes) != arguments[i].second[d]) misfit(i);
+  return sizes;
+}
+
 std::vector<int64_t> bind_grid(const CallSignature& k, const DimValues& dims) {
   std::vector<int64_t> grid;
   for (size_t i = 0; i < k.grid.size(); ++i) {

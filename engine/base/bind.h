@@ -41,6 +41,17 @@ std::string bindings(const std::vector<Extent>& extents, const DimValues& dims);
 int64_t bind_extent(std::string_view kernel, Loc loc, const Extent& size, const DimValues& dims);
 /// The value of a size that a kernel reads (ir::Kernel::sizes); SpecError if it is missing or beyond i32.
 int32_t bind_size(std::string_view kernel, Loc loc, const Extent& size, const DimValues& dims);
+/// Sizes by name, as expressions of others.
+using NamedExtents = std::vector<std::pair<std::string, Extent>>;
+/// A size with what `by` has for its names. SpecError if a name is missing there, or the result has more than 1000
+/// terms.
+Extent substitute(const Extent& size, const NamedExtents& by);
+/// The run-time sizes of a graph with such inputs, from the arguments of a call. SpecError on what does not fit.
+DimValues bind_graph_sizes(std::string_view graph, Loc loc,
+                           const std::vector<std::pair<DType, std::vector<Extent>>>& inputs,
+                           const std::vector<std::pair<DType, Shape>>& arguments);
+/// Of types, as in messages: "f32[n, 128]".
+std::string type_text(DType dtype, const std::vector<Extent>& dims);
 /// The grid's sizes, one per axis; SpecError if one is missing, negative or beyond i32.
 std::vector<int64_t> bind_grid(const CallSignature& call, const DimValues& dims);
 

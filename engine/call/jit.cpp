@@ -7,6 +7,8 @@
 #include "engine/call/jit_graph.h"
 #include "engine/front/ops.h"
 #include "engine/front/trace.h"
+#include "engine/graph/sizes.h"
+#include "engine/graph/write.h"
 #include "engine/interpreter/interpreter.h"
 
 namespace tessera {
@@ -131,30 +133,15 @@ Jit::Jit(Function f, JitParams params, Loc loc) : state_(std::make_shared<State>
 const std::string& Jit::name() const { return state_->name; }
 Loc Jit::loc() const { return state_->loc; }
 
-const Graph& Jit::trace(const std::vector<ShapeDtype>& arguments) const {
-  jit_::check_arity(*this, state_->f.arity, arguments.size());
-  std::string key;
-  std::vector<ir::Type> types;
-  for (size_t i = 0; i < arguments.size(); ++i) {
-    Shape shape;
-    for (const Extent& e : arguments[i].shape) {
-      if (!e.is_static())
-        throw SpecError(name() + ": argument " + std::to_string(i) + " has the shape " + to_string(arguments[i].shape) +
-                            ", and a function under jit is traced for static ones",
-                        loc());
-      shape.push_back(*e.value());
-    }
-    types.push_back(ir::Type::array(arguments[i].dtype, shape));
-    key += ir::to_string(types.back()) + ";";
-  }
-  {
-    const std::lock_guard lock(state_->mutex);
-    if (const auto it = state_->traces.find(key); it != state_->traces.end()) return *it->second;
-  }
-  // Traced outside the lock: a function may call others, or itself with other shapes.
+namespace {
+/// Traced for arguments whose run-time sizes have numbers that stand for them.
+Graph traced_graph(const Jit& jit, const Jit::Function& f, const std::vector<Graph::Type>& arguments,
+                   const DimValues& numbers) {
   ir::Kernel k;
-  k.name = name();
-  k.loc = loc();
+  k.name = jit.name();
+  k.loc = jit.loc();
+  std::vector<ir::Type> types;
+  for (const Graph::Type& t : arguments) types.push_back(ir::Type::array(t.dtype, t.shape));
   k.body = ir::Builder(k).new_region(types);
   CallRecord record;
   {
@@ -162,14 +149,70 @@ const Graph& Jit::trace(const std::vector<ShapeDtype>& arguments) const {
     const Trace::Region body(t, k.body);
     std::vector<Value> values;
     for (size_t i = 0; i < types.size(); ++i) values.push_back(t.argument(k.body, i));
-    const std::vector<Operand> results = state_->f.call(values);
-    Emit e("what it returns", loc());
+    const std::vector<Operand> results = f.call(values);
+    Emit e("what it returns", jit.loc());
     std::vector<ir::Value> outputs;
     for (const Operand& o : results) outputs.push_back(e.as_is(o));
-    t.builder().set_loc(loc());
+    t.builder().set_loc(jit.loc());
     t.builder().yield(std::move(outputs));
   }
-  auto graph = std::make_unique<const Graph>(graph_of(k, record));
+  return graph_of(k, record, arguments, numbers);
+}
+
+/// With run-time sizes: traced with two numbers for each of them, on which nothing may depend.
+Graph sized_graph(const Jit& jit, const Jit::Function& f, const std::vector<ShapeDtype>& arguments,
+                  const std::vector<std::string>& names) {
+  std::optional<Graph> one;
+  std::string numbers_text;
+  for (const bool other : {false, true}) {
+    DimValues numbers;
+    for (size_t i = 0; i < names.size(); ++i) numbers[names[i]] = stands_for(i, other);
+    std::string text;
+    for (const auto& [name, n] : numbers) text += (text.empty() ? "" : ", ") + name + " = " + std::to_string(n);
+    std::vector<Graph::Type> types;
+    for (const ShapeDtype& a : arguments) types.push_back(type_at(a.dtype, a.shape, numbers));
+    Graph g;
+    try {
+      g = traced_graph(jit, f, types, numbers);
+      check_sizes(g);
+    } catch (const SpecError& e) {
+      throw SpecError(std::string(e.what()) + "\n  note: traced with " + text + " in place of every size");
+    } catch (const TraceError& e) {
+      throw TraceError(std::string(e.what()) + "\n  note: traced with " + text + " in place of every size");
+    }
+    if (!one) {
+      one = std::move(g);
+      numbers_text = text;
+    } else if (graph_text(*one) != graph_text(g)) {
+      throw TraceError(
+          jit.name() + ": its graph for " + numbers_text + " is not the one for " + text, jit.loc(),
+          "shape() has numbers that stand for run-time sizes: let kernels take these as ts::dim(\"" + names[0] + "\")");
+    }
+  }
+  return std::move(*one);
+}
+}  // namespace
+
+const Graph& Jit::trace(const std::vector<ShapeDtype>& arguments) const {
+  jit_::check_arity(*this, state_->f.arity, arguments.size());
+  std::string key;
+  std::vector<std::string> names;
+  for (const ShapeDtype& a : arguments) {
+    key += type_text(a.dtype, a.shape) + ";";
+    for (const Extent& e : a.shape) e.collect_names(names);
+  }
+  {
+    const std::lock_guard lock(state_->mutex);
+    if (const auto it = state_->traces.find(key); it != state_->traces.end()) return *it->second;
+  }
+  // Traced outside the lock: a function may call others, or itself with other shapes.
+  const auto traced = [&] {
+    if (!names.empty()) return sized_graph(*this, state_->f, arguments, names);
+    std::vector<Graph::Type> types;
+    for (const ShapeDtype& a : arguments) types.push_back(type_at(a.dtype, a.shape, {}));
+    return traced_graph(*this, state_->f, types, {});
+  };
+  auto graph = std::make_unique<const Graph>(traced());
   const std::lock_guard lock(state_->mutex);
   return *state_->traces.emplace(key, std::move(graph)).first->second;
 }

@@ -44,8 +44,9 @@ class Jit {
 
   const std::string& name() const;
   Loc loc() const;
-  /// The graph for arguments of these shapes (static) and dtypes: one kernel per op, and those that are called. Throws
-  /// SpecError or TraceError.
+  /// The graph for arguments of these shapes and dtypes: one kernel per op, and those that are called. A dim may be a
+  /// run-time size, f.trace({{{ts::dim("n"), 4}, ts::f32}}): a graph of every size, in which the values that have such
+  /// sizes go through kernels, loops and branches alone (graph/sizes.h). Throws SpecError or TraceError.
   const Graph& trace(const std::vector<ShapeDtype>& arguments) const;
   /// Where the runtime keeps what it has made of that trace; freed with the function's last copy. `key` names the
   /// device and how.

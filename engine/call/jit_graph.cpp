@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <set>
 
+#include "engine/graph/sizes.h"
 #include "engine/ir/copy.h"
 #include "engine/ir/text.h"
 #include "engine/ir/verify.h"
@@ -21,12 +22,14 @@ bool loops_or_branches(Opcode c) { return ir::is_loop(c) || ir::is_branch(c); }
 
 class Lowering {
  public:
-  Lowering(const ir::Kernel& k, const CallRecord& record) : k_(k), record_(record) {}
+  Lowering(const ir::Kernel& k, const CallRecord& record, const DimValues& numbers)
+      : k_(k), record_(record), numbers_(numbers) {}
 
-  Graph run() {
+  Graph run(const std::vector<Graph::Type>& inputs) {
     g_.name = k_.name;
     g_.loc = k_.loc;
-    for (ir::Value v : k_.region(k_.body).args) g_.body.inputs.push_back(define(v));
+    const std::vector<ir::Value>& args = k_.region(k_.body).args;
+    for (size_t i = 0; i < args.size(); ++i) g_.body.inputs.push_back(define(args[i], inputs[i]));
     region(k_.body, g_.body);
     g_.body.steps.insert(g_.body.steps.begin(), std::make_move_iterator(first_.begin()),
                          std::make_move_iterator(first_.end()));
@@ -42,6 +45,15 @@ class Lowering {
     return g_.values.size() - 1;
   }
   size_t define(ir::Value v) { return at_[v] = fresh(k_.type(v)); }
+  size_t define(ir::Value v, const Graph::Type& t) {
+    g_.values.push_back(t);
+    return at_[v] = g_.values.size() - 1;
+  }
+  std::vector<Graph::Type> types(const std::vector<size_t>& values) const {
+    std::vector<Graph::Type> t;
+    for (const size_t v : values) t.push_back(g_.values[v]);
+    return t;
+  }
   bool is_record(OpId o) const { return record_.calls.contains(o.index) || record_.arrays.contains(o.index); }
 
   /// Ops that need nothing but constants: they are copied to wherever they are used.
@@ -116,6 +128,10 @@ class Lowering {
     else used = outputs;
     for (ir::Value v : used) (is_free(v) ? frees : inputs).push_back(v);
     const Loc loc = k_.op(o ? *o : k_.value(outputs[0]).def).loc;
+    for (ir::Value v : inputs)
+      if (const Graph::Type& t = g_.values[at_.at(v)]; !t.extents.empty())
+        fail(k_.op(*o), "an operand is " + to_string(t) + ", with a size of run time",
+             "values of such sizes go through kernels alone: write it as a pallas_call, or inside of one");
     ir::Kernel k;
     k.name = name;
     k.loc = loc;
@@ -209,8 +225,15 @@ class Lowering {
     Step::Call one;
     for (const auto& [name, v] : c.sizes) one.sizes.emplace_back(name, value(v));
     one.kernel = kernel(*c.kernel);
+    const std::vector<Graph::Type> given = types(arguments);
     Step s{.what = std::move(one), .arguments = std::move(arguments)};
-    for (ir::Value v : op.results) s.results.push_back(define(v));
+    if (any_sized(given)) {
+      const NamedExtents sizes = kernel_sizes(*c.kernel, given);
+      for (size_t i = 0; i < op.results.size(); ++i)
+        s.results.push_back(define(op.results[i], argument_type(*c.kernel, given.size() + i, sizes, numbers_)));
+    } else {
+      for (ir::Value v : op.results) s.results.push_back(define(v));
+    }
     b.steps.push_back(std::move(s));
   }
 
@@ -251,17 +274,26 @@ class Lowering {
     else if (op.code == Opcode::while_) while_loop(op, b);
     else switch_(op, b);
   }
-  /// The body's steps; its arguments from `from` on are the inputs.
-  Body body(RegionId r, size_t from) {
+  /// The body's steps; its arguments from `from` on are the inputs, of these types.
+  Body body(RegionId r, size_t from, const std::vector<Graph::Type>& inputs) {
     Body b;
     const std::vector<ir::Value> args = k_.region(r).args;
-    for (size_t i = from; i < args.size(); ++i) b.inputs.push_back(define(args[i]));
+    for (size_t i = from; i < args.size(); ++i) b.inputs.push_back(define(args[i], inputs[i - from]));
     region(r, b);
     return b;
   }
-  void finish(Step s, const Op& op, Body& b) {
+  /// What one pass of a body leaves is, for every size, what the next one takes, or another branch leaves.
+  void agree(const Op& op, const std::vector<size_t>& one, const std::vector<size_t>& other) const {
+    for (size_t i = 0; i < one.size(); ++i)
+      if (const Graph::Type &a = g_.values[one[i]], &c = g_.values[other[i]]; a != c)
+        fail(op, "value " + std::to_string(i) + " is " + to_string(a) + " and " + to_string(c),
+             "they have to be of one shape for every value of the sizes");
+  }
+  /// The results are as these values.
+  void finish(Step s, const Op& op, Body& b, const std::vector<size_t>& like) {
     s.loc = op.loc;
-    for (ir::Value v : op.results) s.results.push_back(define(v));
+    const std::vector<Graph::Type> of = types(like);
+    for (size_t i = 0; i < op.results.size(); ++i) s.results.push_back(define(op.results[i], of[i]));
     b.steps.push_back(std::move(s));
   }
 
@@ -326,17 +358,20 @@ class Lowering {
     const bool carries_i = used || !counted;
     std::vector<size_t> arguments, results;
     if (carries_i) arguments.push_back(value(op.operands[0]));
-    for (size_t at : values(op.operands, 3)) arguments.push_back(at);
+    const std::vector<size_t> carried = values(op.operands, 3);
+    arguments.insert(arguments.end(), carried.begin(), carried.end());
     std::optional<size_t> end;
     if (!counted) end = value(op.operands[1]);
-    Body inner = body(r, carries_i ? 0 : 1);
+    Body inner = body(r, carries_i ? 0 : 1, types(arguments));
+    agree(op, carried, inner.outputs);
     if (carries_i)
       inner.outputs.insert(inner.outputs.begin(), scalar_step(Opcode::add, inner.inputs[0], step.value_or(1),
                                                               std::nullopt, DType::i32, op.loc, inner));
     if (carries_i) results.push_back(fresh(Type::array(DType::i32)));
     const auto add = [&](auto loop) {
       loop.body = std::move(inner);
-      finish({.what = std::move(loop), .arguments = std::move(arguments), .results = std::move(results)}, op, b);
+      finish({.what = std::move(loop), .arguments = std::move(arguments), .results = std::move(results)}, op, b,
+             carried);
     };
     if (counted) return add(Step::CountedLoop{.count = iterations(*lower, *upper, *step)});
     Step::While loop;
@@ -350,13 +385,16 @@ class Lowering {
     std::vector<size_t> arguments = values(op.operands);
     Body inner;
     const auto test_args = k_.region(op.regions[0]).args, body_args = k_.region(op.regions[1]).args;
-    for (size_t i = 0; i < body_args.size(); ++i) inner.inputs.push_back(at_[test_args[i]] = define(body_args[i]));
+    for (size_t i = 0; i < body_args.size(); ++i)
+      inner.inputs.push_back(at_[test_args[i]] = define(body_args[i], Graph::Type(g_.values[arguments[i]])));
     Body test;
     region(op.regions[0], test);
     region(op.regions[1], inner);
+    agree(op, arguments, inner.outputs);
+    const std::vector<size_t> like = arguments;
     finish({.what = Step::While{std::move(inner), std::move(test), most_iterations(op)},
             .arguments = std::move(arguments)},
-           op, b);
+           op, b, like);
   }
   void switch_(const Op& op, Body& b) {
     const size_t selector = value(op.operands[0]);
@@ -366,12 +404,15 @@ class Lowering {
     std::vector<RegionId> regions = op.regions;
     if (is_if) std::reverse(regions.begin(), regions.end());  // false is 0
     Step::Switch choice;
-    for (RegionId r : regions) choice.branches.push_back(body(r, 0));
-    finish({.what = std::move(choice), .arguments = {index}}, op, b);
+    for (RegionId r : regions) choice.branches.push_back(body(r, 0, {}));
+    for (const Body& branch : choice.branches) agree(op, choice.branches[0].outputs, branch.outputs);
+    const std::vector<size_t> like = choice.branches[0].outputs;
+    finish({.what = std::move(choice), .arguments = {index}}, op, b, like);
   }
 
   const ir::Kernel& k_;
   const CallRecord& record_;
+  const DimValues& numbers_;
   Graph g_;
   std::map<ir::Value, size_t> at_;
   std::map<std::string, size_t> kernels_;  // by text
@@ -380,6 +421,9 @@ class Lowering {
 
 }  // namespace
 
-Graph graph_of(const ir::Kernel& traced, const CallRecord& record) { return Lowering(traced, record).run(); }
+Graph graph_of(const ir::Kernel& traced, const CallRecord& record, const std::vector<Graph::Type>& inputs,
+               const DimValues& numbers) {
+  return Lowering(traced, record, numbers).run(inputs);
+}
 
 }  // namespace tessera

@@ -8,6 +8,9 @@
 
 namespace tessera {
 
-Graph graph_of(const ir::Kernel& traced, const CallRecord& record);
+/// `inputs`: the function's arguments, where they have run-time sizes; the trace has the numbers that stand for them,
+/// which are `numbers`.
+Graph graph_of(const ir::Kernel& traced, const CallRecord& record, const std::vector<Graph::Type>& inputs,
+               const DimValues& numbers);
 
 }  // namespace tessera

@@ -4,11 +4,17 @@
 #include <cstring>
 
 #include "engine/base/plural.h"
+#include "engine/graph/sizes.h"
 #include "engine/interpreter/interpreter.h"
 
 namespace tessera {
 
-std::string to_string(const Graph::Type& t) { return ir::to_string(ir::Type::array(t.dtype, t.shape)); }
+std::string to_string(const Graph::Type& t) {
+  if (t.extents.empty()) return ir::to_string(ir::Type::array(t.dtype, t.shape));
+  std::string dims;
+  for (const Extent& e : t.extents) dims += (dims.empty() ? "" : ", ") + to_string(e);
+  return std::string(name(t.dtype)) + "[" + dims + "]";
+}
 
 void check_arguments(const Graph& g, const std::vector<std::pair<DType, Shape>>& arguments) {
   if (arguments.size() != g.body.inputs.size())
@@ -140,6 +146,7 @@ class Run {
 std::vector<Array> interpret(const Graph& g, const std::vector<Array>& inputs) {
   std::vector<std::pair<DType, Shape>> types;
   for (const Array& a : inputs) types.emplace_back(a.dtype(), a.shape());
+  if (!size_names(g).empty()) return interpret(at_sizes(g, bind_sizes(g, types)), inputs);
   check_arguments(g, types);
   return Run(g).body(g.body, inputs);
 }

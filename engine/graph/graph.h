@@ -7,6 +7,7 @@
 //   const %1 f32[128] "constant_1.npy"
 //   %2, %3 = call "normalise.tir"(%0, %1) : f32[8, 128], f32[8]
 //   out %2
+// Sizes of run time are names, f32[n, 128] (sizes.h).
 // engine/README.md has repeat and switch. An input of a kernel that is aliased to its output keeps its contents.
 // Nothing here runs on a device: runtime/call/graph.h does.
 #pragma once
@@ -26,7 +27,13 @@ struct Graph {
   struct Type {
     DType dtype = DType::f32;
     Shape shape;
+    /// Its dims, if one of them is a run-time size, an expression of the graph's sizes; then `shape` has numbers that
+    /// stand for them (sizes.h).
+    std::vector<Extent> extents = {};
     bool operator==(const Type&) const = default;
+    std::vector<Extent> dims() const {
+      return extents.empty() ? std::vector<Extent>(shape.begin(), shape.end()) : extents;
+    }
   };
   struct Step;
   /// Steps in an order in which they can run. They see the values of the bodies around them too.
@@ -97,14 +104,14 @@ Graph parse_graph(std::string_view text, const std::string& folder);
 
 /// "f32[8, 128]"
 std::string to_string(const Graph::Type& t);
-/// Throws SpecError if the arguments are not the graph's.
+/// Throws SpecError if the arguments are not the graph's, which has no run-time sizes.
 void check_arguments(const Graph& graph, const std::vector<std::pair<DType, Shape>>& arguments);
 /// An integer or bool scalar as the host reads it.
 int64_t scalar(const Array& a);
 /// The size of a grid, by the value that decides.
 int64_t grid_size(int64_t value);
 
-/// Runs the graph by the interpreter.
+/// Runs the graph by the interpreter; run-time sizes are those of the inputs.
 std::vector<Array> interpret(const Graph& graph, const std::vector<Array>& inputs);
 
 }  // namespace tessera

@@ -40,10 +40,10 @@ class Planner {
     Graph::Body body = graph_.body;
     plan_.dropped = graph_.dropped + dead_code_elimination(graph_, body);
     for (size_t i = 0; i < body.inputs.size(); ++i)
-      places_[body.inputs[i]] = fresh(bytes(graph_.values[body.inputs[i]]), Memory::input, i);
+      places_[body.inputs[i]] = fresh(bytes(graph_.values[body.inputs[i]]), Memory::input, i, body.inputs[i]);
     for (size_t i = 0; i < graph_.constants.size(); ++i) {
       const size_t v = graph_.constants[i].first;
-      places_[v] = fresh(bytes(graph_.values[v]), Memory::constant, i);
+      places_[v] = fresh(bytes(graph_.values[v]), Memory::constant, i, v);
     }
     for (const auto& [v, a] : graph_.constants) constant_.emplace(v, &a);
     nodes_ = &plan_.nodes;
@@ -59,7 +59,7 @@ class Planner {
         s.index = num_outputs_++;
       } else if (!as_it_is ||
                  s.memory == Memory::constant) {  // a constant stays the graph's, whatever becomes of the result
-        const Place own = fresh(p.bytes, Memory::output, num_outputs_++);
+        const Place own = fresh(p.bytes, Memory::output, num_outputs_++, v);
         copy(p, own);
         p = own;
       }
@@ -76,9 +76,13 @@ class Planner {
  private:
   size_t now() const { return plan_.commands.size(); }
   bool whole(const Place& p) const { return p.offset == 0 && p.bytes == plan_.storages[p.storage].bytes; }
-  Place fresh(int64_t n, Memory memory = Memory::arena, size_t index = 0) {
-    plan_.storages.push_back({memory, index, n, now(), now(), 0});
+  Place fresh(int64_t n, Memory memory = Memory::arena, size_t index = 0, std::optional<size_t> value = {}) {
+    plan_.storages.push_back({memory, index, n, now(), now(), 0, value});
     return {plan_.storages.size() - 1, 0, n};
+  }
+  /// Memory for what is copied there.
+  Place fresh_like(const Place& from) {
+    return fresh(from.bytes, Memory::arena, 0, whole(from) ? plan_.storages[from.storage].value : std::nullopt);
   }
   void use(const Place& p, size_t when) {
     GraphPlan::Storage& s = plan_.storages[p.storage];
@@ -87,7 +91,7 @@ class Planner {
   /// Where a result goes: to a place that is already given, or to memory of its own.
   Place result(size_t v) {
     if (const auto p = wanted_[v]) return *p;
-    return fresh(bytes(graph_.values[v]));
+    return fresh(bytes(graph_.values[v]), Memory::arena, 0, v);
   }
 
   void emit(Command c) {
@@ -225,7 +229,7 @@ class Planner {
 
   /// The call, as far as the graph alone tells.
   Command::Call described(const Step& s, const Step::Call& call) const {
-    Command::Call c{.kernel = call.kernel};
+    Command::Call c{.kernel = call.kernel, .values = s.arguments};
     for (const size_t v : s.arguments) c.inputs.emplace_back(graph_.values[v].dtype, graph_.values[v].shape);
     for (const auto& [name, v] : call.sizes)
       if (const auto it = constant_.find(v); it != constant_.end()) c.dims[name] = grid_size(scalar(*it->second));
@@ -238,7 +242,7 @@ class Planner {
       Place p = places_[s.arguments[i]];
       const int input = static_cast<int>(i);
       if (k.is_stored(input) && k.aliased_output(input) < 0) {  // it changes what it is given
-        const Place own = fresh(p.bytes);
+        const Place own = fresh_like(p);
         copy(p, own);
         p = own;
       }
@@ -347,7 +351,7 @@ class Planner {
     for (size_t i = 0; i < s.arguments.size(); ++i) {
       const Place from = places_[s.arguments[i]];
       const bool slice = i >= l.carries;
-      const Place p = fresh(slice ? bytes(graph_.values[b.inputs[i]]) : from.bytes);
+      const Place p = fresh(slice ? bytes(graph_.values[b.inputs[i]]) : from.bytes, Memory::arena, 0, b.inputs[i]);
       if (slice) {
         slices.emplace_back(from, p);
       } else {
@@ -373,7 +377,7 @@ class Planner {
     };
     for (size_t i = 0; i < outs.size(); ++i)
       if (is_carry(outs[i], i)) {
-        const Place own = fresh(outs[i].bytes);
+        const Place own = fresh_like(outs[i]);
         copy(outs[i], own);
         outs[i] = own;
       }

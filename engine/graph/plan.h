@@ -23,8 +23,9 @@ struct GraphPlan {
     Memory memory = Memory::arena;
     size_t index = 0;  // which input, constant or output
     int64_t bytes = 0;
-    size_t first = 0, last = 0;  // the commands between which it holds something that is needed
-    int64_t offset = 0;          // in the arena
+    size_t first = 0, last = 0;        // the commands between which it holds something that is needed
+    int64_t offset = 0;                // in the arena
+    std::optional<size_t> value = {};  // the graph's that it has been made for
   };
   struct Place {
     size_t storage = 0;
@@ -56,6 +57,7 @@ struct GraphPlan {
       size_t kernel = 0;                                      // position in kernels
       std::vector<Place> arguments = {};                      // its inputs, then its outputs
       std::vector<std::pair<DType, Shape>> inputs = {};       // what they are
+      std::vector<size_t> values = {};                        // which of the graph's
       DimValues dims = {};                                    // sizes of the grid that no input shows, and are known
       std::vector<std::pair<std::string, Place>> sizes = {};  // those that a value gives
       std::optional<Place> scratch = {};                      // if it needs memory of its own

@@ -1,6 +1,7 @@
 #include "engine/ir/text.h"
 
 #include <algorithm>
+#include <cctype>
 #include <charconv>
 #include <map>
 #include <set>
@@ -9,6 +10,7 @@
 #include "engine/base/plural.h"
 #include "engine/base/read_file.h"
 #include "engine/graph/graph.h"
+#include "engine/graph/sizes.h"
 #include "engine/interpreter/interpreter.h"
 #include "engine/ir/verify.h"
 
@@ -16,6 +18,18 @@ namespace tessera {
 namespace {
 
 class GraphParser {
+  [[noreturn]] void fail(const std::string& what) const {
+    throw TraceError(folder_ + "/graph.txt:" + std::to_string(number_) + ": " + what);
+  }
+  template <class F>
+  auto reading(const F& open) const {
+    try {
+      return open();
+    } catch (const SpecError& e) {
+      fail(e.what());
+    }
+  }
+
  public:
   GraphParser(std::string_view text, const std::string& folder) : rest_(text), folder_(folder) {}
 
@@ -26,14 +40,11 @@ class GraphParser {
       fail("the graph is of version " + std::to_string(v) + ", and this Tessera reads version 1");
     end();
     steps(graph_.body, nullptr, 0);
+    reading([&] { check_sizes(graph_); });
     return std::move(graph_);
   }
 
  private:
-  [[noreturn]] void fail(const std::string& what) const {
-    throw TraceError(folder_ + "/graph.txt:" + std::to_string(number_) + ": " + what);
-  }
-
   Loc here() const { return {intern_file(folder_ + "/graph.txt"), static_cast<uint32_t>(number_)}; }
 
   bool next_line() {
@@ -96,14 +107,34 @@ class GraphParser {
     const auto dtype = dtype_from_name(name);
     if (!dtype) fail("\"" + std::string(name) + "\" is no dtype");
     line_.remove_prefix(name.size());
-    Graph::Type t{*dtype, {}};
+    std::vector<Extent> dims;
     need('[');
-    if (mark(']')) return t;
-    do t.shape.push_back(number());
+    if (mark(']')) return {*dtype, {}};
+    do dims.push_back(extent());
     while (mark(','));
     need(']');
+    Graph::Type t = reading([&] { return type_at(*dtype, dims, stand_ins_); });
     if (!ir::within_limits(t.shape)) fail(to_string(t) + " is beyond 32 dims or 2^40 elements");
     return t;
+  }
+  /// A number, or an expression of sizes, which get numbers that stand for them.
+  Extent extent() {
+    const size_t behind = line_.find_first_not_of("0123456789 ");
+    const auto is = [&](size_t at, const auto& test) { return at < line_.size() && test(line_[at]); };
+    const bool begins = is(0, [](unsigned char c) { return std::isalpha(c) || c == '_' || c == '('; });
+    const bool goes_on = is(behind, [](char c) { return c == '+' || c == '-' || c == '*'; });
+    if (!begins && (behind == 0 || !goes_on)) return number();
+    Extent e;
+    try {
+      e = parse_extent(line_);
+    } catch (const Error& error) {
+      fail(error.what());
+    }
+    space();
+    std::vector<std::string> names;
+    e.collect_names(names);
+    for (const std::string& name : names) stand_ins_.try_emplace(name, stands_for(stand_ins_.size()));
+    return e;
   }
   /// Of the folder's own files only: a folder from elsewhere must not name files outside of it.
   std::string file_name() {
@@ -116,14 +147,6 @@ class GraphParser {
     if (name.empty() || name[0] == '.' || name.find_first_of("/\\") != std::string::npos)
       fail("\"" + name + "\" is not the name of a file in the graph's folder");
     return folder_ + "/" + name;
-  }
-  template <class F>
-  auto reading(const F& open) const {
-    try {
-      return open();
-    } catch (const SpecError& e) {
-      fail(e.what());
-    }
   }
   void define(const std::string& name, const Graph::Type& t) {
     if (!defined_.insert(name).second) fail("%" + name + " is defined a second time");
@@ -341,6 +364,7 @@ class GraphParser {
   Graph::Type stacked(int64_t n, const Graph::Type& t) {
     Graph::Type s = t;
     s.shape.insert(s.shape.begin(), n);
+    if (!s.extents.empty()) s.extents.insert(s.extents.begin(), n);
     if (!ir::within_limits(s.shape)) fail(to_string(s) + " is beyond 32 dims or 2^40 elements");
     return s;
   }
@@ -409,6 +433,9 @@ class GraphParser {
         fail(k.name + ": the size " + name + " is " + to_string(t) + " but i32[] or i64[] is expected");
       if (!given.emplace(name, 1).second) fail(k.name + ": the size " + name + " is given twice");
     }
+    std::vector<Graph::Type> given_types;
+    for (const size_t v : arguments) given_types.push_back(graph_.values[v]);
+    if (any_sized(given_types)) return check_sized(k, given_types, types);
     std::vector<std::pair<DType, Shape>> shapes;
     for (size_t v : arguments) shapes.emplace_back(graph_.values[v].dtype, graph_.values[v].shape);
     try {
@@ -425,6 +452,17 @@ class GraphParser {
     }
   }
 
+  void check_sized(const ir::Kernel& k, const std::vector<Graph::Type>& arguments,
+                   const std::vector<Graph::Type>& types) const {
+    reading([&] {
+      const NamedExtents sizes = kernel_sizes(k, arguments);
+      for (size_t i = 0; i < types.size(); ++i)
+        if (const Graph::Type t = argument_type(k, arguments.size() + i, sizes, stand_ins_); t != types[i])
+          fail(k.name + ": result " + std::to_string(i) + " is " + to_string(t) + " but the call says " +
+               to_string(types[i]));
+    });
+  }
+
   std::string_view rest_, line_, whole_;
   std::string folder_;
   int number_ = 0;
@@ -434,6 +472,7 @@ class GraphParser {
   std::map<std::string, size_t> names_, kernels_;  // names_: those that are seen here
   std::vector<std::string> order_;                 // in which they were defined
   std::set<std::string> defined_;
+  DimValues stand_ins_;
 };
 
 }  // namespace

@@ -138,6 +138,14 @@ std::string fresh(const std::string& name, const std::string& ending, std::set<s
 
 }  // namespace
 
+std::string graph_text(const Graph& g) {
+  std::vector<std::string> kernels, constants;
+  for (const ir::Kernel& k : g.kernels) kernels.push_back(ir::print(k, true));
+  for (const auto& [v, a] : g.constants)
+    constants.emplace_back(reinterpret_cast<const char*>(a.bytes()), static_cast<size_t>(a.nbytes()));
+  return Writer(g, std::move(kernels), std::move(constants)).text();
+}
+
 void write_graph(const Graph& g, const std::string& folder) {
   std::error_code error;
   std::filesystem::create_directories(folder, error);

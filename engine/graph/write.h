@@ -13,5 +13,7 @@ namespace tessera {
 /// .npy file for each constant; other files stay. Throws Error where that cannot be written, SpecError for a loop of
 /// more than 2^31 - 1 iterations.
 void write_graph(const Graph& graph, const std::string& folder);
+/// All of that in one text, for comparisons.
+std::string graph_text(const Graph& graph);
 
 }  // namespace tessera

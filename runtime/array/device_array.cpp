@@ -84,6 +84,14 @@ void DeviceArray::throw_gone(const std::string& use) const {
                   (state_->taker.empty() ? "freed" : "donated to " + state_->taker));
 }
 
+void DeviceArray::set_shape(const Shape& shape, const std::string& of) const {
+  const uint64_t needed = checked_bytes(shape, state_->dtype), has = state_->buffer ? state_->buffer->size() : 0;
+  if (needed > has)
+    throw SpecError(of + ": " + describe(shape, state_->dtype) + " takes " + std::to_string(needed) +
+                    " bytes but has been prepared with " + std::to_string(has));
+  state_->shape = shape;
+}
+
 DeviceArray::DeviceArray(const Device& device, Shape shape, DType dtype, const void* data)
     : DeviceArray(device, std::move(shape), dtype) {
   if (const auto& memory = state_->buffer)

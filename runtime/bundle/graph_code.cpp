@@ -6,6 +6,7 @@
 #include <string>
 #include <utility>
 
+#include "engine/base/bind.h"
 #include "engine/base/plural.h"
 #include "runtime/launch/arguments.h"
 #include "runtime/memory/buffer.h"
@@ -50,9 +51,14 @@ class Check {
         if (std::find(sizes.begin(), sizes.end(), size) == sizes.end())
           damaged(g_, name(k) + " is given a size " + size + ", which it does not have");
     }
+    for (const GraphProgram::Type& t : g_.outputs) check_names(t.second);
+    for (const GraphProgram::Kernel& k : g_.kernels)
+      for (const auto& [name, e] : k.dims) check_names({e});
     for (const GraphProgram::Own& own : g_.own) {
+      check_names(own.type.second);
       if (!own.contents) continue;
-      const GraphProgram::Type type{own.contents->dtype(), own.contents->shape()};
+      const Shape& shape = own.contents->shape();
+      const GraphProgram::Type type{own.contents->dtype(), {shape.begin(), shape.end()}};
       if (type != own.type) damaged(g_, "a constant is " + to_string(own.type) + " and " + to_string(type));
     }
     for (const GraphProgram::Gate& gate : g_.gates) check(gate);
@@ -67,6 +73,13 @@ class Check {
  private:
   const std::string& name(size_t kernel) const { return kernels_[kernel].program->name; }
 
+  void check_names(const std::vector<Extent>& dims) const {
+    std::vector<std::string> names;
+    for (const Extent& e : dims) e.collect_names(names);
+    for (const std::string& n : names)
+      if (std::find(sizes_.begin(), sizes_.end(), n) == sizes_.end()) damaged(g_, "no input shows its size " + n);
+  }
+
   void check_type(size_t kernel, size_t argument, const GraphProgram::Type& type) const {
     const GraphProgram::Type wanted{kernels_[kernel].program->args[argument].dtype, kernels_[kernel].shapes[argument]};
     if (wanted != type)
@@ -76,12 +89,12 @@ class Check {
 
   void check(const GraphProgram::Gate& gate) const {
     const GraphProgram::Type& type = type_at(g_, {Memory::own, gate.numbers});
-    const Shape& shape = type.second;
-    if (type.first != DType::i32 || shape.size() != 2 || shape[0] != 3 || !g_.own[gate.numbers].contents)
+    if (type.first != DType::i32 || type.second.size() != 2 || type.second[0] != Extent(3) ||
+        !g_.own[gate.numbers].contents)
       damaged(g_, "the numbers of a gate are " + to_string(type));
     for (const auto& [slot, kernel] : gate.members) {
       check_position(g_, kernel, kernels_.size(), "kernel");
-      if ((int64_t{slot} + 1) * 3 > shape[1])
+      if ((int64_t{slot} + 1) * 3 > type.second[1].value().value_or(0))
         damaged(g_, "a gate has a member " + std::to_string(slot) + " in " + to_string(type));
     }
   }
@@ -105,7 +118,9 @@ class Check {
       if ((args[a].is_output || c.arguments[a].donated) && fixed(c.arguments[a]))
         damaged(g_, name(c.kernel) + " writes to an input or a constant");
       if (c.arguments[a].donated) check_donated(c, a);
-      if (args[a].is_output && num_elements(k.shapes[a]) > 0) check_apart(c, a);  // others have no memory
+      const bool none =
+          std::any_of(k.shapes[a].begin(), k.shapes[a].end(), [](const Extent& e) { return e.value() == 0; });
+      if (args[a].is_output && !none) check_apart(c, a);  // others have no memory
     }
     if (!c.groups) return;
     check_groups(c);
@@ -178,6 +193,7 @@ class Check {
   const GraphProgram& g_;
   std::span<const GraphKernel> kernels_;
   std::vector<int64_t> calls_;  // per kernel
+  const std::vector<std::string> sizes_ = size_names(g_);
 };
 
 }  // namespace
@@ -194,19 +210,62 @@ const Program& program_of(const GraphCode& code, size_t kernel) {
 
 GraphKernel kernel_of(const GraphCode& code, size_t kernel) {
   const Program& p = program_of(code, kernel);
-  const CallSignature call = call_signature(p);
   GraphKernel k{&p, {}};
-  for (size_t i = 0; i < p.args.size(); ++i) k.shapes.push_back(bind_shape(call, i, code.graph->kernels[kernel].dims));
+  for (const ProgramArg& a : p.args) {
+    k.shapes.emplace_back();
+    for (const Extent& e : a.shape) k.shapes.back().push_back(substitute(e, code.graph->kernels[kernel].dims));
+  }
   return k;
 }
 
 void check_graph(const GraphProgram& graph, std::span<const GraphKernel> kernels) { Check(graph, kernels).run(); }
 
-std::vector<DeviceArray> own_arrays(const Device& device, const GraphProgram& g, std::span<const GraphKernel> kernels) {
+GraphTypes::GraphTypes(const GraphProgram& graph, DimValues at) : sizes(std::move(at)) {
+  const auto add = [](std::vector<Type>& types, const GraphProgram::Type& t) {
+    types.emplace_back(t.first, Shape(t.second.size()));
+  };
+  for (const GraphProgram::Type& t : graph.inputs) add(inputs, t);
+  for (const GraphProgram::Type& t : graph.outputs) add(outputs, t);
+  for (const GraphProgram::Own& o : graph.own) add(own, o.type);
+  set(graph, sizes);
+}
+
+void GraphTypes::set(const GraphProgram& graph, const DimValues& at) {
+  const auto put = [&](Type& type, const GraphProgram::Type& from) {
+    for (size_t d = 0; d < from.second.size(); ++d)
+      if ((type.second[d] = from.second[d].eval(at)) < 0)
+        throw SpecError(graph.name + ": " + to_string(from) + " has the size " + std::to_string(type.second[d]) +
+                            bindings(from.second, at),
+                        graph.loc, "sizes must not be negative");
+  };
+  for (size_t i = 0; i < inputs.size(); ++i) put(inputs[i], graph.inputs[i]);
+  for (size_t i = 0; i < outputs.size(); ++i) put(outputs[i], graph.outputs[i]);
+  for (size_t i = 0; i < own.size(); ++i) put(own[i], graph.own[i].type);
+}
+
+void check_largest(const GraphProgram& g, const DimValues& sizes, const std::string& option) {
+  const std::vector<std::string> names = size_names(g);
+  for (const auto& [name, n] : sizes)
+    if (std::find(names.begin(), names.end(), name) == names.end())
+      throw SpecError(g.name + ": " + option + " gives a size " + name + ", which the graph does not have", g.loc);
+  for (const std::string& name : names)
+    if (!sizes.contains(name))
+      throw SpecError(g.name + ": no value for the size " + name, g.loc,
+                      option + " gives the largest value of each size that is to come");
+}
+
+DimValues kernel_sizes(const GraphProgram::Kernel& kernel, const DimValues& sizes) {
+  DimValues dims;
+  for (const auto& [name, e] : kernel.dims) dims.emplace(name, e.eval(sizes));
+  return dims;
+}
+
+std::vector<DeviceArray> own_arrays(const Device& device, const GraphProgram& g, const GraphTypes& largest,
+                                    std::span<const GraphKernel> kernels) {
   std::vector<DeviceArray> own;
-  for (const GraphProgram::Own& o : g.own) {
-    if (o.contents) own.emplace_back(device, *o.contents);
-    else own.emplace_back(device, o.type.second, o.type.first);
+  for (size_t i = 0; i < g.own.size(); ++i) {
+    if (g.own[i].contents) own.emplace_back(device, *g.own[i].contents);
+    else own.emplace_back(device, largest.own[i].second, largest.own[i].first);
   }
   for (const GraphProgram::Gate& gate : g.gates) {
     Array numbers = *g.own[gate.numbers].contents;
@@ -238,7 +297,7 @@ void forget_errors(std::span<const DeviceArray> arrays) {
 }
 
 // Makes the text of an error only if there is one.
-void check_arguments(const GraphProgram& g, const Device& device, int64_t alignment,
+void check_arguments(const GraphProgram& g, const GraphTypes& types, const Device& device, int64_t alignment,
                      std::span<const DeviceArray> inputs, std::span<const DeviceArray> outputs) {
   const auto name_of = [&](size_t i) {
     return i < inputs.size() ? "argument " + std::to_string(i) : "output " + std::to_string(i - inputs.size());
@@ -257,18 +316,22 @@ void check_arguments(const GraphProgram& g, const Device& device, int64_t alignm
   for (size_t i = 0; i < inputs.size() + outputs.size(); ++i) {
     const DeviceArray& a = at(i);
     const bool is_output = i >= inputs.size();
-    const GraphProgram::Type& t = is_output ? g.outputs[i - inputs.size()] : g.inputs[i];
+    const GraphTypes::Type& t = is_output ? types.outputs[i - inputs.size()] : types.inputs[i];
+    const auto expected = [&] {
+      const GraphProgram::Type& type = is_output ? g.outputs[i - inputs.size()] : g.inputs[i];
+      return to_string(type) + (is_output ? "" : " is expected") + bindings(type.second, types.sizes);
+    };
     const auto where = [&] { return g.name + ": " + name_of(i); };
     if (!is_output && a.number()) {
-      if (!t.second.empty()) throw SpecError(where() + " is a number but " + to_string(t) + " is expected", g.loc);
+      if (!t.second.empty()) throw SpecError(where() + " is a number but " + expected(), g.loc);
       if (!a.number()->fits(t.first)) throw SpecError(where() + ": " + a.number()->misfit(t.first), g.loc);
       continue;
     }
     if (!a.valid()) a.buffer(where());  // throws
     if (a.dtype() != t.first || a.shape() != t.second) {
-      const std::string given = to_string({a.dtype(), a.shape()});
-      throw SpecError(is_output ? where() + " is " + to_string(t) + " but its array is " + given
-                                : where() + " is " + given + " but " + to_string(t) + " is expected",
+      const std::string given = type_text(a.dtype(), {a.shape().begin(), a.shape().end()});
+      throw SpecError(is_output ? where() + " is " + expected() + " but its array is " + given
+                                : where() + " is " + given + " but " + expected(),
                       g.loc);
     }
     if (!(a.device() == device)) throw SpecError(where() + ": the array is on another Device than the graph", g.loc);

@@ -16,6 +16,12 @@ namespace {
 const GraphProgram& program_of(const tessera_graph& graph) {
   return std::visit([](const auto& g) -> const GraphProgram& { return g.program(); }, graph.graph);
 }
+PreparedGraph& prepared_of(tessera_graph& graph) {
+  if (const auto prepared = std::get_if<PreparedGraph>(&graph.graph)) return *prepared;
+  const GraphProgram& p = program_of(graph);
+  throw SpecError(p.name + ": has been loaded for launches, not prepared to be recorded", p.loc,
+                  "tessera_graph_prepare() prepares a graph");
+}
 /// What makes a graph: none of these may be NULL.
 GraphCode code_of(const char* function, const tessera_bundle* bundle, const tessera_device* device, const char* name,
                   tessera_graph** graph) {
@@ -43,22 +49,35 @@ tessera_result tessera_bundle_graph_name(const tessera_bundle* bundle, int32_t i
 }
 
 tessera_result tessera_graph_load(const tessera_bundle* bundle, tessera_device* device, const char* name,
-                                  tessera_graph** graph) {
+                                  const tessera_size* sizes, int32_t num_sizes, tessera_graph** graph) {
   return guarded(__func__, [&] {
     const GraphCode code = code_of("tessera_graph_load", bundle, device, name, graph);
-    *graph = new tessera_graph{LoadedGraph(device->device, code), signature(*code.graph), {}};
+    const LoadGraphOptions options{
+        .dims = c::dims_of("tessera_graph_load", code.graph->name, code.graph->loc, sizes, num_sizes)};
+    *graph = new tessera_graph{LoadedGraph(device->device, code, options), signature(*code.graph), {}, {}};
   });
 }
 tessera_result tessera_graph_prepare(const tessera_bundle* bundle, tessera_device* device, const char* name,
-                                     int32_t frames_in_flight, int32_t calls_per_frame, tessera_graph** graph) {
+                                     int32_t frames_in_flight, int32_t calls_per_frame, const tessera_size* sizes,
+                                     int32_t num_sizes, tessera_graph** graph) {
   return guarded(__func__, [&] {
     const GraphCode code = code_of("tessera_graph_prepare", bundle, device, name, graph);
-    auto made = std::make_unique<tessera_graph>(tessera_graph{
-        PreparedGraph(device->device, code, {.frames_in_flight = frames_in_flight, .calls_per_frame = calls_per_frame}),
-        signature(*code.graph),
-        {}});
+    const PrepareGraphOptions options{
+        .frames_in_flight = frames_in_flight,
+        .calls_per_frame = calls_per_frame,
+        .dims = c::dims_of("tessera_graph_prepare", code.graph->name, code.graph->loc, sizes, num_sizes)};
+    auto made = std::make_unique<tessera_graph>(
+        tessera_graph{PreparedGraph(device->device, code, options), signature(*code.graph), {}, {}});
+    made->sizes.reserve(options.dims.size());
     made->arrays.reserve(code.graph->inputs.size() + code.graph->outputs.size());
     *graph = made.release();
+  });
+}
+tessera_result tessera_graph_resize(tessera_graph* graph, const tessera_size* sizes, int32_t num_sizes) {
+  return guarded(__func__, [&] {
+    need("tessera_graph_resize", "graph", graph);
+    c::take_sizes("tessera_graph_resize", sizes, num_sizes, graph->sizes);
+    prepared_of(*graph).resize(graph->sizes);
   });
 }
 void tessera_graph_destroy(tessera_graph* graph) { delete graph; }
@@ -83,10 +102,7 @@ tessera_result tessera_stream_record_graph(tessera_stream* stream, tessera_graph
     need("tessera_stream_record_graph", "graph", graph);
     if (count > 0) need("tessera_stream_record_graph", "arrays", arrays);
     const GraphProgram& p = program_of(*graph);
-    const auto prepared = std::get_if<PreparedGraph>(&graph->graph);
-    if (!prepared)
-      throw SpecError(p.name + ": has been loaded for launches, not prepared to be recorded", p.loc,
-                      "tessera_graph_prepare() prepares a graph");
+    PreparedGraph& prepared = prepared_of(*graph);
     const size_t inputs = p.inputs.size(), all = inputs + p.outputs.size();
     c::check_count(p.name, p.loc, all, count);
     struct Cleared {
@@ -98,7 +114,7 @@ tessera_result tessera_stream_record_graph(tessera_stream* stream, tessera_graph
       graph->arrays.push_back(arrays[i]->array);
     }
     const std::span<const DeviceArray> given(graph->arrays);
-    const Scopes s = prepared->record(stream->stream, given.first(inputs), given.subspan(inputs));
+    const Scopes s = prepared.record(stream->stream, given.first(inputs), given.subspan(inputs));
     if (scopes) *scopes = c::scopes_of(s);
   });
 }
@@ -121,8 +137,9 @@ tessera_result tessera_graph_launch(const tessera_graph* graph, tessera_array* c
       in.push_back(inputs[i]->array);
     }
     std::vector<std::unique_ptr<tessera_array>> made;  // where none is given
+    const auto types = loaded->output_types(in);
     for (int32_t i = 0; i < num_outputs; ++i) {
-      const auto& [dtype, shape] = p.outputs[static_cast<size_t>(i)];
+      const auto& [dtype, shape] = types[static_cast<size_t>(i)];
       made.push_back(outputs[i] ? nullptr
                                 : std::make_unique<tessera_array>(
                                       tessera_array{DeviceArray(loaded->device(), shape, dtype), shape}));

@@ -73,6 +73,8 @@ inline void need(const char* function, const char* parameter, const void* pointe
 /// What the structs of tessera.h say; SpecErrors begin with the function's name.
 DeviceOptions options_of(const char* function, const tessera_device_options* options);
 Shape shape_of(const char* function, tessera_dtype dtype, int32_t rank, const int64_t* shape);
-DimValues dims_of(const char* function, const Program& program, const tessera_size* sizes, int32_t num_sizes);
+void check_sizes(const char* function, const tessera_size* sizes, int32_t num_sizes);
+/// Of the kernel or graph of that name.
+DimValues dims_of(const char* function, const std::string& name, Loc loc, const tessera_size* sizes, int32_t num_sizes);
 
 }  // namespace tessera::c

@@ -117,7 +117,7 @@ tessera_result tessera_kernel_prepare_images(const tessera_kernel* kernel, int32
     PrepareOptions o;
     o.frames_in_flight = frames_in_flight;
     o.calls_per_frame = calls_per_frame;
-    o.dims = c::dims_of("tessera_kernel_prepare_images", p, sizes, num_sizes);
+    o.dims = c::dims_of("tessera_kernel_prepare_images", p.name, p.loc, sizes, num_sizes);
     for (int32_t i = 0; i < num_images; ++i) {
       const tessera_image_argument& a = images[i];
       if (!a.like) need("tessera_kernel_prepare_images", ("images[" + std::to_string(i) + "].like").c_str(), nullptr);

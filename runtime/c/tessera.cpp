@@ -133,16 +133,20 @@ Shape shape_of(const char* function, tessera_dtype dtype, int32_t rank, const in
   return Shape(shape, shape + rank);
 }
 
-DimValues dims_of(const char* function, const Program& p, const tessera_size* sizes, int32_t num_sizes) {
+void check_sizes(const char* function, const tessera_size* sizes, int32_t num_sizes) {
   if (num_sizes < 0)
     throw SpecError(std::string(function) + ": num_sizes is " + std::to_string(num_sizes) + ", which is below 0");
   if (num_sizes > 0) need(function, "sizes", sizes);
+  for (int32_t i = 0; i < num_sizes; ++i) need(function, "the name of a size", sizes[i].name);
+}
+
+DimValues dims_of(const char* function, const std::string& name, Loc loc, const tessera_size* sizes,
+                  int32_t num_sizes) {
+  check_sizes(function, sizes, num_sizes);
   DimValues dims;
-  for (int32_t i = 0; i < num_sizes; ++i) {
-    need(function, "the name of a size", sizes[i].name);
+  for (int32_t i = 0; i < num_sizes; ++i)
     if (!dims.emplace(sizes[i].name, sizes[i].value).second)
-      throw SpecError(p.name + ": the size " + sizes[i].name + " is given twice", p.loc);
-  }
+      throw SpecError(name + ": the size " + sizes[i].name + " is given twice", loc);
   return dims;
 }
 
@@ -558,7 +562,7 @@ tessera_result tessera_launch(const tessera_kernel* kernel, tessera_array* const
       else types.emplace_back(inputs[i]->array.dtype(), inputs[i]->array.shape());
       arguments.push_back(inputs[i]->donate ? donate(inputs[i]->array) : inputs[i]->array);
     }
-    const DimValues dims = c::dims_of("tessera_launch", p, sizes, num_sizes);
+    const DimValues dims = c::dims_of("tessera_launch", p.name, p.loc, sizes, num_sizes);
     std::vector<DeviceArray> into;
     std::vector<std::pair<DType, Shape>> wanted;
     for (int32_t i = 0; i < num_outputs; ++i) {

@@ -268,7 +268,7 @@ TESSERA_API tessera_result tessera_kernel_argument_by_value(const tessera_kernel
 
 // ---- calls
 
-/// A size of a kernel that no input shows.
+/// A run-time size of a kernel or graph.
 typedef struct tessera_size {
   const char* name;
   int64_t value;
@@ -287,9 +287,10 @@ TESSERA_API tessera_result tessera_launch(const tessera_kernel* kernel, tessera_
 /// (tessera_vulkan.h), to be recorded into command buffers.
 typedef struct tessera_graph tessera_graph;
 /// The graph of that name for the device, by the variants of its kernels that suit it best. It holds the memory of its
-/// intermediate values, so its launches run one after another.
+/// intermediate values, so its launches run one after another. `sizes`: the largest values of the graph's run-time
+/// sizes that are to come, all of them; a launch has those of its inputs.
 TESSERA_API tessera_result tessera_graph_load(const tessera_bundle* bundle, tessera_device* device, const char* name,
-                                              tessera_graph** graph);
+                                              const tessera_size* sizes, int32_t num_sizes, tessera_graph** graph);
 TESSERA_API void tessera_graph_destroy(tessera_graph* graph);
 /// "(f32[8, 128], i32[]) -> (f32[8])", valid as long as the graph.
 TESSERA_API tessera_result tessera_graph_signature(const tessera_graph* graph, const char** signature);

@@ -249,10 +249,14 @@ TESSERA_API tessera_result tessera_stream_record_arguments(tessera_stream* strea
                                                            tessera_scopes* scopes);
 /// A graph of a bundle, for tessera_stream_record_graph(), with all that its calls need for as many frames as are in
 /// flight; used by one thread at a time. Each frame may hold calls_per_frame calls of it. Destroy it with
-/// tessera_graph_destroy() when no recorded command of it will run any more.
+/// tessera_graph_destroy() when no recorded command of it will run any more. `sizes`: values of its run-time sizes, all
+/// of them, those of the first calls and the largest of tessera_graph_resize().
 TESSERA_API tessera_result tessera_graph_prepare(const tessera_bundle* bundle, tessera_device* device, const char* name,
                                                  int32_t frames_in_flight, int32_t calls_per_frame,
-                                                 tessera_graph** graph);
+                                                 const tessera_size* sizes, int32_t num_sizes, tessera_graph** graph);
+/// Run-time sizes of the calls that are recorded from now on, each at most what the graph was prepared for; those that
+/// are not named stay. Allocates nothing. On an error nothing has changed.
+TESSERA_API tessera_result tessera_graph_resize(tessera_graph* graph, const tessera_size* sizes, int32_t num_sizes);
 /// A call of a prepared graph: inputs, then outputs, `count` together, of the graph's dtypes and shapes; each output an
 /// array of its own. An input of rank 0 may be a tessera_scalar_create()'s number. It allocates nothing and waits for
 /// nothing. No argument is taken as donated. `scopes` may be NULL. On an error nothing has been recorded.

@@ -164,21 +164,15 @@ tessera_result tessera_kernel_prepare(const tessera_kernel* kernel, int32_t fram
     PrepareOptions o;
     o.frames_in_flight = frames_in_flight;
     o.calls_per_frame = calls_per_frame;
-    o.dims = c::dims_of("tessera_kernel_prepare", kernel->kernel.program(), sizes, num_sizes);
+    const Program& p = kernel->kernel.program();
+    o.dims = c::dims_of("tessera_kernel_prepare", p.name, p.loc, sizes, num_sizes);
     *prepared = new tessera_prepared(*kernel, o);
   });
 }
 tessera_result tessera_prepared_resize(tessera_prepared* prepared, const tessera_size* sizes, int32_t num_sizes) {
   return guarded(__func__, [&] {
     need("tessera_prepared_resize", "prepared", prepared);
-    if (num_sizes < 0)
-      throw SpecError("tessera_prepared_resize: num_sizes is " + std::to_string(num_sizes) + ", which is below 0");
-    if (num_sizes > 0) need("tessera_prepared_resize", "sizes", sizes);
-    prepared->sizes.clear();
-    for (int32_t i = 0; i < num_sizes; ++i) {
-      need("tessera_prepared_resize", "the name of a size", sizes[i].name);
-      prepared->sizes.push_back({sizes[i].name, sizes[i].value});
-    }
+    c::take_sizes("tessera_prepared_resize", sizes, num_sizes, prepared->sizes);
     prepared->kernel.resize(prepared->sizes);
   });
 }

@@ -24,6 +24,13 @@ inline void check_count(const std::string& name, Loc loc, size_t all, int32_t co
 inline tessera_scopes scopes_of(const Scopes& s) {
   return {s.wait_stages, s.wait_accesses, s.signal_stages, s.signal_accesses};
 }
+/// Sizes of a resize, into room that is there.
+inline void take_sizes(const char* function, const tessera_size* sizes, int32_t num_sizes,
+                       std::vector<NamedSize>& taken) {
+  check_sizes(function, sizes, num_sizes);
+  taken.clear();
+  for (int32_t i = 0; i < num_sizes; ++i) taken.push_back({sizes[i].name, sizes[i].value});
+}
 }  // namespace tessera::c
 
 struct tessera_image {
@@ -37,6 +44,7 @@ struct tessera_graph {
   std::variant<tessera::LoadedGraph, tessera::PreparedGraph> graph;
   std::string signature;
   std::vector<tessera::DeviceArray> arrays;  // of the call that is being recorded, with room for all
+  std::vector<tessera::NamedSize> sizes;     // of a resize
 };
 struct tessera_prepared {
   tessera_prepared(const tessera_kernel& k, const tessera::PrepareOptions& options)

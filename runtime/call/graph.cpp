@@ -12,6 +12,7 @@
 #include "engine/base/function.h"
 #include "engine/base/plural.h"
 #include "engine/graph/fuse.h"
+#include "engine/graph/sizes.h"
 #include "engine/interpreter/interpreter.h"
 #include "runtime/array/transfer.h"
 #include "runtime/call/graph_state.h"
@@ -46,6 +47,10 @@ CompiledGraph::CompiledGraph(Device device, Graph graph, GraphOptions options) :
     throw SpecError(graph.name + ": GraphOptions::donated has " + plural(options.donated.size(), "entry", "entries") +
                         " but the graph takes " + plural(graph.body.inputs.size(), "argument"),
                     graph.loc);
+  if (const std::vector<std::string> sizes = size_names(graph); !sizes.empty())
+    throw SpecError(graph.name + ": has the run-time size " + sizes[0] + ", and a CompiledGraph is of one size",
+                    graph.loc,
+                    "at_sizes() gives the graph of one size; a PreparedGraph and a LoadedGraph have them all");
   if (options.fuse) graph = fuse(graph).graph;
   std::vector<DeviceArray> constants;
   for (const auto& [v, a] : graph.constants) constants.emplace_back(device, a);

@@ -9,6 +9,7 @@
 #include "engine/call/pallas_call.h"
 #include "engine/graph/fuse.h"
 #include "engine/graph/plan.h"
+#include "engine/graph/sizes.h"
 #include "engine/ir/text.h"
 #include "runtime/call/call.h"
 #include "runtime/call/gate.h"
@@ -23,10 +24,31 @@ using Spot = GraphPlan::Place;
 using Type = GraphProgram::Type;
 using Where = GraphProgram::Where;
 
-ir::Kernel copy_array(DType t, const Shape& shape) {
-  const ShapeDtype type{{shape.begin(), shape.end()}, t};
-  return pallas_call([](Ref from, Ref to) { to[all] = from[all]; }, {.out_shape = type, .name = "copy"}).trace({type});
+/// Of arrays with run-time sizes by blocks of at most 256 elements.
+ir::Kernel copy_array(DType t, const std::vector<Extent>& shape) {
+  const ShapeDtype type{shape, t};
+  PallasCallParams params{.out_shape = type, .name = "copy"};
+  if (std::any_of(shape.begin(), shape.end(), [](const Extent& e) { return !e.is_static(); })) {
+    std::vector<BlockDim> block(shape.size(), 1);
+    std::vector<GridSize> grid(shape.size(), 1);
+    int64_t left = 256;
+    for (size_t d = shape.size(); d-- > 0;) {
+      const int64_t n = std::max<int64_t>(std::min(shape[d].value().value_or(left), left), 1);
+      block[d] = n;
+      grid[d] = cdiv(shape[d], n);
+      left = std::max<int64_t>(left / n, 1);
+    }
+    params.grid = grid;
+    BlockSpec spec{block};
+    spec.index_map = IndexMap::of(
+        static_cast<int>(shape.size()), 0,
+        [](const std::vector<Value>& ids, const std::vector<Ref>&) { return Indices({ids.begin(), ids.end()}); });
+    params.in_specs = params.out_specs = spec;
+  }
+  return pallas_call([](Ref from, Ref to) { to[all] = from[all]; }, params).trace({type});
 }
+Type type_of(const Graph::Type& t) { return {t.dtype, t.dims()}; }
+Type type_of(const std::pair<DType, Shape>& t) { return {t.first, {t.second.begin(), t.second.end()}}; }
 /// Stores what comes by value.
 ir::Kernel put_number(DType t) {
   return pallas_call([](Ref from, Ref to) { to[all] = from[all]; },
@@ -56,8 +78,8 @@ struct Making {
   /// What a call is: a kernel of the graph, the copy of an array, or a gate.
   struct Wanted {
     const ir::Kernel* kernel;
-    std::vector<Type> inputs;
-    DimValues dims;
+    NamedExtents dims;
+    std::vector<Type> types;  // per argument
     std::vector<Spot> arguments;
     std::map<size_t, uint32_t> own = {};  // arguments that are arrays of ours
   };
@@ -84,14 +106,14 @@ struct Making {
   void run() {
     out.name = graph.name;
     out.loc = graph.loc;
-    for (const size_t v : graph.body.inputs) out.inputs.emplace_back(graph.values[v].dtype, graph.values[v].shape);
-    for (const size_t v : graph.body.outputs) out.outputs.emplace_back(graph.values[v].dtype, graph.values[v].shape);
+    for (const size_t v : graph.body.inputs) out.inputs.push_back(type_of(graph.values[v]));
+    for (const size_t v : graph.body.outputs) out.outputs.push_back(type_of(graph.values[v]));
     std::vector<size_t> sequence;
     for (const GraphPlan::Node& n : p.nodes) {
       if (!p.recorded(n)) refuse(graph, p, n);
       p.expand(n, sequence);
     }
-    for (const auto& [v, a] : graph.constants) own({a.dtype(), a.shape()}, a);
+    for (const auto& [v, a] : graph.constants) own(type_of(std::pair{a.dtype(), a.shape()}), a);
     type_storages();
     for (size_t i = 0; i < p.commands.size(); ++i) want(i);
     for (const size_t command : sequence)
@@ -145,6 +167,9 @@ struct Making {
         output_at.emplace(p.storages[p.outputs[i].storage].index, i);
         types[p.outputs[i].storage] = out.outputs[i];
       }
+    if (size_names(out).empty()) return;  // else bytes tell nothing of what they hold
+    for (size_t s = 0; s < p.storages.size(); ++s)
+      if (p.storages[s].value) types.try_emplace(s, type_of(graph.values[*p.storages[s].value]));
   }
   [[noreturn]] void refuse_rows() const {
     throw CompileError(graph.name +
@@ -164,19 +189,43 @@ struct Making {
     wanted_by[command] = wanted.size();
     if (copy) {
       const auto type = types.find(copy->from.storage);
-      const Type t = type != types.end() ? type->second : Type{DType::u8, Shape{copy->to.bytes}};
+      const Type t = type != types.end() ? type->second : Type{DType::u8, {copy->to.bytes}};
       holds(copy->to, t);
-      wanted.push_back({copy_of(t), {t}, {}, {copy->from, copy->to}});
+      want_copy(t, copy->from, copy->to);
     } else if (c.set_gate()) {
       want_gate(c);
     } else {
       const Command::Call& called = *c.call();
       const ir::Kernel& k = graph.kernels[called.kernel];
-      const DimValues dims = bind_dims(k, called.inputs, called.dims);
-      for (size_t a = 0; a < called.arguments.size(); ++a)
-        holds(called.arguments[a], {k.blocks[a].dtype, bind_shape(k, static_cast<int>(a), dims)});
-      wanted.push_back({&k, called.inputs, dims, called.arguments});
+      std::vector<Graph::Type> inputs;
+      for (const size_t v : called.values) inputs.push_back(graph.values[v]);
+      NamedExtents dims;
+      if (any_sized(inputs)) {
+        dims = kernel_sizes(k, inputs);
+      } else {
+        for (const auto& [name, n] : bind_dims(k, called.inputs, called.dims)) dims.emplace_back(name, n);
+      }
+      want(k, std::move(dims), called.arguments);
+      for (size_t a = 0; a < called.arguments.size(); ++a) holds(called.arguments[a], wanted.back().types[a]);
     }
+  }
+  void want(const ir::Kernel& k, NamedExtents dims, std::vector<Spot> arguments) {
+    Wanted w{&k, std::move(dims), {}, std::move(arguments)};
+    for (const ir::BlockMapping& b : k.blocks) {
+      w.types.push_back({b.dtype, {}});
+      for (const Extent& e : b.array_shape) w.types.back().second.push_back(substitute(e, w.dims));
+    }
+    wanted.push_back(std::move(w));
+  }
+  /// The kernel has its own names, so that one copies arrays of any sizes.
+  void want_copy(Type t, const Spot& from, const Spot& to) {
+    NamedExtents dims;
+    for (size_t d = 0; d < t.second.size(); ++d)
+      if (Extent& e = t.second[d]; !e.is_static()) {
+        const std::string name = "n" + std::to_string(d);
+        dims.emplace_back(name, std::exchange(e, dim(name)));
+      }
+    want(*copy_of(t), std::move(dims), {from, to});
   }
 
   void want_gate(const Command& c) {
@@ -184,16 +233,13 @@ struct Making {
     const ir::Kernel& k = gates.emplace(gate_made.key, std::move(gate_made.kernel)).first->second;
     const std::optional<Spot>& decides = c.set_gate()->decides;
     const GraphPlan::Gate& gate = p.gates[c.set_gate()->gate];
-    Wanted w{&k,
-             {},
-             {},
-             {decides.value_or(Spot{}), c.guard ? p.gates[c.guard->gate].state : Spot{}, {}, gate.state, gate.groups}};
-    for (size_t a = 0; a < 3; ++a) w.inputs.emplace_back(k.blocks[a].dtype, bind_shape(k, static_cast<int>(a), {}));
+    want(k, {},
+         {decides.value_or(Spot{}), c.guard ? p.gates[c.guard->gate].state : Spot{}, {}, gate.state, gate.groups});
+    Wanted& w = wanted.back();
     if (!zero && (!decides || !c.guard)) zero = own({DType::i32, {}}, Array({}, DType::i32));
     if (!decides) w.own[0] = *zero;
     if (!c.guard) w.own[1] = *zero;
-    w.own[2] = own(w.inputs[2]);  // its contents are known when all that the gate decides about is
-    wanted.push_back(std::move(w));
+    w.own[2] = own(w.types[2]);  // its contents are known when all that the gate decides about is
   }
 
   // Results that no command has made: an argument, a constant, one that comes twice.
@@ -204,14 +250,14 @@ struct Making {
       const Type& t = out.outputs[i];
       given.emplace_back(order.size(), i);
       order.push_back(wanted.size());
-      wanted.push_back({copy_of(t), {t}, {}, {p.outputs[i], p.outputs[i]}});
+      want_copy(t, p.outputs[i], p.outputs[i]);
     }
   }
 
   static std::string key(const Wanted& w) {
     std::string key = ir::print(*w.kernel, true);
-    for (const Type& t : w.inputs) key += to_string(t) + ";";
-    for (const auto& [name, v] : w.dims) key += name + "=" + std::to_string(v) + ";";
+    for (size_t a = 0; a < static_cast<size_t>(w.kernel->num_inputs); ++a) key += to_string(w.types[a]) + ";";
+    for (const auto& [name, e] : w.dims) key += name + "=" + to_string(e) + ";";
     return key;
   }
 
@@ -225,9 +271,7 @@ struct Making {
     for (size_t i = 0; i < wanted.size(); ++i) {
       const Wanted& w = wanted[i];
       const auto [it, fresh] = ready.emplace(keys[i], static_cast<uint32_t>(out.kernels.size()));
-      if (fresh)
-        out.kernels.push_back(
-            {program(*w.kernel), bind_dims(*w.kernel, w.inputs, w.dims), std::max(times[keys[i]], 1)});
+      if (fresh) out.kernels.push_back({program(*w.kernel), w.dims, std::max(times[keys[i]], 1)});
       calls.push_back(call(w, it->second));
     }
   }
@@ -250,9 +294,7 @@ struct Making {
     GraphProgram::Call call{kernel};
     for (size_t a = 0; a < w.arguments.size(); ++a) {
       const int position = static_cast<int>(a);
-      const Type type{w.kernel->blocks[a].dtype,
-                      bind_shape(*w.kernel, position, bind_dims(*w.kernel, w.inputs, w.dims))};
-      Where where = w.own.contains(a) ? Where{Memory::own, w.own.at(a)} : at(w.arguments[a], type);
+      Where where = w.own.contains(a) ? Where{Memory::own, w.own.at(a)} : at(w.arguments[a], w.types[a]);
       // the plan has copied it
       where.donated =
           position < w.kernel->num_inputs && w.kernel->is_stored(position) && w.kernel->aliased_output(position) < 0;
@@ -280,7 +322,7 @@ struct Making {
     } else if (c.guard) {
       const GraphPlan::Gate& gate = p.gates[c.guard->gate];
       GraphProgram::Call& call = calls[wanted_by[command]];
-      call.groups = at(gate.groups, {DType::i32, {gate.slot_count()}}).index;
+      call.groups = at(gate.groups, Type{DType::i32, {gate.slot_count()}}).index;
       call.groups_at = static_cast<uint64_t>(c.guard->offset());
     }
   }

@@ -165,19 +165,41 @@ void c_graph(std::ostream& out, const BundleGraph& g, const std::string& space, 
       << (g.program.calls.size() == 1 ? " call" : " calls") << ".\n\n";
   c_graph_struct(out, prefix, "inputs", g.program.inputs, names.data());
   c_graph_struct(out, prefix, "outputs", g.program.outputs, names.data() + inputs);
+  const std::vector<std::string> sizes = size_names(g.program);
+  std::string list, passed = "NULL, 0, ";
+  if (!sizes.empty()) {
+    std::set<std::string> own;
+    out << "/// Run-time sizes.\ntypedef struct " << prefix << "_sizes {\n";
+    for (const std::string& n : sizes) {
+      const std::string member = fresh(n, own);
+      out << "  int64_t " << member << ";\n";
+      list += (list.empty() ? "{" : ", {") + string_literal(n) + ", sizes->" + member + "}";
+    }
+    out << "} " << prefix << "_sizes;\n";
+    list = "  const tessera_size dims[" + std::to_string(sizes.size()) + "] = {" + list + "};\n";
+    passed = "dims, " + std::to_string(sizes.size()) + ", ";
+  }
+  const std::string largest = sizes.empty() ? "" : "const " + prefix + "_sizes* sizes, ";
   const auto taken = [&](const char* what, const char* function, const std::string& parameters, const char* given) {
     out << "/// " << what << "; destroy it with tessera_graph_destroy().\nstatic inline tessera_result " << prefix
-        << "_" << function << "(const tessera_bundle* bundle, tessera_device* device, " << parameters
-        << "tessera_graph** graph) {\n  tessera_result result = tessera_graph_" << function << "(bundle, device, "
-        << string_literal(g.name) << ", " << given << "graph);\n"
+        << "_" << function << "(const tessera_bundle* bundle, tessera_device* device, " << parameters << largest
+        << "tessera_graph** graph) {\n"
+        << list << "  tessera_result result = tessera_graph_" << function << "(bundle, device, "
+        << string_literal(g.name) << ", " << given << passed << "graph);\n"
         << "  if (result != TESSERA_OK) return result;\n  result = tessera_graph_check(*graph, "
         << string_literal(signature(g.program)) << ");\n  if (result != TESSERA_OK) {\n"
         << "    tessera_graph_destroy(*graph);\n    *graph = NULL;\n  }\n  return result;\n}\n";
   };
-  taken("The graph, to be launched", "load", "", "");
+  const std::string at_most = sizes.empty() ? "" : ", with inputs of at most these sizes";
+  taken(("The graph, to be launched" + at_most).c_str(), "load", "", "");
   c_graph_launch(out, prefix, names, inputs);
-  taken("The graph, to be recorded", "prepare", "int32_t frames_in_flight, int32_t calls_per_frame, ",
-        "frames_in_flight, calls_per_frame, ");
+  taken(("The graph, to be recorded" + at_most).c_str(), "prepare",
+        "int32_t frames_in_flight, int32_t calls_per_frame, ", "frames_in_flight, calls_per_frame, ");
+  if (!sizes.empty())
+    out << "/// Of the calls from now on, each at most what it was prepared with; nothing is allocated.\n"
+        << "static inline tessera_result " << prefix << "_resize(tessera_graph* graph, const " << prefix
+        << "_sizes* sizes) {\n"
+        << list << "  return tessera_graph_resize(graph, dims, " << sizes.size() << ");\n}\n";
   out << "/// A call, into the command buffer that the stream records. `scopes` may be NULL.\n"
       << "static inline tessera_result " << prefix << "_record(tessera_stream* stream, tessera_graph* graph";
   if (inputs) out << ", const " << prefix << "_inputs* inputs";

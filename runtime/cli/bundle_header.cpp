@@ -141,12 +141,28 @@ void graph(std::ostream& out, const BundleGraph& g, std::set<std::string>& used)
   list(g.program.outputs, inputs);
   const std::string code = "tessera::checked(bundle.graph(device, " + string_literal(g.name) + "), " +
                            string_literal(signature(g.program)) + ")";
+  const std::vector<std::string> sizes = size_names(g.program);
+  std::string dims;
+  if (!sizes.empty()) {
+    std::set<std::string> own;
+    out << "  };\n  /// Run-time sizes.\n  struct Sizes {\n";
+    for (const std::string& n : sizes) {
+      const std::string member = fresh(n, own);
+      out << "    std::int64_t " << member << ";\n";
+      dims += (dims.empty() ? "{" : ", {") + string_literal(n) + ", sizes." + member + "}";
+    }
+  }
   std::string results;
   for (size_t i = inputs; i < names.size(); ++i)
     results += (i > inputs ? ", " : "") + ("out[" + std::to_string(i - inputs)) + "]";
   out << "  };\n\n  /// The graph by itself, outside of a frame.\n  struct Loaded {\n    tessera::LoadedGraph graph;\n"
-      << "    Loaded(const tessera::Bundle& bundle, const tessera::Device& device)\n        : graph(device, " << code
-      << ") {}\n    /// Starts a call, and does not wait for it.\n    Outputs operator()([[maybe_unused]] const "
+      << (sizes.empty()
+              ? "    Loaded(const tessera::Bundle& bundle, const tessera::Device& device)\n        : graph(device, " +
+                    code + ") {}\n"
+              : "    /// For inputs of at most these sizes.\n    Loaded(const tessera::Bundle& bundle, const "
+                "tessera::Device& device, const Sizes& sizes)\n        : graph(device, " +
+                    code + ", {.dims = {" + dims + "}}) {}\n")
+      << "    /// Starts a call, and does not wait for it.\n    Outputs operator()([[maybe_unused]] const "
          "Inputs& "
          "inputs) const {\n      [[maybe_unused]] const std::vector<tessera::DeviceArray> out = graph("
       << given("inputs", 0, inputs) << ");\n      return {" << results
@@ -155,9 +171,14 @@ void graph(std::ostream& out, const BundleGraph& g, std::set<std::string>& used)
          "[[maybe_unused]] const std::vector<tessera::DeviceArray> out = graph.run_into("
       << given("inputs", 0, inputs) << ", " << given("outputs", inputs, names.size()) << ");\n      return {" << results
       << "};\n    }\n  };\n\n  tessera::PreparedGraph graph;\n  " << type
-      << "(const tessera::Bundle& bundle, const tessera::Device& device, const tessera::PrepareGraphOptions& options = "
-         "{})\n      : graph(device, "
-      << code << ", options) {}\n"
+      << "(const tessera::Bundle& bundle, const tessera::Device& device, "
+      << (sizes.empty()
+              ? "const tessera::PrepareGraphOptions& options = {})\n      : graph(device, " + code + ", options) {}\n"
+              : "const Sizes& sizes, tessera::PrepareGraphOptions options = {})\n      : graph(device, " + code +
+                    ", (options.dims = {" + dims +
+                    "}, options)) {}\n  /// Of the calls from now on, each at most what it was made with; "
+                    "nothing is allocated.\n  void resize(const Sizes& sizes) { graph.resize({" +
+                    dims + "}); }\n")
       << "  /// A call, into the command buffer that the stream records; nothing is allocated.\n"
       << "  tessera::Scopes record(tessera::CommandStream& stream, [[maybe_unused]] const Inputs& inputs, "
          "[[maybe_unused]] const Outputs& outputs) {\n    return graph.record(stream, "
@@ -257,7 +278,8 @@ std::string bundle_header(const BundleFile& bundle, const HeaderOptions& o) {
         << string_literal(o.bundle) << "); }\n";
   }
   for (const BundleKernel& k : bundle.kernels) kernel(out, k, o.bundle, used);
-  used.insert({"graph", "record", "stream", "options", "Loaded"});  // members and parameters of graphs' structs
+  used.insert({"graph", "record", "stream", "options", "Loaded", "Sizes", "sizes",
+               "resize"});  // members and parameters of graphs' structs
   for (const BundleGraph& g : bundle.graphs) graph(out, g, used);
   out << "\n}  // namespace " << o.name_space << "\n";
   return out.str();

@@ -9,6 +9,7 @@
 #include "engine/base/write_file.h"
 #include "engine/graph/fuse.h"
 #include "engine/graph/picture.h"
+#include "engine/graph/sizes.h"
 #include "engine/interpreter/interpreter.h"
 #include "runtime/call/call.h"
 #include "runtime/cli/commands.h"
@@ -20,7 +21,7 @@ void run_graph(const RunArguments& a) {
       !a.dims.empty())
     throw UsageError("--races, --seed, --uninitialised, --out-of-bounds, --codegen and --dim are of kernels, and " +
                      a.file + " is a graph");
-  const Graph g = read_graph(a.file);
+  Graph g = read_graph(a.file);
   const size_t inputs = g.body.inputs.size(), outputs = g.body.outputs.size();
   if (a.in.size() != inputs)
     throw UsageError("the graph takes " + plural(inputs, "input") + " but --in names " + std::to_string(a.in.size()));
@@ -28,6 +29,11 @@ void run_graph(const RunArguments& a) {
     throw UsageError("the graph has " + plural(outputs, "output") + " but --out names " + std::to_string(a.out.size()));
   std::vector<Array> arrays;
   for (size_t i = 0; i < inputs; ++i) arrays.push_back(read_npy(a.in[i], g.values[g.body.inputs[i]].dtype));
+  if (!size_names(g).empty()) {
+    std::vector<std::pair<DType, Shape>> types;
+    for (const Array& x : arrays) types.emplace_back(x.dtype(), x.shape());
+    g = at_sizes(g, bind_sizes(g, types));
+  }
   std::vector<Array> results;
   if (interpreter_selected(a.device)) {
     require_device_for_times(a);
@@ -46,7 +52,15 @@ void run_graph(const RunArguments& a) {
 }
 
 void explain_graph(const CompileArguments& a) {
-  const Fused fused = fuse(read_graph(a.file));
+  Graph read = read_graph(a.file);
+  if (const std::vector<std::string> names = size_names(read); !names.empty()) {
+    const DimValues sizes = parse_dims(a.dims);
+    for (const std::string& name : names)
+      if (!sizes.contains(name))
+        throw UsageError("the graph has the run-time size " + name + ": --dim " + name + "=100 explains it for one");
+    read = at_sizes(read, sizes);
+  }
+  const Fused fused = fuse(read);
   const Graph& g = fused.graph;
   const Target t = target(a.target);
   CompileOptions compile_options;

@@ -113,31 +113,32 @@ void HostCall::check_grid(const char* of) const {
                       program->loc, "grid sizes must not be negative");
 }
 
-namespace {
-/// Maps of the same names. Their nodes stay: recording allocates nothing.
 void take_values(DimValues& to, const DimValues& from) {
   for (auto a = to.begin(), b = to.end(); a != b; ++a) a->second = from.find(a->first)->second;
 }
-}  // namespace
+
+void put_sizes(const Resized& of, std::span<const NamedSize> sizes, const DimValues& largest, DimValues& into) {
+  const auto fail = [&](const NamedSize& s, const std::string& what, const std::string& note = {}) {
+    throw SpecError(of.name + ": resize: the size " + std::string(s.name) + what, of.loc, note);
+  };
+  for (const NamedSize& s : sizes) {
+    const auto most = largest.find(s.name);
+    if (most == largest.end()) fail(s, std::string(" is none that ") + of.option + " gives");
+    if (s.value < 0) fail(s, " is " + std::to_string(s.value) + ", which is negative");
+    if (s.value > most->second)
+      fail(s,
+           " is " + std::to_string(s.value) + " but the " + of.what + " has been prepared for at most " +
+               std::to_string(most->second),
+           "prepare it for the largest size that is to come");
+    into.find(s.name)->second = s.value;
+  }
+}
 
 void HostCall::resize(std::span<const NamedSize> sizes) {
-  const auto fail = [&](const NamedSize& s, const std::string& what, const std::string& note = {}) {
-    throw SpecError(program->name + ": resize: the size " + std::string(s.name) + what, program->loc, note);
-  };
   take_values(before, dims);
   ++version;
   try {
-    for (const NamedSize& s : sizes) {
-      const auto most = largest.find(s.name);
-      if (most == largest.end()) fail(s, " is none that PrepareOptions::dims gives");
-      if (s.value < 0) fail(s, " is " + std::to_string(s.value) + ", which is negative");
-      if (s.value > most->second)
-        fail(s,
-             " is " + std::to_string(s.value) + " but the kernel has been prepared for at most " +
-                 std::to_string(most->second),
-             "prepare it for the largest size that is to come");
-      dims.find(s.name)->second = s.value;
-    }
+    put_sizes({program->name, program->loc, "kernel", "PrepareOptions::dims"}, sizes, largest, dims);
     use_sizes();
   } catch (...) {
     take_values(dims, before);

@@ -19,6 +19,17 @@ namespace tessera::vulkan {
 
 class HostStream;
 
+/// Of maps with the same names. Their nodes stay: recording allocates nothing.
+void take_values(DimValues& to, const DimValues& from);
+/// What is given other sizes, for messages.
+struct Resized {
+  const std::string& name;
+  Loc loc;
+  const char *what, *option;
+};
+/// Puts sizes into a map that has them. SpecError on one that is none of the largest, or beyond it.
+void put_sizes(const Resized& of, std::span<const NamedSize> sizes, const DimValues& largest, DimValues& into);
+
 struct HostCall {
   /// The memory of one call in one frame.
   struct Call {

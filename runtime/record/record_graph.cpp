@@ -22,6 +22,9 @@ PreparedGraph::PreparedGraph(const Device& device, const GraphCode& code, const 
     if (value < 1)
       throw SpecError(g.name + ": PrepareGraphOptions::" + what + " must be positive but is " + std::to_string(value),
                       g.loc);
+  check_largest(g, options.dims, "PrepareGraphOptions::dims");
+  largest_ = wanted_ = options.dims;
+  types_ = std::make_shared<GraphTypes>(g, options.dims);
   for (const GraphProgram::Kernel& k : g.kernels) {
     const Program& program = program_of(code, prepared_.size());
     const int64_t calls = int64_t{k.calls} * options.calls_per_frame;
@@ -30,25 +33,57 @@ PreparedGraph::PreparedGraph(const Device& device, const GraphCode& code, const 
                           ", of a graph that calls a kernel " + std::to_string(k.calls) + " times",
                       g.loc, "give the calls of a frame to several PreparedGraphs");
     alignment_ = std::max<int64_t>(alignment_, program.alignment);
-    prepared_.emplace_back(
-        device, code.programs[k.program],
-        PrepareOptions{
-            .frames_in_flight = options.frames_in_flight, .calls_per_frame = static_cast<int>(calls), .dims = k.dims});
+    prepared_.emplace_back(device, code.programs[k.program],
+                           PrepareOptions{.frames_in_flight = options.frames_in_flight,
+                                          .calls_per_frame = static_cast<int>(calls),
+                                          .dims = kernel_sizes(k, options.dims)});
+    room_.reserve(k.dims.size());
   }
   std::vector<GraphKernel> kernels;
-  for (const PreparedKernel& k : prepared_)
-    kernels.push_back({&k.program(), k.call_->shapes, k.groups(), k.call_->dispatches()});
+  for (const PreparedKernel& k : prepared_) {
+    GraphKernel& kernel = kernels.emplace_back(kernel_of(code, kernels.size()));
+    kernel.groups = k.groups();
+    kernel.dispatches = k.call_->dispatches();
+  }
   check_graph(g, kernels);
-  own_ = own_arrays(device, g, kernels);
+  own_ = own_arrays(device, g, *types_, kernels);
   for (const DeviceArray& a : own_) bytes_ += a.nbytes();
   size_t most = 2;
   for (const GraphProgram::Call& c : g.calls) most = std::max(most, c.arguments.size());
   arguments_.reserve(most);
 }
 
+const DimValues& PreparedGraph::sizes() const { return types_->sizes; }
+
+void PreparedGraph::resize(std::span<const NamedSize> sizes) {
+  vulkan::take_values(wanted_, types_->sizes);
+  vulkan::put_sizes({graph_->name, graph_->loc, "graph", "PrepareGraphOptions::dims"}, sizes, largest_, wanted_);
+  try {
+    use_sizes(wanted_);
+  } catch (...) {
+    use_sizes(types_->sizes);
+    throw;
+  }
+  vulkan::take_values(types_->sizes, wanted_);
+}
+
+// Everything that follows from them, in place.
+void PreparedGraph::use_sizes(const DimValues& sizes) {
+  const GraphProgram& g = *graph_;
+  types_->set(g, sizes);
+  for (size_t i = 0; i < own_.size(); ++i)
+    if (!g.own[i].contents) own_[i].set_shape(types_->own[i].second, g.name + ": resize");
+  for (size_t k = 0; k < prepared_.size(); ++k) {
+    room_.clear();
+    for (const auto& [name, e] : g.kernels[k].dims)
+      if (!e.is_static()) room_.push_back({name, e.eval(sizes)});
+    if (!room_.empty()) prepared_[k].resize(room_);
+  }
+}
+
 Scopes PreparedGraph::record(CommandStream& stream, std::span<const DeviceArray> inputs,
                              std::span<const DeviceArray> outputs) {
-  check_arguments(*graph_, device_, alignment_, inputs, outputs);
+  check_arguments(*graph_, *types_, device_, alignment_, inputs, outputs);
   for (size_t k = 0; k < prepared_.size(); ++k)
     stream.stream_->check_room(*prepared_[k].call_, static_cast<size_t>(graph_->kernels[k].calls));
   forget_errors(own_), forget_errors(outputs);

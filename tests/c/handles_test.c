@@ -160,10 +160,10 @@ void test_bundles(void) {
 
   int32_t counts[3] = {0, 0, 1};
   CHECK_OK(tessera_bundle_prewarm(b, device, 2, count_up, counts));
-  CHECK(counts[0] == 8 && counts[1] == 8 && counts[2] == 1);
+  CHECK(counts[0] == 10 && counts[1] == 10 && counts[2] == 1);
   CHECK_OK(tessera_bundle_prewarm(b, device, 0, NULL, NULL));
   CHECK_ERROR(tessera_bundle_prewarm(b, device, 1, stop, NULL), TESSERA_ERROR_STOPPED,
-              "tessera_bundle_prewarm: stopped by progress after 1 of 8 kernels");
+              "tessera_bundle_prewarm: stopped by progress after 1 of 10 kernels");
   CHECK_ERROR(tessera_bundle_prewarm(b, device, -1, NULL, NULL), TESSERA_ERROR_ARGUMENT,
               "tessera_bundle_prewarm: threads is -1, which is below 0");
   CHECK_ERROR(tessera_bundle_prewarm(NULL, device, 0, NULL, NULL), TESSERA_ERROR_ARGUMENT,

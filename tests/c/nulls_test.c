@@ -92,9 +92,10 @@ void test_nulls(void) {
   REFUSED(tessera_stream_end(NULL, NULL), "tessera_stream_end: stream is NULL");
   REFUSED(tessera_bundle_graph_count(NULL, NULL), "tessera_bundle_graph_count: bundle is NULL");
   REFUSED(tessera_bundle_graph_name(NULL, 0, NULL), "tessera_bundle_graph_name: bundle is NULL");
-  REFUSED(tessera_graph_load(NULL, NULL, NULL, NULL), "tessera_graph_load: bundle is NULL");
+  REFUSED(tessera_graph_load(NULL, NULL, NULL, NULL, 0, NULL), "tessera_graph_load: bundle is NULL");
   REFUSED(tessera_graph_launch(NULL, NULL, 0, NULL, 0), "tessera_graph_launch: graph is NULL");
-  REFUSED(tessera_graph_prepare(NULL, NULL, NULL, 0, 0, NULL), "tessera_graph_prepare: bundle is NULL");
+  REFUSED(tessera_graph_prepare(NULL, NULL, NULL, 0, 0, NULL, 0, NULL), "tessera_graph_prepare: bundle is NULL");
+  REFUSED(tessera_graph_resize(NULL, NULL, 0), "tessera_graph_resize: graph is NULL");
   REFUSED(tessera_graph_signature(NULL, NULL), "tessera_graph_signature: graph is NULL");
   REFUSED(tessera_graph_check(NULL, NULL), "tessera_graph_check: graph is NULL");
   REFUSED(tessera_stream_record_graph(NULL, NULL, NULL, 0, NULL), "tessera_stream_record_graph: stream is NULL");

@@ -147,7 +147,7 @@ TEST_CASE("a bundle is read back, and made twice it is the same") {
   CHECK(g.name == "graph");
   CHECK(g.arguments == std::vector<std::string>{"in0", "in1", "out0"});
   CHECK(g.program.inputs.size() == 2);
-  CHECK(g.program.kernels[0].dims.at("n") == 4);
+  CHECK(g.program.kernels[0].dims == std::vector<std::pair<std::string, Extent>>{{"n", 4}});
   CHECK(g.program.calls[0].arguments[1] == GraphProgram::Where{GraphProgram::Memory::output, 0, true});
   CHECK(g.program.own[1].contents->shape() == Shape{3, 6});
   CHECK(bundle_to_bytes(b) == bytes());

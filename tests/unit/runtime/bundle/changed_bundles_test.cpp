@@ -168,24 +168,39 @@ TEST_CASE("bundles of which any number was changed are refused, or do what they 
         for (const std::string& name : b.graphs())
           attempt([&] {
             const GraphCode g = b.graph(d, name);
-            const LoadedGraph loaded(d, g);
-            PreparedGraph prepared(d, g);
+            DimValues sizes;
+            for (const std::string& size : size_names(*g.graph)) sizes[size] = 8;
+            const LoadedGraph loaded(d, g, {.dims = sizes});
+            PreparedGraph prepared(d, g, {.dims = sizes});
             bool trusted = true;
             for (const auto& p : g.programs) trusted = trusted && known.count(program_to_bytes(*p)) != 0;
             if (!trusted) return;
-            std::vector<DeviceArray> in, out;
-            for (const auto& [t, s] : g.graph->inputs)
-              in.push_back(s.empty()                   ? DeviceArray(d, Array(s, t))
-                           : s == Shape{8} && t == f32 ? x
-                                                       : DeviceArray(d, s, t));
-            for (const auto& [t, s] : g.graph->outputs) out.emplace_back(d, s, t);
-            loaded.run_into(in, out);
-            in_stream([&] { prepared.record(stream, in, out); }, true);
-            ++ran;
-            attempt([&] {
-              for (const DeviceArray& a : out) a.download();
-            });
-            attempt([&] { d.wait(); });
+            const auto run = [&] {
+              const auto shape = [&](const GraphProgram::Type& t) {
+                Shape s;
+                for (const Extent& e : t.second) s.push_back(e.eval(sizes));
+                return s;
+              };
+              std::vector<DeviceArray> in, out;
+              for (const GraphProgram::Type& type : g.graph->inputs) {
+                const DType t = type.first;
+                const Shape s = shape(type);
+                in.push_back(s.empty()                   ? DeviceArray(d, Array(s, t))
+                             : s == Shape{8} && t == f32 ? x
+                                                         : DeviceArray(d, s, t));
+              }
+              for (const GraphProgram::Type& type : g.graph->outputs) out.emplace_back(d, shape(type), type.first);
+              loaded.run_into(in, out);
+              in_stream([&] { prepared.record(stream, in, out); }, true);
+              ++ran;
+              attempt([&] {
+                for (const DeviceArray& a : out) a.download();
+              });
+              attempt([&] { d.wait(); });
+            };
+            run();
+            for (auto& [size, n] : sizes) n = 5, prepared.resize({{size, n}});
+            if (!sizes.empty()) run();
           });
       });
     }

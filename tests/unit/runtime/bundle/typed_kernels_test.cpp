@@ -84,5 +84,31 @@ TEST_CASE("a generated header: a graph is recorded with arrays and numbers") {
   check_silent(std::move(host));
 }
 
+TEST_CASE("a generated header: a graph of every size runs by itself, and is recorded") {
+  auto host = std::make_unique<VulkanHost>();
+  {
+    const Device d = Device::import(host->imported());
+    const runtime_kernels::grown::Loaded loaded(runtime_kernels::bundle(), d, {.n = 50});
+    runtime_kernels::grown grown(runtime_kernels::bundle(), d, {.n = 50}, {.frames_in_flight = 1});
+    CommandStream stream(d);
+    const VkCommandBuffer c = host->commands();
+    uint64_t frame = 0;
+    for (const int64_t n : {50, 7, 33}) {
+      const DeviceArray x(d, ramp(n)), y(d, {n}, f32), z(d, {n}, f32);
+      CHECK(floats(*loaded({.in0 = x, .in1 = 3.0f}).out0)[static_cast<size_t>(n - 1)] ==
+            9.0f * static_cast<float>(n - 1));
+      grown.resize({.n = n});
+      host->begin(c);
+      stream.begin(c, frame++);
+      grown.record(stream, {.in0 = x, .in1 = 4.0f}, {.out0 = y, .out1 = z});
+      stream.end();
+      host->run(c);
+      CHECK(floats(y)[static_cast<size_t>(n - 1)] == 16.0f * static_cast<float>(n - 1));
+      CHECK(floats(z)[static_cast<size_t>(n - 1)] == 4.0f * static_cast<float>(n - 1));
+    }
+  }
+  check_silent(std::move(host));
+}
+
 }  // namespace typed_kernels_test
 #endif

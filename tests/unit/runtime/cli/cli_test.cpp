@@ -245,6 +245,39 @@ TEST_CASE("tessera explain and devices") {
   CHECK(other.err.find("error: TESSERA_DEVICE=\"abacus\" is none of the Vulkan devices:\n  0: ") == 0);
 }
 
+TEST_CASE("tessera run and explain of a graph of every size") {
+  const Scratch s;
+  s.write("graph.txt",
+          "tessera graph 1\nin %0 f32[n]\nin %1 f32[n]\n%2 = call \"add.tir\"(%0, %1) : f32[n]\n%3 = "
+          "call \"add.tir\"(%2, %1) : f32[n]\nout %3\n");
+  s.write("add.tir",
+          "tir 1\nkernel @add\ngrid (cdiv(k, 8))\nin f32[k] block (8) map (%i) { yield %i }\nin f32[k] block (8) map "
+          "(%i) { yield %i }\nout f32[k] block (8) map (%i) { yield %i }\nbody (%x, %y, %o) {\n  %a = load %x[0:8]\n  "
+          "%b = load %y[0:8]\n  %c = add %a, %b\n  store %o[0:8], %c\n}\n");
+  for (const std::string how : {"", " --device interpreter"}) {
+    CAPTURE(how);
+    const Outcome o = tessera_cli(s, "run . --in a.npy b.npy --out o.npy" + how, kValidate);
+    CHECK(o.code == 0);
+    CHECK(o.err == "");
+    const Array out = read_npy(s.at("o.npy"), DType::f32);
+    for (int i = 0; i < 50; ++i) CHECK(out.at(i) == i + 2 * (i + 0.5));
+  }
+  CHECK(tessera_cli(s, "explain . --target lavapipe").err ==
+        "error: the graph has the run-time size n: --dim n=100 explains it for one\n");
+  CHECK(tessera_cli(s, "explain . --target lavapipe --dim n=50").out.find("  arguments: 400 bytes\n") !=
+        std::string::npos);
+  s.write("graph.txt", "tessera graph 1\nin %0 f32[n]\nin %1 f32[m]\n%2 = call \"add.tir\"(%0, %1) : f32[n]\nout %2\n");
+  CHECK(
+      tessera_cli(s, "run . --in a.npy b.npy").err ==
+      "error: ./graph.txt:4: add: argument 1 is f32[m] but the kernel takes f32[k]: k is m and n\n  at ./add.tir:5\n  "
+      "note: it has to fit for every value of the graph's sizes\n");
+  s.write("graph.txt", "tessera graph 1\nin %0 f32[n * 2]\nout %0\n");
+  CHECK(
+      tessera_cli(s, "run . --in a.npy").err ==
+      "error: ./graph.txt:3: the graph: the size n stands alone as no dim of an input\n  note: a size is taken from an "
+      "input whose shape names it alone\n");
+}
+
 TEST_CASE("tessera run and explain of a graph") {
   const Scratch s;
   s.write("graph.txt",

@@ -7,6 +7,7 @@
 #include <bit>
 #include <cmath>
 #include <cstdlib>
+#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
@@ -16,6 +17,7 @@
 #include <utility>
 
 #include "engine/front.h"
+#include "engine/graph/sizes.h"
 #include "engine/interpreter/interpreter.h"
 #include "runtime/call/call.h"
 #include "runtime/call/graph.h"
@@ -90,6 +92,35 @@ ir::Kernel sized_kernel(std::mt19937_64& random) {
   return spec::make_pallas_call({refs, body}, p, Loc::here()).trace();  // of in_shape
 }
 
+/// A function of arrays of any size: kernels in place and of two arrays, in a loop and in branches.
+Graph sized_graph(std::mt19937_64& random) {
+  const auto below = [&](size_t n) { return static_cast<size_t>(random() % n); };
+  const DType t = std::vector{f32, i32, u16, i64}[below(4)];
+  const auto block = static_cast<int64_t>(1 + below(9));
+  const Extent n = dim("n");
+  const BlockSpec rows{{block}, [](Value i) { return Indices{i}; }};
+  PallasCallParams one{.out_shape = {{{n}, t}}, .grid = {cdiv(n, block)}, .in_specs = {rows}, .out_specs = {rows}};
+  one.in_shape = {{{n}, t}};
+  PallasCallParams two = one;
+  one.name = "more";
+  if (below(2)) one.input_output_aliases = {{0, 0}};
+  two.name = "larger";
+  two.in_specs = {rows, rows}, two.in_shape = {{{n}, t}, {{n}, t}};
+  const auto more = pallas_call([](Ref x, Ref o) { o[all] = x[all] + 1; }, one);
+  const auto larger = pallas_call([](Ref x, Ref y, Ref o) { o[all] = maximum(x[all], y[all]); }, two);
+  const size_t kind = below(3);
+  const auto f = jit(
+      [=](Tensor x, Tensor y, Tensor turns) {
+        const Value a = larger(x, y), b = more(a);
+        if (kind == 0) return std::tuple{a, b};
+        const Value c = fori_loop(0, minimum(turns, 3), b, [&](Value, Value v) { return Value(more(v)); });
+        if (kind == 1) return std::tuple{c, x};
+        return std::tuple{switch_(turns, [&] { return c; }, [&] { return Value(larger(b, y)); }), Value(more(c))};
+      },
+      {.name = "sized"});
+  return f.trace({{{n}, t}, {{n}, t}, {{}, i32}});
+}
+
 bool stores_to_input(const ir::Kernel& k, size_t i) {
   return static_cast<int>(i) < k.num_inputs && k.is_stored(static_cast<int>(i)) &&
          k.aliased_output(static_cast<int>(i)) < 0;
@@ -103,9 +134,9 @@ class Stranger {
     uint64_t s = seed * 1000;
     MixedFunction m(s);
     while (m.uses(f64) && !d.target().float64) m = MixedFunction(++s);
-    graph_ = mixed_jit(s).trace(m.arguments());
-    add_graph();
-    add_kernels();
+    add_graph(mixed_jit(s).trace(m.arguments()));
+    add_kernels(graphs_[0].graph);
+    add_graph(sized_graph(random_));
     for (size_t i = 0; i < 3; ++i) {
       const size_t timed = below(2) * (1 + below(3));
       streams_.push_back(
@@ -158,26 +189,42 @@ class Stranger {
 
   size_t below(size_t n) { return static_cast<size_t>(random_() % n); }
 
-  void add_graph() {
-    for (const size_t v : graph_.body.inputs)
-      graph_inputs_.emplace_back(graph_.values[v].dtype, graph_.values[v].shape);
-    for (const size_t v : graph_.body.outputs)
-      graph_outputs_.emplace_back(graph_.values[v].dtype, graph_.values[v].shape);
-    compiled_graph_.emplace(load(d_, graph_, {.frames_in_flight = static_cast<int>(1 + below(2))}));
+  /// Of every size, or fixed.
+  struct AnyGraph {
+    Graph graph;
+    bool sized;
+    int64_t n = kMostN;  // of calls that are recorded
+    std::optional<CompiledGraph> compiled = {};
+    std::optional<PreparedGraph> prepared = {};
+    std::optional<LoadedGraph> loaded = {};
+    std::map<uint64_t, int> used = {};
+    uint64_t newest = 0;
+    std::vector<Type> types(const std::vector<size_t>& values, int64_t size) const {
+      std::vector<Type> all;
+      for (const size_t v : values) {
+        all.emplace_back(graph.values[v].dtype, Shape());
+        for (const Extent& e : graph.values[v].dims()) all.back().second.push_back(e.eval({{"n", size}}));
+      }
+      return all;
+    }
+  };
+  void add_graph(Graph given) {
+    graphs_.push_back({std::move(given), false});
+    AnyGraph& g = graphs_.back();
+    g.sized = !size_names(g.graph).empty();
+    if (!g.sized) g.compiled.emplace(load(d_, g.graph, {.frames_in_flight = static_cast<int>(1 + below(2))}));
     try {
-      const Bundle b = bundled(d_, graph_);
-      if (below(2))
-        prepared_graph_.emplace(d_, graph_,
-                                PrepareGraphOptions{.frames_in_flight = frames_in_flight_, .calls_per_frame = 2});
-      else
-        prepared_graph_.emplace(d_, b.graph(d_, graph_.name),
-                                PrepareGraphOptions{.frames_in_flight = frames_in_flight_, .calls_per_frame = 2});
-      loaded_graph_.emplace(d_, b.graph(d_, graph_.name));
+      const Bundle b = bundled(d_, g.graph);
+      PrepareGraphOptions o{.frames_in_flight = frames_in_flight_, .calls_per_frame = 2};
+      if (g.sized) o.dims = {{"n", kMostN}};
+      if (below(2)) g.prepared.emplace(d_, g.graph, o);
+      else g.prepared.emplace(d_, b.graph(d_, g.graph.name), o);
+      g.loaded.emplace(d_, b.graph(d_, g.graph.name), LoadGraphOptions{.dims = o.dims});
     } catch (const CompileError&) {  // nothing bounds a loop
     }
   }
-  void add_kernels() {
-    for (const ir::Kernel& k : graph_.kernels) {
+  void add_kernels(const Graph& graph) {
+    for (const ir::Kernel& k : graph.kernels) {
       bool fixed = true;
       for (const auto& b : k.blocks)
         for (const Extent& e : b.array_shape) fixed = fixed && e.value();
@@ -403,8 +450,9 @@ class Stranger {
     pass_on(c, Wrong::no);
   }
 
-  Work graph_work(std::vector<size_t> in, const std::vector<std::optional<Array>>& numbers, std::vector<size_t> out) {
-    return [this, in, numbers, out] {
+  Work graph_work(const Graph& graph, std::vector<size_t> in, const std::vector<std::optional<Array>>& numbers,
+                  std::vector<size_t> out) {
+    return [this, &graph, in, numbers, out] {
       std::vector<Array> given;
       bool known = true;
       for (size_t i = 0; i < in.size(); ++i) {
@@ -413,7 +461,7 @@ class Stranger {
         if (x) given.push_back(*x);
       }
       std::vector<Array> made;
-      if (known) made = interpret(graph_, given);
+      if (known) made = interpret(graph, given);
       for (size_t i = 0; i < out.size(); ++i) memories_[out[i]] = known ? Contents(made[i]) : std::nullopt;
     };
   }
@@ -423,9 +471,9 @@ class Stranger {
     std::vector<DeviceArray> in, out;
     std::vector<size_t> outputs, output_memories;
   };
-  GraphCall graph_call() {
+  GraphCall graph_call(const AnyGraph& any, int64_t n) {
     GraphCall g;
-    for (const Type& t : graph_inputs_) {
+    for (const Type& t : any.types(any.graph.body.inputs, n)) {
       if (t.second.empty() && below(2)) {
         const Array a = some(t);
         g.arguments.push_back(kNumber), g.memories.push_back(kNumber), g.numbers.emplace_back(a);
@@ -437,7 +485,7 @@ class Stranger {
       g.in.push_back(handles_[i].array);
     }
     std::vector<size_t> taken = g.arguments;
-    for (const Type& t : graph_outputs_) {
+    for (const Type& t : any.types(any.graph.body.outputs, n)) {
       taken.push_back(output(t, taken));
       g.outputs.push_back(taken.back());
       g.output_memories.push_back(handles_[taken.back()].memory);
@@ -446,30 +494,38 @@ class Stranger {
     return g;
   }
   void record_graph(Stream& s) {
-    if (!prepared_graph_) return;
-    const GraphCall g = graph_call();
-    if (graph_used_[s.frame] >= 2 || s.frame < graph_newest_) {
-      if (prepared_graph_->program().kernels.empty()) return;
-      CHECK_THROWS_AS(prepared_graph_->record(s.stream, g.in, g.out), SpecError);
+    AnyGraph& any = graphs_[below(2)];
+    if (!any.prepared) return;
+    if (any.sized && below(2)) {
+      any.n = below(6) == 0 ? 0 : static_cast<int64_t>(below(kMostN + 1));
+      any.prepared->resize({{"n", any.n}});
+      if (below(4) == 0) CHECK_THROWS_AS(any.prepared->resize({{"n", kMostN + 1}}), SpecError);
+    }
+    const GraphCall g = graph_call(any, any.n);
+    if (any.used[s.frame] >= 2 || s.frame < any.newest) {
+      if (any.prepared->program().kernels.empty()) return;
+      CHECK_THROWS_AS(any.prepared->record(s.stream, g.in, g.out), SpecError);
       return;
     }
     last_ += " graph";
-    prepared_graph_->record(s.stream, g.in, g.out);
-    ++graph_used_[s.frame];
-    graph_newest_ = s.frame;
+    any.prepared->record(s.stream, g.in, g.out);
+    ++any.used[s.frame];
+    any.newest = s.frame;
     s.names.resize(std::max(s.names.size(), s.timed), "");  // as many as its kernels, which are not compared
-    s.work.push_back(graph_work(g.memories, g.numbers, g.output_memories));
+    s.work.push_back(graph_work(any.graph, g.memories, g.numbers, g.output_memories));
     pass_on(g.memories, g.output_memories);
   }
 
   void call_graph() {
-    const GraphCall g = graph_call();
-    const bool loaded = loaded_graph_ && below(2), into = below(2);
+    const AnyGraph& any = graphs_[below(2)];
+    if (any.sized && !any.loaded) return;
+    const GraphCall g = graph_call(any, any.sized ? static_cast<int64_t>(below(kMostN + 1)) : 0);
+    const bool loaded = any.loaded && (any.sized || below(2)), into = below(2);
     last_ += loaded ? " loaded graph" : " compiled graph";
     std::vector<DeviceArray> out;
     try {
-      if (loaded) out = into ? loaded_graph_->run_into(g.in, g.out) : (*loaded_graph_)(g.in);
-      else out = into ? compiled_graph_->run_into(g.in, g.out) : (*compiled_graph_)(g.in);
+      if (loaded) out = into ? any.loaded->run_into(g.in, g.out) : (*any.loaded)(g.in);
+      else out = into ? any.compiled->run_into(g.in, g.out) : (*any.compiled)(g.in);
     } catch (const KernelError&) {  // of what decides
       const bool wrong = std::any_of(g.memories.begin(), g.memories.end(),
                                      [&](size_t m) { return m != kNumber && wrong_[m] != Wrong::no; });
@@ -496,7 +552,7 @@ class Stranger {
     pass_on(g.memories, memories);
     for (const size_t m : g.memories)
       if (m != kNumber) wrong_[m] = before[m];
-    graph_work(g.memories, g.numbers, memories)();
+    graph_work(any.graph, g.memories, g.numbers, memories)();
   }
 
   void launch_kernel() {
@@ -667,13 +723,7 @@ class Stranger {
   bool logged_;  // then every stream is submitted
   int frames_in_flight_ = 1;
   uint64_t frame_ = 0;
-  Graph graph_;
-  std::vector<Type> graph_inputs_, graph_outputs_;
-  std::optional<CompiledGraph> compiled_graph_;
-  std::optional<PreparedGraph> prepared_graph_;
-  std::optional<LoadedGraph> loaded_graph_;
-  std::map<uint64_t, int> graph_used_;
-  uint64_t graph_newest_ = 0;
+  std::deque<AnyGraph> graphs_;  // of fixed sizes, and of every one
   std::vector<Kernel> kernels_;
   std::vector<Handle> handles_;
   std::vector<Contents> memories_;

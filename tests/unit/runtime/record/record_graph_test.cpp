@@ -393,7 +393,7 @@ TEST_CASE("mutants of a graph's code are refused, or recorded") {
         case 15: g.numbers.push_back(g.numbers[0]); break;
         case 16: any(g.own).type = {i32, {int64_t{1} << 62, 4}}; break;
         case 17: any(call.arguments).donated = true; break;
-        case 18: any(g.kernels).dims["n"] = int64_t{1} << 62; break;
+        case 18: any(g.kernels).dims.emplace_back("n", int64_t{1} << 62); break;
         default: any(g.own).contents = Array({static_cast<int64_t>(random() % 5)}, random() % 2 ? f32 : i32);
       }
       CAPTURE(seed);

@@ -84,6 +84,16 @@ TEST_CASE("another number, and another size, ask for no memory of the host's") {
   PreparedGraph graph(d,
                       jit([&](Tensor a, Tensor s) { return twice(twice(a, s), s); }).trace({{{200}, f32}, {{}, f32}}),
                       {.frames_in_flight = 2});
+  const BlockSpec rows{{16}, [](Value i) { return i; }};
+  const auto half = pallas_call([](Ref a, Ref o) { o[all] = a[all] / 2; }, {.out_shape = {{{dim("n")}, f32}},
+                                                                            .grid = {cdiv(dim("n"), 16)},
+                                                                            .in_specs = rows,
+                                                                            .out_specs = rows,
+                                                                            .name = "half",
+                                                                            .in_shape = {{{dim("n")}, f32}}});
+  const auto f = jit([&](Tensor a) { return std::tuple{Value(half(half(a))), a}; });
+  PreparedGraph sized(d, f.trace({{{dim("n")}, f32}}), {.frames_in_flight = 2, .dims = {{"n", 200}}});
+  const DeviceArray also_large(d, {200}, f32), also_small(d, {30}, f32);
   CommandStream stream(d);
   vulkan::Context& context = *d.context();
   for (uint64_t frame = 0; frame < 8; ++frame) {
@@ -99,6 +109,8 @@ TEST_CASE("another number, and another size, ask for no memory of the host's") {
     stream.record(kernel, {less ? small : large, static_cast<float>(frame), static_cast<int>(frame), less ? z : y});
     const DeviceArray inputs[] = {large, static_cast<float>(frame)}, outputs[] = {y};
     graph.record(stream, inputs, outputs);
+    sized.resize({{"n", less ? 30 : 200}});
+    sized.record(stream, {less ? small : large}, {less ? z : y, less ? also_small : also_large});
     stream.end();
     const uint64_t more = asked - before;
     CHECK((frame < 2 || more == 0));
