@@ -104,7 +104,11 @@ FrameNumbers numbers(uint64_t frame, VkExtent2D size, bool goes_on) {
 class Hall : public CheckedScene {
  public:
   Hall(Host& host, const tessera::Device& device, HallOptions o)
-      : host_(host), options_(o), timer_(host), textures_(host.make_textures(4)), passes_(host, device, o.raw) {
+      : host_(host),
+        options_(o),
+        timer_(host),
+        textures_(host.make_textures(4)),
+        passes_(host, device, o.raw, o.upscale > 1) {
     make_vertices(make_hall(o.detail));
     Host::PipelineInfo info{.vertex = hall_vert,
                             .vertex_bytes = sizeof hall_vert,
@@ -131,7 +135,9 @@ class Hall : public CheckedScene {
                            VK_BUFFER_USAGE_SHADER_DEVICE_ADDRESS_BIT | VK_BUFFER_USAGE_STORAGE_BUFFER_BIT, true);
   }
 
-  void resize(VkExtent2D size) override {
+  void resize(VkExtent2D shown) override {
+    const uint32_t by = options_.upscale;
+    const VkExtent2D size = {(shown.width + by - 1) / by, (shown.height + by - 1) / by};
     constexpr VkImageUsageFlags drawn = VK_IMAGE_USAGE_COLOR_ATTACHMENT_BIT | VK_IMAGE_USAGE_SAMPLED_BIT;
     Images next;
     next.light = host_.make_image(size, kLightFormat, drawn), next.gloss = host_.make_image(size, kLightFormat, drawn);
@@ -141,7 +147,7 @@ class Hall : public CheckedScene {
     const uint32_t side = options_.detail < 0.5 ? 512 : 2048;
     next.shadow = host_.make_image({side, side}, kDepths,
                                    VK_IMAGE_USAGE_DEPTH_STENCIL_ATTACHMENT_BIT | VK_IMAGE_USAGE_SAMPLED_BIT);
-    next.screen = host_.make_image(size, kColors,
+    next.screen = host_.make_image({by * size.width, by * size.height}, kColors,
                                    VK_IMAGE_USAGE_STORAGE_BIT | VK_IMAGE_USAGE_TRANSFER_SRC_BIT |
                                        VK_IMAGE_USAGE_TRANSFER_DST_BIT | VK_IMAGE_USAGE_SAMPLED_BIT);
     host_.set_textures(textures_, {&next.guide, &next.surface, &next.motion, &next.shadow});
@@ -153,7 +159,7 @@ class Hall : public CheckedScene {
   Result draw(VkCommandBuffer commands, uint64_t frame) override {
     const tessera::Scopes first = passes_.scopes();
     const Buffer& b = numbers_[frame % Host::kFramesInFlight];
-    FrameNumbers f = numbers(drawn_++, images_.screen.size, !first_);
+    FrameNumbers f = numbers(drawn_++, images_.light.size, !first_);
     f.picture = address(passes_.picture());
     std::memcpy(b.mapped, &f, sizeof f);
     timer_.begin(commands, frame);

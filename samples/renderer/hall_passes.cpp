@@ -8,6 +8,7 @@
 #include <cmath>
 
 #include "samples/kernels/temporal.h"
+#include "samples/kernels/upscale.h"
 
 namespace renderer {
 
@@ -35,6 +36,7 @@ ImportedImage imported_image(const Image& i) {
 struct HallPasses::Kernels {
   std::vector<CompiledKernel> smooth;
   CompiledKernel compose, bright, down, up, add, tone;
+  std::vector<CompiledKernel> enlarge;  // one after another
   Host::Pipeline by_hand;
   Kernels(Host& host, const Device& device)
       : compose(load(device, temporal_compose().trace())),
@@ -44,6 +46,8 @@ struct HallPasses::Kernels {
         add(load(device, bloom_up(kBloom).trace())),
         tone(load(device, tone_map(kExposure).trace())),
         by_hand(host.make_compute_pipeline(smooth_comp, sizeof smooth_comp, 64)) {
+    for (const PallasCall& call : {upscale_first(), upscale_second(), upscale_last()})
+      enlarge.push_back(load(device, call.trace()));
     for (int i = 0; i < kMostPasses; ++i) smooth.push_back(load(device, temporal_smooth(1 << i, kSmooth).trace()));
   }
 };
@@ -71,10 +75,17 @@ struct HallPasses::Sized {
   DeviceArray composed, shown, unused;
   std::vector<DeviceArray> sizes, levels, sums;  // of the bloom; [0] of the latter two are unused
   std::unique_ptr<Prepared> compose, compose_raw, resolve, tone;
+  // With its weights and biases, and what each but the last makes; none where the picture is not enlarged.
+  struct Enlarging {
+    DeviceArray weights, bias, made;
+    std::unique_ptr<Prepared> prepared;
+  };
+  std::vector<Enlarging> enlarge;
+  DeviceArray toned;
   std::vector<std::unique_ptr<Prepared>> down, up;
   size_t now = 0;
 
-  Sized(Host& host, const Device& device, const Kernels& k, const HallImages& i)
+  Sized(Host& host, const Device& device, const Kernels& k, const HallImages& i, bool enlarges)
       : h(i.guide->size.height),
         w(i.guide->size.width),
         guide(device, imported_image(*i.guide)),
@@ -111,7 +122,19 @@ struct HallPasses::Sized {
     compose_raw = prepare(k.compose, {{0, signals[0].image}, {1, signals[1].image}, {2, surface}});
     resolve = std::make_unique<Prepared>(load(device, temporal_resolve(h, w).trace()), 1, DimValues{},
                                          std::vector<PrepareOptions::Image>{{1, motion}});
-    tone = prepare(k.tone, {{1, screen}});
+    if (enlarges) {
+      const auto layers = upscale::layers();
+      for (size_t n = 0; n < layers.size(); ++n) {
+        const int64_t channels = layers[n].bias.size();
+        enlarge.push_back({DeviceArray(device, layers[n].weights), DeviceArray(device, layers[n].bias),
+                           n < 2 ? DeviceArray(device, Shape{h, w, channels}, f32) : DeviceArray(),
+                           n < 2 ? prepare(k.enlarge[n]) : prepare(k.enlarge[n], {{4, screen}})});
+      }
+      toned = array();
+      tone = prepare(k.tone);
+    } else {
+      tone = prepare(k.tone, {{1, screen}});
+    }
     int64_t rows = h, columns = w;
     for (size_t l = 0; l <= kLevels; ++l) {
       const auto level = [&] { return l ? DeviceArray(device, Shape{rows, columns, 4}, f32) : DeviceArray(); };
@@ -142,14 +165,28 @@ struct HallPasses::Sized {
     }
     return *from;
   }
+  /// The picture as the screen shows it, and twice as large if that is asked for.
+  void finish(CommandStream& stream, const DeviceArray& picture) {
+    const Argument stored(screen, {VK_IMAGE_LAYOUT_UNDEFINED, VK_IMAGE_LAYOUT_TRANSFER_SRC_OPTIMAL});
+    if (enlarge.empty()) {
+      stream.record(tone->prepared, {picture, stored});
+      return;
+    }
+    stream.record(tone->prepared, {picture, toned});
+    const Enlarging &first = enlarge[0], &second = enlarge[1], &last = enlarge[2];
+    stream.record(first.prepared->prepared, {toned, first.weights, first.bias, first.made});
+    stream.record(second.prepared->prepared, {first.made, second.weights, second.bias, second.made});
+    stream.record(last.prepared->prepared, {second.made, last.weights, last.bias, toned, stored});
+  }
   size_t last_input(size_t n) const { return (signals[n].smooth.size() - 2) % 2; }
   size_t last_output(size_t n) const { return (signals[n].smooth.size() - 1) % 2; }
 };
 
-HallPasses::HallPasses(Host& host, const Device& device, bool raw)
+HallPasses::HallPasses(Host& host, const Device& device, bool raw, bool enlarges)
     : host_(host),
       device_(device),
       raw_(raw),
+      enlarges_(enlarges),
       kernels_(std::make_unique<Kernels>(host, device)),
       stream_(std::make_unique<CommandStream>(
           device, StreamOptions{.timed_calls = 32, .frames_in_flight = Host::kFramesInFlight})) {}
@@ -157,7 +194,7 @@ HallPasses::~HallPasses() = default;
 
 void HallPasses::resize(const HallImages& images) {
   sized_.reset();
-  sized_ = std::make_unique<Sized>(host_, device_, *kernels_, images);
+  sized_ = std::make_unique<Sized>(host_, device_, *kernels_, images, enlarges_);
   frames_ = 0;
 }
 
@@ -167,7 +204,6 @@ Scopes HallPasses::scopes() const {
 
 Scopes HallPasses::record(VkCommandBuffer commands, uint64_t frame) {
   Sized& s = *sized_;
-  constexpr ImageLayouts stored{VK_IMAGE_LAYOUT_UNDEFINED, VK_IMAGE_LAYOUT_TRANSFER_SRC_OPTIMAL};
   const float kept = frames_ > 0 ? 1.0f : 0.0f;
   s.now = 1 - s.now;
   ++frames_;
@@ -175,7 +211,7 @@ Scopes HallPasses::record(VkCommandBuffer commands, uint64_t frame) {
   if (raw_) {
     stream_->record(s.compose_raw->prepared, {Argument(s.signals[0].image, kRead), Argument(s.signals[1].image, kRead),
                                               Argument(s.surface, kRead), s.pictures[s.now].array});
-    stream_->record(s.tone->prepared, {s.pictures[s.now].array, Argument(s.screen, stored)});
+    s.finish(*stream_, s.pictures[s.now].array);
     return stream_->end();
   }
   const DeviceArray& light = s.denoise(*stream_, 0, kept);
@@ -190,11 +226,12 @@ Scopes HallPasses::record(VkCommandBuffer commands, uint64_t frame) {
     stream_->record(s.up[i - 1]->prepared,
                     {s.sizes[i], i == kLevels ? s.levels[i] : s.sums[i], s.levels[i - 1], s.sums[i - 1]});
   stream_->record(s.up[0]->prepared, {s.sizes[1], s.sums[1], picture, s.shown});
-  stream_->record(s.tone->prepared, {s.shown, Argument(s.screen, stored)});
+  s.finish(*stream_, s.shown);
   return stream_->end();
 }
 
 void HallPasses::record_by_hand(VkCommandBuffer commands) {
+  by_hand_ = true;
   const Sized& s = *sized_;
   const auto address = [&](const Buffer& b) {
     const VkBufferDeviceAddressInfo info{VK_STRUCTURE_TYPE_BUFFER_DEVICE_ADDRESS_INFO, nullptr, b.buffer};
@@ -256,6 +293,7 @@ double HallPasses::check() {
         denoised[n] = interpret(temporal_smooth(1 << p, kSmooth), denoised[n], guide, mixed[1]);
       off = std::max(off, worst(g.passes[s.last_output(n)].array.download(), denoised[n]));
     }
+    if (by_hand_) off = std::max(off, worst(s.by_hand.array.download(), denoised[0]));
     const Array composed = interpret(temporal_compose(), denoised[0], denoised[1], surface);
     picture = interpret(temporal_resolve(s.h, s.w), composed, motion, s.pictures[before].array.download(), kept);
     off = std::max(off, worst(s.pictures[s.now].array.download(), picture));
@@ -268,6 +306,12 @@ double HallPasses::check() {
     picture = levels[0];
   }
   picture = interpret(tone_map(kExposure), picture);
+  if (enlarges_) {
+    const auto layers = upscale::layers();
+    const Array first = interpret(upscale_first(), picture, layers[0].weights, layers[0].bias),
+                second = interpret(upscale_second(), first, layers[1].weights, layers[1].bias);
+    picture = interpret(upscale_last(), second, layers[2].weights, layers[2].bias, picture);
+  }
   for (float& x : picture.data<float>()) x = std::round(255 * x) / 255;
   constexpr ImageLayouts screen{VK_IMAGE_LAYOUT_TRANSFER_SRC_OPTIMAL, VK_IMAGE_LAYOUT_TRANSFER_SRC_OPTIMAL};
   // A level of 255 more or less is rounding's.

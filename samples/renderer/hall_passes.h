@@ -1,6 +1,7 @@
 // What Tessera's kernels do in a frame of the hall: denoise light and gloss over frames and space, put them on the
-// surfaces' colours, smooth edges over frames, bloom, and map the tones, all recorded into the host's command buffer.
-// The kernels are those of samples/kernels/temporal.h and post_processing.h. Read next: hall.cpp.
+// surfaces' colours, smooth edges over frames, bloom, map the tones and enlarge the picture, all recorded into the
+// host's command buffer. The kernels are those of samples/kernels/temporal.h, post_processing.h and upscale.h. Read
+// next: hall.cpp.
 #pragma once
 #include <array>
 #include <memory>
@@ -18,7 +19,8 @@ struct HallImages {
 
 class HallPasses {
  public:
-  HallPasses(Host& host, const tessera::Device& device, bool raw);
+  /// `enlarges`: the screen's image has twice the others' size.
+  HallPasses(Host& host, const tessera::Device& device, bool raw, bool enlarges);
   ~HallPasses();
   void resize(const HallImages& images);
   /// What the first pass waits for.
@@ -32,7 +34,8 @@ class HallPasses {
   bool has_picture() const { return frames_ > 0; }
   /// The names and times, in ms, of the kernels of the last frame that is known to be done.
   std::vector<std::pair<std::string, double>> times(uint64_t frame) const;
-  /// The greatest difference of what the last frame made of its images from the interpreter's, from the same history.
+  /// The greatest difference of what the last frame made of its images from the interpreter's, from the same history;
+  /// also of the shader by hand, if it ran.
   double check();
 
  private:
@@ -40,7 +43,7 @@ class HallPasses {
   struct Sized;
   Host& host_;
   tessera::Device device_;
-  bool raw_;
+  bool raw_, enlarges_, by_hand_ = false;
   std::unique_ptr<Kernels> kernels_;
   std::unique_ptr<Sized> sized_;
   std::unique_ptr<tessera::CommandStream> stream_;

@@ -581,6 +581,11 @@ bool Host::acquire(Frame& f, uint32_t& image) {
   return true;
 }
 
+VkExtent2D Host::visible(const Scene::Result& drawn) const {
+  const VkExtent2D s = drawn.picture->size;
+  return {std::min(s.width, size_.width), std::min(s.height, size_.height)};
+}
+
 void Host::show(VkCommandBuffer commands, const Scene::Result& drawn, uint32_t image) {
   const VkImage to = swapchain_.images[image];
   constexpr Scope blit{VK_PIPELINE_STAGE_2_BLIT_BIT, VK_ACCESS_2_TRANSFER_WRITE_BIT};
@@ -591,7 +596,7 @@ void Host::show(VkCommandBuffer commands, const Scene::Result& drawn, uint32_t i
     return VkOffset3D{static_cast<int32_t>(s.width), static_cast<int32_t>(s.height), 1};
   };
   VkImageBlit region{{VK_IMAGE_ASPECT_COLOR_BIT, 0, 0, 1},
-                     {{}, corner(drawn.picture->size)},
+                     {{}, corner(visible(drawn))},
                      {VK_IMAGE_ASPECT_COLOR_BIT, 0, 0, 1},
                      {{}, corner(size_)}};
   vkCmdBlitImage(commands, drawn.picture->image, VK_IMAGE_LAYOUT_TRANSFER_SRC_OPTIMAL, to,
@@ -601,7 +606,7 @@ void Host::show(VkCommandBuffer commands, const Scene::Result& drawn, uint32_t i
 }
 
 void Host::read_back(Frame& f, const Scene::Result& drawn) {
-  const VkExtent2D s = drawn.picture->size;
+  const VkExtent2D s = visible(drawn);
   if (f.readback.size < VkDeviceSize{4} * s.width * s.height)
     f.readback = make_buffer(VkDeviceSize{4} * s.width * s.height, VK_BUFFER_USAGE_TRANSFER_DST_BIT, true);
   VkBufferImageCopy region{0, 0, 0, {VK_IMAGE_ASPECT_COLOR_BIT, 0, 0, 1}, {}, {s.width, s.height, 1}};

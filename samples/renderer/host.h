@@ -78,7 +78,8 @@ class Scene {
   /// Images of another size; nothing is in flight.
   virtual void resize(VkExtent2D size) = 0;
   /// The commands of a frame; frames are numbered through all runs of the host. Returns the image that has the picture
-  /// when they are done: in layout TRANSFER_SRC_OPTIMAL, written by what `ready` says.
+  /// when they are done: in layout TRANSFER_SRC_OPTIMAL, written in these stages. Of a larger one than the host asked
+  /// for, the upper left part is shown.
   struct Result {
     const Image* picture;
     VkPipelineStageFlags2 stages;
@@ -194,6 +195,7 @@ class Host {
   void wait_all(const Picture& each);
   void apply_resize(Scene& scene, const Picture& each);
   bool acquire(Frame& f, uint32_t& image);
+  VkExtent2D visible(const Scene::Result& drawn) const;
   void show(VkCommandBuffer commands, const Scene::Result& drawn, uint32_t image);
   void read_back(Frame& f, const Scene::Result& drawn);
   uint32_t memory_type(uint32_t allowed, VkMemoryPropertyFlags wanted) const;

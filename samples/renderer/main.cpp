@@ -21,6 +21,7 @@ struct Options {
   bool window = false, raw = false, overlay = false;
   double hold = 0, detail = 1;
   int64_t particles = 60000;
+  uint32_t upscale = 1;
 };
 
 VkExtent2D extent(const std::string& text) {
@@ -34,8 +35,9 @@ VkExtent2D extent(const std::string& text) {
 std::unique_ptr<renderer::CheckedScene> make_scene(const std::string& name, renderer::Host& host,
                                                    const ts::Device& device, const Options& o, bool small) {
   if (name == "hall")
-    return renderer::make_hall_scene(host, device,
-                                     {.raw = o.raw, .by_hand = small || o.overlay, .detail = small ? 0.02 : o.detail});
+    return renderer::make_hall_scene(
+        host, device,
+        {.raw = o.raw, .by_hand = small || o.overlay, .detail = small ? 0.02 : o.detail, .upscale = o.upscale});
   if (small) return renderer::make_fluid(host, device, {.rows = 19, .columns = 70, .particles = 300});
   const VkExtent2D s = extent(o.size);
   return renderer::make_fluid(host, device, {.rows = s.height / 4, .columns = s.width / 4, .particles = o.particles});
@@ -121,6 +123,10 @@ int main(int argc, char** argv) try {
       ->check(CLI::Range(int64_t{1}, int64_t{10000000}))
       ->capture_default_str();
   app.add_flag("--raw", o.raw, "the hall as its light is drawn, only tone-mapped");
+  app.add_option("--upscale", o.upscale,
+                 "2: the hall is drawn and denoised at half the size, and enlarged by a network")
+      ->check(CLI::Range(1, 2))
+      ->capture_default_str();
   app.add_option("--detail", o.detail, "of how many triangles the hall is: 1, half a million")
       ->check(CLI::Range(0.01, 10.0))
       ->capture_default_str();

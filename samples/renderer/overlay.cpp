@@ -59,8 +59,8 @@ Scene::Result Overlay::draw(VkCommandBuffer commands, uint64_t frame) {
     per_second_ = static_cast<double>(frames_) / seconds, frames_ = 0, since_ = now;
   std::vector<std::string> lines = scene_.words();
   char text[64];
-  std::snprintf(text, sizeof text, "%u x %u  %.3g fps", drawn.picture->size.width, drawn.picture->size.height,
-                per_second_);
+  std::snprintf(text, sizeof text, "%u x %u  %.3g fps", std::min(drawn.picture->size.width, most_.width),
+                std::min(drawn.picture->size.height, most_.height), per_second_);
   lines.insert(lines.begin(), text);
   size_t longest = 0;
   for (const std::string& l : lines) longest = std::max(longest, l.size());

@@ -43,10 +43,12 @@ std::unique_ptr<CheckedScene> make_fluid(Host& host, const tessera::Device& devi
 
 /// Columns, arches, cloth and leaves in the light of one ray per pixel, denoised over frames and space, with
 /// antialiasing, bloom and tone mapping. `raw` leaves out all but the tone mapping; `by_hand` runs one pass of the
-/// denoiser once more, by a shader written by hand; `detail`: of how many triangles.
+/// denoiser once more, by a shader written by hand; `detail`: of how many triangles; `upscale`: 2 to do
+/// all at half the size, and enlarge the picture by a small network.
 struct HallOptions {
   bool raw = false, by_hand = false;
   double detail = 1;
+  uint32_t upscale = 1;
 };
 std::unique_ptr<CheckedScene> make_hall_scene(Host& host, const tessera::Device& device, HallOptions options);
 

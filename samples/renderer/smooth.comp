@@ -26,14 +26,21 @@ float power96(float x) {
 }
 float tap(int dy, int dx) { return (dy == 0 ? 0.5 : 0.25) * (dx == 0 ? 0.5 : 0.25); }
 
+// Pixels are read whole: of a vec4 that is also loaded whole, llvmpipe (Mesa 22.3) gives the first component for any
+// component that is read by itself.
 void main() {
   ivec2 p = ivec2(gl_GlobalInvocationID.xy);
   // No invocation goes another way than the others before the end: llvmpipe (Mesa 22.3) would read wrong numbers by addresses.
   In picture = In(push.picture), guides = In(push.guide);
   vec4 mine = picture.at[index(p)], surface = guides.at[index(p)];
-  float bright = luminance(mine.rgb), slope = In(push.state).at[index(p)].w, variance = 0.0;
+  float bright = luminance(mine.rgb), variance = 0.0;
+  vec4 state = In(push.state).at[index(p)];
+  float slope = state.w;
   for (int dy = -1; dy <= 1; ++dy)
-    for (int dx = -1; dx <= 1; ++dx) variance += tap(dy, dx) * picture.at[index(p + ivec2(dx, dy))].w;
+    for (int dx = -1; dx <= 1; ++dx) {
+      vec4 near = picture.at[index(p + ivec2(dx, dy))];
+      variance += tap(dy, dx) * near.w;
+    }
   float unit = 1.0 / (push.color * sqrt(max(variance, 0.0)) + push.least);
   float steep = 1.0 / (push.depth * float(push.step) * slope + 1e-3 * surface.w + 1e-6);
   float weights = 0.0;

@@ -47,7 +47,8 @@ TEST_CASE(
     "middle") {
   const Scratch folder;
   for (const char* arguments : {"hall --frames 4 --detail 0.02 --size 97x54 --resize 70x61 --overlay",
-                                "hall --raw --frames 4 --detail 0.02 --size 97x54 --resize 70x61"}) {
+                                "hall --raw --frames 4 --detail 0.02 --size 97x54 --resize 70x61",
+                                "hall --upscale 2 --frames 4 --detail 0.02 --size 97x54 --resize 70x61"}) {
     const Outcome o = run(folder, kVulkan, "renderer", arguments);
     INFO(o.output);
     REQUIRE(o.code == 0);
@@ -102,6 +103,7 @@ TEST_CASE("renderer: what it says where it cannot go on") {
   CHECK(says("", "--window").find("--window and --output are of one scene: renderer fluid, or renderer hall\n") !=
         std::string::npos);
   CHECK(says("", "fluid --frames -1").find("--frames: Value -1 not in range 0 to 1000000\n") != std::string::npos);
+  CHECK(says("", "hall --upscale 3").find("--upscale: Value 3 not in range 1 to 2\n") != std::string::npos);
   CHECK(says("", "fluid --frames 3 --resize 20x20")
             .find("--resize comes at half of the frames, of which there are 4 at least, not 3\n") != std::string::npos);
   CHECK(says("", "fluid --window --output a.png")
