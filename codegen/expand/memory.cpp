@@ -216,6 +216,34 @@ void Walk::emit_vector_store(const ir::Op& op) {
   store_words(op, r, words);
 }
 
+std::vector<V> Walk::words_of_column(const std::vector<ir::Value>& elements) const {
+  const uint32_t part = registers_[elements[0].index].part;
+  std::vector<V> words;
+  for (const ir::Value v : elements) {
+    const Register& r = registers_[v.index];
+    if (!r.word.id || r.part != part) return {};
+    words.push_back(r.word);
+  }
+  return words;
+}
+
+// Blocks are transposed so. The first step takes every second byte of two words, for two results.
+V Walk::transposed(const std::vector<ir::Value>& elements) {
+  const std::vector<V> words = words_of_column(elements);
+  if (words.size() != 4) return {};
+  const uint32_t part = registers_[elements[0].index].part, odd = part % 2;
+  const auto half = [&](V low, V high) {
+    std::array<V, 2>& halves = every_second_[{sink_.block, low.id, high.id, odd}];
+    if (!halves[0].id) {
+      const V from_low = (odd ? low >> 8 : low) & 0x00ff00ff, from_high = (odd ? high : high << 8) & 0xff00ff00u;
+      halves = sink_.shorts(from_low | from_high);
+    }
+    return halves[part / 2];
+  };
+  const V low = half(words[0], words[1]), high = half(words[2], words[3]);
+  return sink_.word_of_shorts(low, high);
+}
+
 // A word that a vector access has loaded is taken as it is.
 void Walk::emit_pack(const ir::Op& op) {
   const DType t = k_.type(op.operands.at(0)).dtype;
@@ -227,9 +255,13 @@ void Walk::emit_pack(const ir::Op& op) {
     whole = whole && r.word.id == loaded.id && r.part == i;
   }
   if (whole) return set(op.results.at(0), loaded);
+  if (const V word = transposed(op.operands); word.id) return set(op.results.at(0), word);
   if (op.operands.size() == 2) {
     const V low = get(op.operands[0]), high = get(op.operands[1]);
     if (const V pair = rounded_pair(low, high, t); pair.id) return set(op.results.at(0), pair);
+    const V low_bits = stored_bits(low, registers_[op.operands[0].index].raw, t),
+            high_bits = stored_bits(high, registers_[op.operands[1].index].raw, t);
+    return set(op.results.at(0), sink_.word_of_shorts(low_bits, high_bits));
   }
   V word;
   for (uint32_t i = 0; i < op.operands.size(); ++i) {

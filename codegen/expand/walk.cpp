@@ -293,6 +293,7 @@ void Walk::emit_packed(const ir::Op& op) {
         together = together && r.word.id == first.word.id && r.part == i;
       }
       if (together) return set(op.results.at(0), first.word);
+      if (const V turned = transposed(op.operands); turned.id) return set(op.results.at(0), turned);
       V word = get(op.operands[0]) & 0xff;
       for (uint32_t i = 1; i < 4; ++i) {
         const V x = get(op.operands[i]), byte = i == 3 ? x : x & 0xff;  // the last one needs no mask

@@ -2,6 +2,7 @@
 // on a Sink. A backend derives its emitter and gives what remains: each access, atomics, what invocations do together.
 // walk.cpp: ops and regions. memory.cpp: Refs. Read next: elementwise.h, codegen/spirv/emitter.h.
 #pragma once
+#include <array>
 #include <map>
 #include <optional>
 #include <set>
@@ -118,6 +119,10 @@ class Walk {
   void emit_vector_load(const ir::Op& op);
   void emit_vector_store(const ir::Op& op);
   void emit_pack(const ir::Op& op);
+  /// The words, where all these elements of 8 or 16 bits stand at one place in words that vector accesses have loaded.
+  std::vector<V> words_of_column(const std::vector<ir::Value>& elements) const;
+  /// The word that four elements of 8 bits make that stand so; no value where they do not.
+  V transposed(const std::vector<ir::Value>& elements);
   static Register narrow_register(V wide, DType t);
   static V stored_bits(V value, V raw, DType t);
   virtual V byte_offset(V index, const Bounds& known, int64_t size);
@@ -152,6 +157,8 @@ class Walk {
   // base + index * size, by the block, base and index that hold it, and size. An id has one value for good: copies of a
   // loop's body have ids of their own.
   std::map<std::tuple<uint32_t, uint32_t, uint32_t, int64_t>, V> addresses_;
+  // Likewise, the bytes at even or at odd places of two words, in turn: as halves of a word.
+  std::map<std::tuple<uint32_t, uint32_t, uint32_t, uint32_t>, std::array<V, 2>> every_second_;
 };
 
 }  // namespace tessera::expand

@@ -191,14 +191,10 @@ void Emitter::emit_async_wait(const ir::Op& op) {
 // byte by byte, and two words share the first step.
 bool Emitter::emit_transposed_pack(const ir::Op& op) {
   const size_t n = op.operands.size();
-  if (op.code != Opcode::pack || (n != 2 && n != 4)) return false;
+  if ((op.code != Opcode::pack && op.code != Opcode::pack4) || (n != 2 && n != 4)) return false;
   const uint32_t part = registers_[op.operands[0].index].part;
-  std::vector<V> words;
-  for (const ir::Value v : op.operands) {
-    const Register& r = registers_[v.index];
-    if (!r.word.id || r.part != part) return false;
-    words.push_back(r.word);
-  }
+  std::vector<V> words = words_of_column(op.operands);
+  if (words.empty()) return false;
   const auto permuted = [&](V low, V high, uint32_t bytes) {
     return f_.op("prmt.b32", Reg::u32, {low, high, f_.make(Reg::u32, bytes)});
   };
