@@ -1,4 +1,4 @@
-// f32 rows of relaxed code (../README.md, "Precision"), in fewer instructions: most rest on the device's own exp2. Each
+// f32 rows of relaxed code (../spirv/precision.md), in fewer instructions: most rest on the device's own exp2. Each
 // stays within the row's bound for GPUs although exp2 may be as wrong as Vulkan allows: 3 + 2 |x| ulp, so that it is
 // asked inside [-1, 1] alone (by tanh up to 27), and never for an infinity or NaN. (PTX promises more: 2^x there is
 // asked of any number.) Read next: exp.cpp, which has the strict forms.

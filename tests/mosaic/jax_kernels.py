@@ -1,8 +1,6 @@
-"""Kernels that JAX lowers for TPUs itself. Its modules judge the evaluator, which has to agree with JAX's interpreter, and
-are compared with ours: jax_kernels.py TESSERA prints the table of codegen/tpu/README.md."""
+"""Kernels that JAX lowers for TPUs itself. Its modules judge the evaluator, which has to agree with JAX's interpreter."""
 
 import base64
-import collections
 import json
 import re
 
@@ -194,16 +192,3 @@ def judge_evaluator():
     if d:
       wrong[kernel.__name__] = d
   return wrong
-
-
-def op_counts(module):
-  counts = collections.Counter()
-
-  def visit(op):
-    for region in op.regions:
-      for block in region.blocks:
-        for inner in block.operations:
-          counts[inner.operation.name] += 1
-          visit(inner.operation)
-  visit(module.operation)
-  return counts

@@ -1,4 +1,4 @@
-"""From a traced pallas_call to the JSON that Tessera's C++ importer reads (the format: engine/jax/README.md).
+"""From a traced pallas_call to the JSON that Tessera's C++ importer reads (the format: engine/jax/format.md).
 
     text = tessera.jaxpr.export(**params)        # params of the pallas_call equation: jaxpr, grid_mapping, compiler_params, ...
 

@@ -526,7 +526,7 @@ body (%0: ref<any, f32[64]>, %1: ref<any, f32[64]>) {
     CHECK(program_from_bytes(program_to_bytes(loose))->relaxed == gpu);
   }
 }
-// The numbers of codegen/spirv/README.md, a little rounded up: what an expansion loses shows long before a row's bound,
+// The numbers of codegen/spirv/precision.md, a little rounded up: what an expansion loses shows long before a row's bound,
 // which is as wide as Vulkan's division and square root.
 TEST_CASE("expand: transcendental functions") {
   const std::map<Opcode, double> measured = {

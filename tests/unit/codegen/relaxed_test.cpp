@@ -1,4 +1,4 @@
-// What code for GPUs may do and what it may not (codegen/spirv/README.md, "Precision"), run by the judge: narrow floats
+// What code for GPUs may do and what it may not (codegen/spirv/precision.md), run by the judge: narrow floats
 // that stay in f32, products that fuse with sums. The bounds of single rows: expand_test.cpp.
 #include <doctest/doctest.h>
 #include <spirv/unified1/GLSL.std.450.h>

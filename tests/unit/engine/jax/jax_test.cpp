@@ -249,12 +249,12 @@ TEST_CASE("what cannot be imported is refused with the primitive and the line of
             "\n  note: give a static size and a mask");
 }
 
-TEST_CASE("engine/jax/README.md lists every primitive") {
-  std::ifstream in("engine/jax/README.md");
-  const std::string readme((std::istreambuf_iterator<char>(in)), {});
+TEST_CASE("engine/jax/primitives.md lists every primitive") {
+  std::ifstream in("engine/jax/primitives.md");
+  const std::string page((std::istreambuf_iterator<char>(in)), {});
   for (const auto* rows : {&jax::value_rows(), &jax::memory_rows(), &jax::control_rows(), &jax::thread_rows()})
     for (const jax::Row& r : *rows) {
-      CHECK_MESSAGE(readme.find("`" + std::string(r.name) + "`") != std::string::npos, r.name);
+      CHECK_MESSAGE(page.find("`" + std::string(r.name) + "`") != std::string::npos, r.name);
       CHECK(jax::find_row(r.name) == &r);  // no name twice
     }
 }
