@@ -13,7 +13,7 @@ std::string describe(const Shape& shape, DType dtype) {
   return s + ']';
 }
 
-int64_t checked_bytes(const char* what, const Shape& shape, DType dtype) {
+uint64_t checked_bytes(const char* what, const Shape& shape, DType dtype) {
   int64_t bytes = size_bytes(dtype);
   for (const int64_t d : shape)
     if (d < 0) throw SpecError(std::string(what) + ": shape " + to_string(shape) + " has a negative size");
@@ -21,7 +21,7 @@ int64_t checked_bytes(const char* what, const Shape& shape, DType dtype) {
   for (const int64_t d : shape)
     if (__builtin_mul_overflow(bytes, d, &bytes))
       throw DeviceError(describe(shape, dtype) + " takes more bytes than a 64-bit number counts");
-  return bytes;
+  return static_cast<uint64_t>(bytes);
 }
 
 }  // namespace tessera

@@ -28,7 +28,7 @@ struct DeviceArray::State {
 };
 
 DeviceArray::DeviceArray(const Device& device, Shape shape, DType dtype) {
-  const auto bytes = static_cast<uint64_t>(checked_bytes("DeviceArray", shape, dtype));
+  const uint64_t bytes = checked_bytes("DeviceArray", shape, dtype);
   std::shared_ptr<Buffer> buffer;
   if (bytes) buffer = std::make_shared<Buffer>(device.context(), bytes, Memory::array, describe(shape, dtype));
   state_ = std::shared_ptr<State>(new State{device, std::move(shape), dtype, {}, std::move(buffer), false, {}});
@@ -85,7 +85,8 @@ void DeviceArray::throw_gone(const std::string& use) const {
 }
 
 void DeviceArray::set_shape(const Shape& shape, const std::string& of) const {
-  const uint64_t needed = checked_bytes(shape, state_->dtype), has = state_->buffer ? state_->buffer->size() : 0;
+  const uint64_t needed = checked_bytes("DeviceArray", shape, state_->dtype),
+                 has = state_->buffer ? state_->buffer->size() : 0;
   if (needed > has)
     throw SpecError(of + ": " + describe(shape, state_->dtype) + " takes " + std::to_string(needed) +
                     " bytes but has been prepared with " + std::to_string(has));
@@ -100,7 +101,7 @@ DeviceArray::DeviceArray(const Device& device, Shape shape, DType dtype, const v
 }
 
 std::optional<DeviceArray> DeviceArray::import_host(const Device& device, void* data, Shape shape, DType dtype) {
-  const auto bytes = static_cast<uint64_t>(checked_bytes("DeviceArray", shape, dtype));
+  const uint64_t bytes = checked_bytes("DeviceArray", shape, dtype);
   std::shared_ptr<Buffer> memory;
   if (bytes) memory = Buffer::import_host(device.context(), data, bytes);
   if (bytes && !memory) return std::nullopt;
@@ -111,7 +112,7 @@ std::optional<DeviceArray> DeviceArray::import_host(const Device& device, void* 
 
 DeviceArray DeviceArray::over(const Device& device, Shape shape, DType dtype,
                               FunctionRef<std::shared_ptr<Buffer>(uint64_t, const std::string&)> make) {
-  const auto bytes = static_cast<uint64_t>(checked_bytes("DeviceArray", shape, dtype));
+  const uint64_t bytes = checked_bytes("DeviceArray", shape, dtype);
   std::shared_ptr<Buffer> memory;
   if (bytes) memory = make(bytes, describe(shape, dtype));
   DeviceArray a;

@@ -27,8 +27,8 @@ struct CudaArray::State {
 
 CudaArray::CudaArray(const CudaDevice& device, Shape shape, DType dtype)
     : state_(new State{device, std::move(shape), dtype, {}, nullptr, {}}) {
-  if (const int64_t bytes = checked_bytes("CudaArray", state_->shape, dtype))
-    state_->block = device.context()->allocate(bytes, "CudaArray: " + state_->text());
+  if (const uint64_t bytes = checked_bytes("CudaArray", state_->shape, dtype))
+    state_->block = device.context()->allocate(static_cast<int64_t>(bytes), "CudaArray: " + state_->text());
 }
 
 CudaArray::CudaArray(const CudaDevice& device, const Array& host) : CudaArray(device, host.shape(), host.dtype()) {
@@ -37,7 +37,7 @@ CudaArray::CudaArray(const CudaDevice& device, const Array& host) : CudaArray(de
 
 CudaArray CudaArray::import(const CudaDevice& device, uint64_t address, Shape shape, DType dtype,
                             std::shared_ptr<const void> owner) {
-  const int64_t bytes = checked_bytes("CudaArray", shape, dtype);
+  const uint64_t bytes = checked_bytes("CudaArray", shape, dtype);
   CudaArray a;
   a.state_ = std::shared_ptr<State>(new State{device, std::move(shape), dtype, {}, nullptr, {}});
   const std::string what = "CudaArray::import: " + a.state_->text();
@@ -48,7 +48,7 @@ CudaArray CudaArray::import(const CudaDevice& device, uint64_t address, Shape sh
     throw SpecError(what + ": it takes " + std::to_string(bytes) + " bytes, no multiple of 4", {},
                     "copy it: atomics reach the word around an element");
   if (!owner) owner = std::make_shared<int>();
-  a.state_->block = std::make_shared<cuda::Block>(device.context(), address, static_cast<size_t>(bytes), owner);
+  a.state_->block = std::make_shared<cuda::Block>(device.context(), address, bytes, owner);
   return a;
 }
 
