@@ -200,6 +200,13 @@ class Checker {
         out_.elements += static_cast<int64_t>(d.size());
         for (const bool b : d) out_.defined += b;
       }
+      if (options_.first) {
+        begin("rewriting");
+        Reference first(*options_.first);
+        const auto d = difference(first, options_.original(reference_->outputs), {});
+        out_.another = d && options_.perhaps_another;
+        if (d) return out_.another ? std::move(out_) : fail(*d);
+      }
       if (!hold_to_claims("source", case_.kernel, nullptr)) return std::move(out_);
       if (options_.passes && !passes()) return std::move(out_);
       begin("races");  // what lowering takes for parallel is
@@ -675,7 +682,8 @@ Outcome check_apart(const Case& c, const CheckOptions& options, int seconds) {
     send('n', std::to_string(out.compile_errors) + " " + std::to_string(out.unfinished) + " " +
                   std::to_string(out.defined) + " " + std::to_string(out.elements) + " " +
                   std::to_string(out.barriers) + " " + std::to_string(out.needed) + " " + std::to_string(out.judged) +
-                  " " + std::to_string(out.unjudged) + " " + std::to_string(out.judge_steps));
+                  " " + std::to_string(out.unjudged) + " " + std::to_string(out.judge_steps) + " " +
+                  std::to_string(out.another));
     if (out.failure) send('f', out.failure->message);
     send('e', "");
     _exit(0);
@@ -701,7 +709,7 @@ Outcome check_apart(const Case& c, const CheckOptions& options, int seconds) {
     else if (all[at] == 'e') ended = true;
     else
       std::istringstream(text) >> out.compile_errors >> out.unfinished >> out.defined >> out.elements >> out.barriers >>
-          out.needed >> out.judged >> out.unjudged >> out.judge_steps;
+          out.needed >> out.judged >> out.unjudged >> out.judge_steps >> out.another;
     at = colon + 1 + length;
   }
   if (message) out.failure = Failure{stage, *message};
