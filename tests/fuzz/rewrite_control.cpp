@@ -147,27 +147,13 @@ RegionId region_of(Rewriter& e, const Part& p, const std::vector<Type>& args, co
   b.yield(yields);
   return r;
 }
-}  // namespace
-
-// A part of the kernel in a loop of one trip, under a condition that is true, as a case of a switch, or in a scope.
-bool rewrite_wrapped(Rewriter& e) {
+// The op that holds the part, at s; its results, which are the part's.
+std::vector<Value> wrapped(Rewriter& e, Spot& s, const Part& part, size_t form, const std::vector<Value>& zeros) {
   ir::Kernel& k = e.k;
-  const std::optional<Part> p = some_part(e);
-  if (!p) return false;
-  for (const OpId id : p->ops)
-    if (ir::info(k.op(id).code).effect != ir::Effect::pure && k.has_threads()) return false;
-  auto& outer = k.region(p->outer).ops;
-  outer.erase(outer.begin() + static_cast<std::ptrdiff_t>(p->first),
-              outer.begin() + static_cast<std::ptrdiff_t>(p->end));
-  Spot s{p->outer, p->first};
+  const Part* p = &part;
   std::vector<Type> types{Type::array(DType::i32)};
-  std::vector<Value> zeros;
   for (const Value v : p->results) types.push_back(k.type(v));
-  const size_t first = k.ops.size();
   std::vector<Value> results;
-  const size_t form = e.random.below(5);
-  if (form != 4)
-    for (const Value v : p->results) zeros.push_back(e.garbage(s, k.type(v)));
   if (form == 0) {
     const int64_t from = e.random.in(-2, 3), step = e.random.in(1, 3);
     const Value lower = e.constant_i32(s, from);
@@ -221,6 +207,27 @@ bool rewrite_wrapped(Rewriter& e) {
     const RegionId r = region_of(e, *p, {}, {});
     results = k.op(e.insert(s, {.code = Opcode::run_scoped, .regions = {r}})).results;
   }
+  return results;
+}
+}  // namespace
+
+// A part of the kernel in a loop of one trip, under a condition that is true, as a case of a switch, or in a scope.
+bool rewrite_wrapped(Rewriter& e) {
+  ir::Kernel& k = e.k;
+  const std::optional<Part> p = some_part(e);
+  if (!p) return false;
+  for (const OpId id : p->ops)
+    if (ir::info(k.op(id).code).effect != ir::Effect::pure && k.has_threads()) return false;
+  auto& outer = k.region(p->outer).ops;
+  outer.erase(outer.begin() + static_cast<std::ptrdiff_t>(p->first),
+              outer.begin() + static_cast<std::ptrdiff_t>(p->end));
+  Spot s{p->outer, p->first};
+  std::vector<Value> zeros;
+  const size_t first = k.ops.size();
+  const size_t form = e.random.below(5);
+  if (form != 4)
+    for (const Value v : p->results) zeros.push_back(e.garbage(s, k.type(v)));
+  const std::vector<Value> results = wrapped(e, s, *p, form, zeros);
   // uses outside of the part
   std::set<uint32_t> inside;
   for (const OpId id : p->ops) {
