@@ -720,9 +720,7 @@ class Machine {
           r[i.dst] = word;
           break;
         }
-        case Code::tensor_load:
-          if (id == 0) copies_.begin(*this, i, pc, index_of(i, pc, id, regs), regs);
-          break;
+        case Code::tensor_load: copies_.begin(*this, i, pc, id, index_of(i, pc, id, regs), regs); break;
         case Code::barrier:
         case Code::subgroup_barrier:
         case Code::reduce:

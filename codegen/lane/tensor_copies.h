@@ -7,6 +7,7 @@
 
 #include "codegen/lane/bytecode.h"
 #include "codegen/lane/touched.h"
+#include "engine/base/splitmix64.h"
 
 namespace tessera::lane {
 
@@ -25,15 +26,21 @@ inline void write(std::byte* to, DType t, uint64_t v) { std::memcpy(to, &v, stat
 
 class TensorCopies {
  public:
-  /// `word`: of shared memory, the first. By invocation 0 for all.
+  /// By invocation 0 for all; what the others would have begun is compared when copies land. `word`: of shared memory,
+  /// the first.
   template <class Machine, class Registers>
-  void begin(Machine& m, const Instr& i, uint32_t at, int64_t word, const Registers& r) {
+  void begin(Machine& m, const Instr& i, uint32_t at, uint32_t invocation, int64_t word, const Registers& r) {
     const TensorOp& t = m.code_.tensors[i.d];
     Copy c{&i, at, r[i.c].bits, word, {}};
+    if (begun_.size() <= invocation) begun_.resize(invocation + 1);
+    uint64_t& begun = begun_[invocation];
+    begun = mix(mix(mix(begun, at), c.barrier), static_cast<uint64_t>(word));
     for (const uint32_t reg : t.at) {
-      if (r[reg].poison) m.poisoned(0, at, r[reg], "a coordinate");
+      if (r[reg].poison) m.poisoned(invocation, at, r[reg], "a coordinate");
       c.first.push_back(static_cast<int32_t>(static_cast<uint32_t>(r[reg].bits)));
+      begun = mix(begun, static_cast<uint64_t>(c.first.back()));
     }
+    if (invocation != 0) return;
     constexpr int64_t kSwizzled = 1024;  // bytes, from which on rows are swizzled as the first ones
     if (const Place& p = m.code_.places[t.to]; (p.offset + word * p.stride) % kSwizzled != 0 && m.is_new(9, at, 0))
       m.report("a box is copied to word " + std::to_string(word) + ", which is at no multiple of 1024 bytes, in " +
@@ -45,6 +52,9 @@ class TensorCopies {
   /// Those that `barrier` is told of, which has to be as many as end its phase.
   template <class Machine>
   void land(Machine& m, uint64_t barrier, uint32_t at, const std::vector<int32_t>& arrivals) {
+    for (size_t i = 1; i < begun_.size(); ++i)
+      if (begun_[i] != begun_[0] && m.is_new(11, at, 0))
+        m.report("invocations 0 and " + std::to_string(i) + " begin other copies, before " + m.op_at(at));
     int32_t landed = 0;
     std::vector<Copy> others;
     for (Copy& c : under_way_) {
@@ -70,6 +80,8 @@ class TensorCopies {
     int64_t word;
     std::vector<int64_t> first;  // coordinates
   };
+
+  static uint64_t mix(uint64_t a, uint64_t b) { return SplitMix64::mix(a ^ b); }
 
   template <class Machine>
   static void copy(Machine& m, const Copy& c, bool lands) {
@@ -104,6 +116,7 @@ class TensorCopies {
   }
 
   std::vector<Copy> under_way_;
+  std::vector<uint64_t> begun_;  // a hash of the copies that each invocation has passed
 };
 
 }  // namespace tessera::lane

@@ -299,8 +299,9 @@ class Verifier {
     if (const auto n = static_cast<int64_t>(k_.lane.barriers.size()); kBarrier * n > k_.lane.program_bytes)
       problem(
           o, "has " + std::to_string(n) + " barriers beside it in " + std::to_string(k_.lane.program_bytes) + " bytes");
-    for (const Value v : o.operands)
-      if (!k_.type(v).is_ref && uniformity_.values[v.index] != U::workgroup)
+    // Coordinates are scalars of the program: each invocation has the same, by whatever way (the interpreter compares).
+    for (size_t i = 0; i < std::min<size_t>(o.operands.size(), 4); ++i)
+      if (const Value v = o.operands[i]; !k_.type(v).is_ref && uniformity_.values[v.index] != U::workgroup)
         problem(o, "%" + std::to_string(v.index) + " is not the same for the workgroup");
     if (!loads) return;
     const auto at = static_cast<size_t>(o.attr(ir::Attr::index));

@@ -16,12 +16,12 @@ using ir::Value;
 // What each element of an i32 array adds to something that is the same for all of them: the sum of coef[d] times its
 // index along dim d, modulo 2^32. None where that is not known.
 std::optional<std::vector<int64_t>> index_form(const ir::Kernel& k, Value v, int depth = 0) {
-  const ir::Type& t = k.type(v);
-  const size_t rank = t.shape.size();
+  const Shape& shape = k.type(v).shape;
+  const size_t rank = shape.size();
   std::vector<int64_t> coef(rank, 0);
-  if (num_elements(t.shape) <= 1) return coef;
+  if (num_elements(shape) <= 1) return coef;
   const ir::Op* op = k.def(v);
-  if (!op || t.dtype != DType::i32 || depth > 32) return std::nullopt;
+  if (!op || depth > 32) return std::nullopt;
   const auto of = [&](size_t i) { return index_form(k, op->operands[i], depth + 1); };
   const auto scaled = [&](size_t i, int64_t factor) -> std::optional<std::vector<int64_t>> {
     auto f = of(i);

@@ -258,8 +258,7 @@ class Scheduler {
     // aliased input is copied, or where its elements are not those of the output; and where one program's block
     // overlaps the next one's, so that elements pass from slice to slice.
     for (size_t r = 0; r < args; ++r) {
-      const int o =
-          static_cast<int>(r) < k_.num_inputs && written_[r] && read_[r] ? k_.aliased_output(static_cast<int>(r)) : -1;
+      const int o = written_[r] && read_[r] ? k_.aliased_output(static_cast<int>(r)) : -1;
       const bool overlaps =
           r < k_.blocks.size() && written_[r] && !s_.sequential.empty() && may_overlap(k_, static_cast<int>(r));
       if (overlaps || (wants_room(r) && !resident_[r]) ||

@@ -59,9 +59,8 @@ class LocalUpdates {
   bool wanted(const Op& o) const {
     if (!in_any_order(k_, o, used_) || !must_scatter_in_order(k_, o)) return false;
     if (static_cast<size_t>(ref_position(k_, o.operands[0])) >= k_.blocks.size()) return false;  // scratch already
-    const Shape& shape = k_.type(o.operands[0]).shape;
-    if (std::any_of(shape.begin(), shape.end(), [](int64_t n) { return n <= 0; })) return false;  // or a run-time size
-    const int64_t counters = num_elements(shape), updates = num_elements(k_.type(o.operands[1]).shape);
+    const int64_t counters = num_elements(k_.type(o.operands[0]).shape);
+    const int64_t updates = num_elements(k_.type(o.operands[1]).shape);
     return updates >= kFewestUpdates && updates / kUpdatesForEach >= counters;
   }
 

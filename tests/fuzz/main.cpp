@@ -32,10 +32,10 @@
 #include "tests/fuzz/check.h"
 #include "tests/fuzz/coverage.h"
 #include "tests/fuzz/devices.h"
-#include "tests/fuzz/random.h"
 #include "tests/fuzz/rewrite.h"
 #include "tests/fuzz/shrink.h"
 #include "tests/fuzz/workers.h"
+#include "tests/support/generator/random.h"
 
 using namespace tessera;
 using namespace tessera::fuzz;
@@ -60,10 +60,11 @@ constexpr const char* kUsage =
     "  --patience N      a case that keeps the device for more than N seconds has failed (120)\n"
     "  --print           print the kernels' text instead of checking them\n"
     "  --coverage        run on the interpreter only, and tell which ops, dtypes and shapes the kernels have\n"
-    "  --pattern NAME    only kernels of this form (tests/fuzz/generator.h); none: only those without one\n"
+    "  --pattern NAME    only kernels of this form (tests/support/generator/generator.h); none: only those without "
+    "one\n"
     "  --rewrite NAME    check each kernel rewritten so that it computes the same (tests/fuzz/rewrite.cpp); any: by "
-    "one to "
-    "three rewritings\n"
+    "one "
+    "to three rewritings\n"
     "  --rewritings N    so many of each kernel (1), each at other places\n"
     "  FILE.tir          check these kernels, on the inputs of their comments (tests/README.md) or random ones, "
     "instead of generated ones\n";

@@ -638,6 +638,42 @@ TEST_CASE("sums are watched at every evaluation, and where a mask says so") {
   CHECK(seen[4].times == 4);
 }
 
+TEST_CASE("invocations begin the same copies of boxes") {
+  for (const bool same : {true, false}) {
+    Lane l(32);
+    l.k.lane.subgroup_size = 32;
+    l.k.lane.max_workgroups = 1;
+    l.k.blocks[0].array_shape = {16, 32};
+    l.k.lane.tensors = {{.array = 0, .box = {8, 32}}};
+    l.k.lane.barriers = {1};
+    l.k.lane.program_bytes = 1024;
+    const Value box = l.shared(0, 8 * 32, DType::u32), none = l.number(0), local = l.source(Opcode::local_index);
+    // Either is 3 in invocation 0; that the first is in each no analysis knows.
+    const Value row = l.add(same ? l.mul(local, none) : local, l.number(3));
+    Op copy{.code = Opcode::tensor_load, .operands = {l.args[0], box, none, none, row, none}};
+    copy.set(Attr::index, 0);
+    copy.set(Attr::count, 1);
+    l.b.append(std::move(copy));
+    l.b.append({.code = Opcode::tensor_wait, .operands = {none}});
+    const Value word = l.load(box, local);
+    l.store(l.args[1], local, l.b.elementwise(Opcode::bitcast, {word}, DType::f32));
+    const Kernel& k = l.done();
+    CHECK(messages(k) == std::vector<std::string>{});
+    Array x({16, 32}, DType::f32);
+    for (int64_t i = 0; i < 512; ++i) x.set_element_bits(i, reference::from_double(DType::f32, static_cast<double>(i)));
+    const std::vector<Array> arrays = {x, Array({32}, DType::f32)};
+    if (same) {
+      const auto r = lane::run(k, arrays, 1, {}, {});
+      const std::string first = r.reports.empty() ? "" : r.reports[0];
+      CAPTURE(first);
+      CHECK(r.reports.empty());
+      CHECK(r.outputs.at(0).at(0) == 3 * 32);
+    } else {
+      CHECK(any_contains(reports_of(k, arrays), "invocations 0 and 1 begin other copies, before `tensor_wait"));
+    }
+  }
+}
+
 TEST_CASE("uniformity follows sources, memory and control") {
   Lane l(8);
   l.k.lane.subgroup_size = 4;
