@@ -213,6 +213,7 @@ class Expander {
       else if (ir::is_async(op.code)) async(id, op);
       else {
         for (RegionId r : op.regions) region(r);
+        if (const OpId one = passes::keep_step(k_, id)) k_.region(b_.region()).ops.push_back(one);
         k_.region(b_.region()).ops.push_back(id);
       }
     }

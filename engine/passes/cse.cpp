@@ -52,8 +52,11 @@ class Cse {
     const size_t scope = entries_.size();
     std::vector<OpId> kept;
     kept.reserve(k_.region(r).ops.size());
-    for (OpId id : k_.region(r).ops)
-      if (!op(id)) kept.push_back(id);
+    for (OpId id : k_.region(r).ops) {
+      if (op(id)) continue;
+      if (const OpId one = keep_step(k_, id)) kept.push_back(one);
+      kept.push_back(id);
+    }
     k_.region(r).ops = std::move(kept);
     for (; entries_.size() > scope; entries_.pop_back()) head(entries_.back().hash) = entries_.back().next;
   }

@@ -200,6 +200,7 @@ class Checker {
         out_.elements += static_cast<int64_t>(d.size());
         for (const bool b : d) out_.defined += b;
       }
+      if (options_.first && !computes_the_same()) return std::move(out_);
       if (!hold_to_claims("source", case_.kernel, nullptr)) return std::move(out_);
       if (options_.passes && !passes()) return std::move(out_);
       begin("races");  // what lowering takes for parallel is
@@ -272,6 +273,16 @@ class Checker {
   bool failed(std::string message) {
     out_.failure = Failure{stage_, std::move(message)};
     return false;
+  }
+
+  // What the kernel computes that this one is a rewriting of.
+  bool computes_the_same() {
+    begin("rewriting");
+    Reference first(*options_.first);
+    const auto d = difference(first, options_.original(reference_->outputs), {});
+    if (!d) return true;
+    out_.another = options_.perhaps_another;
+    return out_.another ? false : failed(*d);
   }
 
   std::optional<std::string> after_passes(const Kernel& k) {
@@ -675,7 +686,8 @@ Outcome check_apart(const Case& c, const CheckOptions& options, int seconds) {
     send('n', std::to_string(out.compile_errors) + " " + std::to_string(out.unfinished) + " " +
                   std::to_string(out.defined) + " " + std::to_string(out.elements) + " " +
                   std::to_string(out.barriers) + " " + std::to_string(out.needed) + " " + std::to_string(out.judged) +
-                  " " + std::to_string(out.unjudged) + " " + std::to_string(out.judge_steps));
+                  " " + std::to_string(out.unjudged) + " " + std::to_string(out.judge_steps) + " " +
+                  std::to_string(out.another));
     if (out.failure) send('f', out.failure->message);
     send('e', "");
     _exit(0);
@@ -701,7 +713,7 @@ Outcome check_apart(const Case& c, const CheckOptions& options, int seconds) {
     else if (all[at] == 'e') ended = true;
     else
       std::istringstream(text) >> out.compile_errors >> out.unfinished >> out.defined >> out.elements >> out.barriers >>
-          out.needed >> out.judged >> out.unjudged >> out.judge_steps;
+          out.needed >> out.judged >> out.unjudged >> out.judge_steps >> out.another;
     at = colon + 1 + length;
   }
   if (message) out.failure = Failure{stage, *message};

@@ -36,6 +36,11 @@ struct CheckOptions {
   std::function<std::vector<Array>(const Case&, bool general, bool little_room, std::vector<std::string>& lines)>
       device;
   std::function<void(const std::string& stage)> on_stage;  // sees each stage as it begins
+  /// The case is a rewriting of this one (rewrite.h), and this what makes its outputs of the case's.
+  const Case* first = nullptr;
+  std::function<std::vector<Array>(std::vector<Array>)> original;
+  /// Whether it may turn out that the rewriting does not keep what this kernel computes; it is not checked then.
+  bool perhaps_another = false;
 };
 
 struct Failure {
@@ -46,6 +51,7 @@ struct Outcome {
   std::optional<Failure> failure;
   int compile_errors = 0;  // targets that said no
   int unfinished = 0;      // runs of the lane-level interpreter that CheckOptions::max_steps ended
+  int another = 0;         // CheckOptions::perhaps_another came true
   int64_t defined = 0, elements = 0;
   int64_t barriers = 0, needed = 0;  // delete_barriers: how many there are, and how many were missed
   int judged = 0, unjudged = 0;      // runs of the judge, and those that its budget ended

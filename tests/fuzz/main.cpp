@@ -2,6 +2,7 @@
 // short run for the test suite, over the kernels in tests/tir and tests/data/pallas too. The seed alone repeats a
 // failure.
 #include <algorithm>
+#include <cctype>
 #include <chrono>
 #include <cmath>
 #include <cstdio>
@@ -13,6 +14,7 @@
 #include <iostream>
 #include <iterator>
 #include <map>
+#include <numeric>
 #include <optional>
 #include <sstream>
 #include <tuple>
@@ -30,6 +32,7 @@
 #include "tests/fuzz/check.h"
 #include "tests/fuzz/coverage.h"
 #include "tests/fuzz/devices.h"
+#include "tests/fuzz/rewrite.h"
 #include "tests/fuzz/shrink.h"
 #include "tests/fuzz/workers.h"
 #include "tests/support/generator/random.h"
@@ -43,8 +46,8 @@ constexpr const char* kUsage =
     "minimum|lavapipe|gpu|matrix|nvidia|cut|random|all|none] [--orders N]\n"
     "     [--device vulkan|minimum|gpu|cuda|cuda:N|none] [--patience SECONDS] [--no-passes] [--targets N] [--judge N] "
     "[--steps N] [--optimised] "
-    "[--delete-barriers] [--shrink SECONDS] [--out DIR] [--print] [--coverage] [--verbose] [--pattern NAME] [FILE.tir "
-    "...]\n"
+    "[--delete-barriers] [--shrink SECONDS] [--out DIR] [--print] [--coverage] [--verbose] [--pattern NAME] "
+    "[--rewrite NAME|any] [--rewritings N] [FILE.tir ...]\n"
     "  --seed, --count   the cases N, N + 1, ...      --seconds   stop after so long\n"
     "  --targets N       random targets of another kind for each kernel\n"
     "  --judge N         orders of the SPIR-V judge per form and target (1); 0: leave it out\n"
@@ -59,6 +62,10 @@ constexpr const char* kUsage =
     "  --coverage        run on the interpreter only, and tell which ops, dtypes and shapes the kernels have\n"
     "  --pattern NAME    only kernels of this form (tests/support/generator/generator.h); none: only those without "
     "one\n"
+    "  --rewrite NAME    check each kernel rewritten so that it computes the same (tests/fuzz/rewrite.cpp); any: by "
+    "one "
+    "to three rewritings\n"
+    "  --rewritings N    so many of each kernel (1), each at other places\n"
     "  FILE.tir          check these kernels, on the inputs of their comments (tests/README.md) or random ones, "
     "instead of generated ones\n";
 
@@ -70,6 +77,8 @@ struct Arguments {
   bool print = false, coverage = false, verbose = false;
   std::string out;
   std::optional<Pattern> pattern;
+  std::string rewrite;  // empty: kernels as they are
+  int64_t rewritings = 1;
   std::vector<std::string> files;
   bool suite = false;  // no arguments: tests/tir too
   CheckOptions check;
@@ -135,7 +144,13 @@ Arguments parse_arguments(int argc, char** argv) {
       const auto at = std::find(std::begin(kPatternNames), std::end(kPatternNames), v);
       if (at == std::end(kPatternNames)) usage("--pattern " + v + ": there is none of this name");
       a.pattern = static_cast<Pattern>(at - std::begin(kPatternNames));
-    } else if (s == "--print") a.print = true;
+    } else if (s == "--rewrite") {
+      a.rewrite = next();
+      const std::vector<std::string>& names = rewritings();
+      if (a.rewrite != "any" && std::find(names.begin(), names.end(), a.rewrite) == names.end())
+        usage("--rewrite " + a.rewrite + ": there is none of this name");
+    } else if (s == "--rewritings") a.rewritings = std::strtoll(next().c_str(), nullptr, 10);
+    else if (s == "--print") a.print = true;
     else if (s == "--coverage") a.coverage = true, a.check.general = a.check.fast = a.check.passes = false;
     else if (s == "--verbose") a.verbose = true;
     else if (s == "--help") {
@@ -260,7 +275,7 @@ std::string kind(const Failure& f) {
 }
 
 void report(const Case& c, const Failure& failure, const std::string& name, const Arguments& a, bool lost) {
-  const bool shrinks = a.shrink_seconds > 0 && !lost;
+  const bool shrinks = a.shrink_seconds > 0 && !lost && failure.stage != "rewriting";
   std::cout << name << " FAILED in " << failure.stage << "\n" << first_lines(failure.message, a.verbose ? 100000 : 12);
   Case small = c;
   Failure last = failure;
@@ -277,7 +292,10 @@ void report(const Case& c, const Failure& failure, const std::string& name, cons
   const std::string text = ir::print(small.kernel);
   if (shrinks) std::cout << "shrunk to:\n" << text << "which says: " << first_lines(last.message, 4) << std::endl;
   if (a.out.empty()) return;
-  const std::string file = a.out + "/fuzz_" + name.substr(name.find(' ') + 1);
+  std::string word = name.substr(name.starts_with("seed ") ? 5 : name.rfind('/') + 1);
+  for (char& x : word)
+    if (!std::isalnum(static_cast<unsigned char>(x)) && x != '.') x = '_';
+  const std::string file = a.out + "/fuzz_" + word;
   std::ofstream(file + ".tir") << text;
   for (size_t i = 0; i < small.inputs.size(); ++i) write_npy(file + "." + std::to_string(i) + ".npy", small.inputs[i]);
 }
@@ -309,7 +327,9 @@ class Session {
                 << (n.with_output ? std::lround(100 * n.share / static_cast<double>(n.with_output)) : 0)
                 << "% of a case's output elements defined on average, none in " << n.nothing_defined << " cases, "
                 << n.judged << " modules judged (" << n.judge_steps << " instructions, " << n.unjudged
-                << " of them too long), " << elapsed() << " s\n";
+                << " of them too long), "
+                << (n.another ? std::to_string(n.another) + " not the same kernel any more, " : "") << elapsed()
+                << " s\n";
     if (a_.coverage) std::cout << coverage_.text() << n.defined << " of " << n.elements << " output elements defined\n";
     if (a_.check.delete_barriers)
       std::cout << n.needed << " of " << n.barriers << " barriers are missed when deleted\n";
@@ -339,10 +359,23 @@ class Session {
       const std::string& path = files_[static_cast<size_t>(i)];
       one(from_file(path), path);
     }
+    if (a_.suite) rewritten_files();
     a_.check.strict = strict;
     if (!a_.files.empty()) return;
     for (int64_t& i = progress_.next; i - files < a_.count && elapsed() < a_.seconds && !devices_.lost(); ++i)
       generated(a_.seed + static_cast<uint64_t>(i - files));
+  }
+
+  // The suite's: each file in one other form, on two targets. A soak has more.
+  void rewritten_files() {
+    const CheckOptions before = a_.check;
+    a_.check.general = a_.check.passes = a_.check.matrix = a_.check.cut = a_.check.random = a_.check.nvidia = false;
+    a_.check.minimum = std::getenv("TESSERA_TESTS_ALL");
+    a_.check.orders = 1;
+    a_.rewrite = "any";
+    for (const std::string& path : files_) one(from_file(path), path);
+    a_.rewrite.clear();
+    a_.check = before;
   }
 
   void generated(uint64_t seed) {
@@ -396,7 +429,24 @@ class Session {
     }
   }
 
+  // The case, or as many of its rewritings as there are to be.
   void one(const Case& c, const std::string& name) {
+    if (a_.rewrite.empty()) return checked(c, name);
+    for (int64_t i = 0; i < a_.rewritings; ++i) {
+      const std::string known = name.substr(name.rfind('/') + 1);  // the same wherever it is run
+      const uint64_t seed = std::accumulate(known.begin(), known.end(), a_.seed + static_cast<uint64_t>(i) * 1000003,
+                                            [](uint64_t s, char x) { return s * 131 + static_cast<unsigned char>(x); });
+      const std::optional<Rewritten> r = rewrite(c, a_.rewrite == "any" ? "" : a_.rewrite, seed);
+      if (!r) continue;
+      a_.check.first = &c;
+      a_.check.original = r->original;
+      a_.check.perhaps_another = r->perhaps_another;
+      checked(r->c, name + " (" + std::to_string(i) + ": " + r->what + ")");
+      a_.check.first = nullptr;
+    }
+  }
+
+  void checked(const Case& c, const std::string& name) {
     progress_.begin_case(name);
     if (ir::find_problems(c.kernel).empty()) {  // a file's kernel may have some, which the check reports
       coverage_.add(c);
@@ -421,6 +471,7 @@ class Session {
       std::cout << name << " FAILED as others: " << what << std::endl;
       return;
     }
+    a_.check.first = nullptr;  // a shrunk kernel is no rewriting of it
     report(c, *o.failure, name, a_, devices_.lost());
   }
 
@@ -428,6 +479,7 @@ class Session {
     Counts& n = counts_;
     ++n.done;
     n.refusals += o.compile_errors;
+    n.another += o.another;
     n.unfinished += o.unfinished;
     n.defined += o.defined, n.elements += o.elements;
     if (o.elements > 0) {
@@ -441,7 +493,7 @@ class Session {
 
   struct Counts {
     int64_t done = 0, failures = 0, refusals = 0, unfinished = 0, defined = 0, elements = 0, barriers = 0, needed = 0,
-            judged = 0, unjudged = 0, judge_steps = 0, nothing_defined = 0, with_output = 0;
+            judged = 0, unjudged = 0, judge_steps = 0, another = 0, nothing_defined = 0, with_output = 0;
     double share = 0;
   };
   struct Shared {  // with workers

@@ -12,6 +12,9 @@ soak_turns=(
   "random kernels: matrices|\"$build/tests/fuzz\" --target matrix --shrink 40 --out %out --seed %seed --seconds 120"
   "random kernels: PTX|\"$build/tests/fuzz\" --target nvidia --shrink 40 --out %out --seed %seed --seconds 120"
   "random kernels: loops cut into dispatches|\"$build/tests/fuzz\" --target cut --shrink 40 --out %out --seed %seed --seconds 120"
+  "kernels of tests/tir, rewritten|\"$build/tests/fuzz\" --rewrite any --codegen fast --orders 1 --no-passes --shrink 40 --out %out --seed %seed tests/tir/*.tir"
+  "random kernels, rewritten|\"$build/tests/fuzz\" --rewrite any --no-passes --shrink 40 --out %out --seed %seed --seconds 120"
+  "kernels of tests/tir, rewritten: Vulkan|\"$build/tests/fuzz\" --rewrite any --codegen fast --device vulkan --target none --no-passes --shrink 40 --out %out --seed %seed tests/tir/*.tir"
   "mutants of kernels' texts: the parser|\"$build/tests/parser\" --seed %seed --count 20000"
 )
 [ ! -f "$soak_venv/complete" ] || soak_turns+=("random Pallas kernels: JAX, interpreter, Vulkan|JAX_PLATFORMS=cpu \"$soak_venv/bin/python\" tests/jax/random_kernels.py --seed %seed --count 1000000 --seconds 120")
