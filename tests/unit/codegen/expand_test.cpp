@@ -526,8 +526,8 @@ body (%0: ref<any, f32[64]>, %1: ref<any, f32[64]>) {
     CHECK(program_from_bytes(program_to_bytes(loose))->relaxed == gpu);
   }
 }
-// The numbers of codegen/spirv/precision.md, a little rounded up: what an expansion loses shows long before a row's bound,
-// which is as wide as Vulkan's division and square root.
+// The numbers of codegen/spirv/precision.md, a little rounded up: what an expansion loses shows long before a row's
+// bound, which is as wide as Vulkan's division and square root.
 TEST_CASE("expand: transcendental functions") {
   const std::map<Opcode, double> measured = {
       {Opcode::exp, 0.9},    {Opcode::exp2, 1},     {Opcode::expm1, 1},      {Opcode::log, 0.75},
