@@ -122,7 +122,7 @@ Needs needs_of(const Program& p, const Target& target) {
   n.push_constant_bytes = p.indirect_table ? 8 : static_cast<int32_t>(p.push_bytes());
   n.most_subgroup_size = subgroups && p.required_subgroup_size == 0 ? target.max_subgroup_size : 0;
   // Code whose number of workgroups is known and within the target's limit does not test for surplus ones
-  // (codegen/README.md).
+  // (codegen/rules.md).
   if (const auto groups = p.num_units.value(); groups && *groups <= target.max_workgroup_count)
     n.workgroup_count = static_cast<int32_t>(std::max<int64_t>(*groups, 1));
   n.loop_iterations = loops ? target.max_loop_iterations : -1;

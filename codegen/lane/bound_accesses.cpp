@@ -4,6 +4,7 @@
 #include "codegen/lane/prover.h"
 #include "codegen/lane/uniformity.h"
 #include "engine/ir/builder.h"
+#include "engine/ir/walk.h"
 
 namespace tessera::lane {
 using ir::Opcode;
@@ -105,10 +106,10 @@ template <class F> void in_front(ir::Kernel& k, ir::RegionId r, const F& make) {
   k.regions[r.index].ops.insert(k.regions[r.index].ops.end(), list.begin(), list.end());
 }
 void replace(ir::Kernel& k, const std::vector<ir::OpId>& ops, Value from, Value to) {
-  for (const ir::OpId id : ops) {
-    std::replace(k.op(id).operands.begin(), k.op(id).operands.end(), from, to);
-    for (const ir::RegionId r : k.op(id).regions) replace(k, k.region(r).ops, from, to);
-  }
+  for (const ir::OpId id : ops)
+    ir::each_op_from(k, id, [&](ir::OpId inner) {
+      std::replace(k.op(inner).operands.begin(), k.op(inner).operands.end(), from, to);
+    });
 }
 
 // In the body of a loop, its counter where there is an iteration, else the first iteration's.

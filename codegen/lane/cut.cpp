@@ -292,8 +292,7 @@ class Cutter {
     }
   }
   void inside(OpId id, std::unordered_set<uint32_t>& ops) const {
-    ops.insert(id.index);
-    for (const RegionId r : k_.op(id).regions) ir::each_op(k_, r, [&](OpId o) { ops.insert(o.index); });
+    ir::each_op_from(k_, id, [&](OpId o) { ops.insert(o.index); });
   }
 
   /// May run in every dispatch, whatever ran before.
@@ -317,12 +316,10 @@ class Cutter {
   /// Made from ids, sizes, loops' counters and memory that nothing writes: right at every step. Any other op may have
   /// any value before its own step.
   bool stable(const Op& o) const {
-    for (const Value v : o.operands)
-      if (unstable_.contains(v.index)) return false;
-    for (const RegionId r : o.regions)
-      for (const OpId id : k_.region(r).ops)
-        if (!stable(k_.op(id))) return false;
-    return true;
+    const auto depends = [&](const Op& x) {
+      return std::any_of(x.operands.begin(), x.operands.end(), [&](Value v) { return unstable_.contains(v.index); });
+    };
+    return !depends(o) && !ir::any_op_inside(k_, o, [&](OpId id) { return depends(k_.op(id)); });
   }
   void unstable(const std::vector<Value>& values) {
     for (const Value v : values) unstable_.insert(v.index);

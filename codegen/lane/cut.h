@@ -1,7 +1,7 @@
 // Cutting: a lane-level kernel whose loops run longer than its target allows in one dispatch becomes one that runs in
 // successive dispatches, each with a part of the iterations; values that live across dispatches are kept in scratch.
-// This file and Program::steps_extent decide which loops are cut and what a dispatch runs; runtime/launch/launch.cpp
-// issues the dispatches. README.md ("Drivers that cut loops") says when. Not a watchdog's slices, which cut between
+// This file and Program::steps_extent decide which loops are cut and what a dispatch runs; runtime/launch/bound.h
+// plans the dispatches of a call. codegen/loops.md says when loops are cut. Not a watchdog's slices, which cut between
 // workgroups.
 #pragma once
 #include <optional>

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <vector>
 
+#include "engine/ir/walk.h"
+
 namespace tessera::lowering {
 namespace {
 using ir::OpId;
@@ -21,11 +23,9 @@ class Mover {
 
  private:
   void count(ir::RegionId r) {
-    for (const OpId id : k_.region(r).ops) {
-      const ir::Op& o = k_.op(id);
-      for (const Value v : o.operands) ++uses_[v.index];
-      for (const ir::RegionId inner : o.regions) count(inner);
-    }
+    ir::each_op(k_, r, [&](OpId id) {
+      for (const Value v : k_.op(id).operands) ++uses_[v.index];
+    });
   }
   bool constant(Value v) const {
     const ir::Op* o = k_.def(v);

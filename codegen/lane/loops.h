@@ -1,7 +1,7 @@
 // Counts the loops of a lane-level kernel: how many iterations one invocation runs at least and at most. For drivers
 // that leave all loops of an invocation after a limit (Target::max_loop_iterations), and for the emitter, which packs
 // several iterations into one. report_cut_loops adds the run-time check to a kernel whose loops are not proved short.
-// compile.cpp and runtime/launch/launch.cpp read the counts.
+// codegen/fit_to_driver.h and, with the sizes of a call, runtime/launch/bound.h read the counts.
 #pragma once
 #include <unordered_map>
 #include <vector>

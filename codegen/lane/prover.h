@@ -88,7 +88,7 @@ class Prover {
 /// Accesses to arrays of static size that are not proved to lie inside of them.
 std::vector<ir::OpId> unproved_accesses(const ir::Kernel& lanes);
 /// Moves each of `unproved_accesses` to the nearest element of its array: passes may have used facts that the
-/// kernel no longer shows. With `speculated` (README.md: No access leaves its array) all loads that would leave their
+/// kernel no longer shows. With `speculated` (codegen/bounds.md) all loads that would leave their
 /// memory in a branch that is not taken, or in a loop behind its last iteration. True if anything changed.
 bool bound_accesses(ir::Kernel& lanes, bool speculated);
 

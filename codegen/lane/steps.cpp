@@ -106,7 +106,7 @@ class Planner {
   }
   int64_t loops_in(const Op& o) const {
     int64_t n = has_loop(o);
-    for (const RegionId r : o.regions) n += loops_in(r);
+    ir::each_op_inside(k_, o, [&](OpId id) { n += has_loop(k_.op(id)); });
     return n;
   }
   /// About how many iterations it is.

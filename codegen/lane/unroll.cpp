@@ -251,14 +251,14 @@ class Carrier {
   }
 
   /// Whether the op, or one inside of it, may change ref's memory otherwise than by a plain store of its own.
-  bool disturbs(OpId id, Value ref, bool inner = false) const {
+  bool disturbs(OpId id, Value ref) const {
+    const auto changes = [&](const Op& op) {
+      const Value to = ir::stored_ref(op);
+      return to && may_overlap(to, ref);
+    };
     const Op& op = k_.op(id);
-    if (const Value to = ir::stored_ref(op); to && may_overlap(to, ref))
-      if (inner || op.code != Opcode::store || to != ref || !plain(op)) return true;
-    for (const RegionId r : op.regions)
-      for (const OpId x : k_.region(r).ops)
-        if (disturbs(x, ref, true)) return true;
-    return false;
+    if (changes(op) && (op.code != Opcode::store || ir::stored_ref(op) != ref || !plain(op))) return true;
+    return ir::any_op_inside(k_, op, [&](OpId x) { return changes(k_.op(x)); });
   }
 
   struct Stores {

@@ -280,12 +280,10 @@ void Placement::unpack_carried(const Values& v, std::vector<Place>& places, cons
 
 // An arena value dies after the last op of its region that evaluates it, directly or through lazy values.
 void Placement::plan_lifetimes() {
-  std::vector<ir::RegionId> region_of_op(k_.ops.size());
-  for (uint32_t r = 0; r < k_.regions.size(); ++r)
-    for (ir::OpId o : k_.regions[r].ops) region_of_op[o.index] = {r};
+  const std::vector<ir::RegionId> region_of_op = ir::regions_of_ops(k_);
 
-  // Values evaluated by an op, nested regions included.
-  Function<void(ir::OpId, std::set<uint32_t>&)> evaluated = [&](ir::OpId id, std::set<uint32_t>& out) {
+  // Adds the values that an op evaluates, but for those inside of it.
+  const auto evaluated = [&](ir::OpId id, std::set<uint32_t>& out) {
     const ir::Op& o = k_.op(id);
     const bool stays_lazy = !o.results.empty() && !k_.type(o.results[0]).shape.empty() &&
                             kinds_[o.results[0].index] == Kind::lazy && o.regions.empty();
@@ -295,8 +293,6 @@ void Placement::plan_lifetimes() {
         each_placed(x, seen, [&](Value v) {
           if (kinds_[v.index] == Kind::arena) out.insert(v.index);
         });
-    for (ir::RegionId r : o.regions)
-      for (ir::OpId inner : k_.region(r).ops) evaluated(inner, out);
   };
   Function<void(ir::RegionId)> walk = [&](ir::RegionId r) {
     std::map<uint32_t, ir::OpId> last;
@@ -304,7 +300,7 @@ void Placement::plan_lifetimes() {
       for (Value v : k_.op(id).results)
         if (!k_.type(v).is_ref && kinds_[v.index] == Kind::arena) last[v.index] = id;
       std::set<uint32_t> used;
-      evaluated(id, used);
+      ir::each_op_from(k_, id, [&](ir::OpId inner) { evaluated(inner, used); });
       for (uint32_t v : used) {
         const ir::OpId def = k_.values[v].def;
         if (def && region_of_op[def.index] == r) last[v] = id;

@@ -304,9 +304,7 @@ bool may_load_late(const ir::Kernel& k, const std::vector<ir::OpId>& ops, size_t
   bool changed = false;
   for (size_t i = at + 1; i < ops.size(); ++i) {
     const Op& o = k.op(ops[i]);
-    bool used = uses(o);
-    for (const ir::RegionId r : o.regions)
-      used = used || ir::any_op(k, r, [&](ir::OpId inner) { return uses(k.op(inner)); });
+    const bool used = uses(o) || ir::any_op_inside(k, o, [&](ir::OpId inner) { return uses(k.op(inner)); });
     if (used && (changed || !o.regions.empty() || (ir::writes_ref(o.code) && o.operands[0] == ref))) return false;
     if (used && ir::is_index_function(o.code))
       for (const Value v : o.results) late.insert(v.index);

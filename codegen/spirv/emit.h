@@ -1,5 +1,5 @@
 // Lane-level IR to SPIR-V 1.6 for Vulkan 1.3: Vulkan memory model, physical storage buffer addresses, no descriptor
-// sets. Ops whose row says EXPAND are written out in expand*.cpp. Deterministic.
+// sets. Ops whose row says EXPAND are written out in codegen/expand. The same kernel and target give the same words.
 #pragma once
 #include <cstdint>
 #include <vector>

@@ -33,10 +33,8 @@ bool accumulate_into_dots(ir::Kernel& k, const Target& target) {
   std::vector<int> uses(k.values.size(), 0);
   for (const Op& o : k.ops)
     for (Value v : o.operands) ++uses[v.index];
-  std::vector<uint32_t> region(k.ops.size(), UINT32_MAX);
-  for (uint32_t r = 0; r < k.regions.size(); ++r)
-    for (ir::OpId o : k.regions[r].ops) region[o.index] = r;
-  const auto product = [&](Value v, uint32_t wanted) {
+  const std::vector<ir::RegionId> region = ir::regions_of_ops(k);
+  const auto product = [&](Value v, ir::RegionId wanted) {
     const Op* o = k.def(v);
     const DType t = k.type(v).dtype;
     return o && o->code == Opcode::dot && o->operands.size() == 2 && uses[v.index] == 1 && !is_narrow_float(t) &&
@@ -45,7 +43,7 @@ bool accumulate_into_dots(ir::Kernel& k, const Target& target) {
   bool changed = false;
   for (uint32_t i = 0; i < k.ops.size(); ++i) {
     Op& sum = k.ops[i];
-    if (sum.code != Opcode::add || region[i] == UINT32_MAX || sum.operands[0] == sum.operands[1]) continue;
+    if (sum.code != Opcode::add || !region[i] || sum.operands[0] == sum.operands[1]) continue;
     const bool second = product(sum.operands[1], region[i]);
     if (!second && !product(sum.operands[0], region[i])) continue;
     const Value v = sum.operands[second ? 1 : 0], start = sum.operands[second ? 0 : 1];

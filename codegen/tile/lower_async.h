@@ -1,4 +1,4 @@
-// Rewrites run_scoped, semaphores and asynchronous copies into scratch, loads and stores. The first step of compile().
+// Rewrites run_scoped, semaphores and asynchronous copies into scratch, loads and stores. An early step of compile().
 //   run_scoped  its Refs become private scratch, its body replaces it
 //   semaphores  become counters, i32 scratch of their own, 0 at the start of their scope; each wait tests its counter
 //               and reports (op report) if nothing can ever raise it so far. Counters that are not read after the

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "engine/ir/builder.h"
+#include "engine/ir/walk.h"
 #include "engine/passes/passes.h"
 
 namespace tessera::lowering {
@@ -45,7 +46,7 @@ std::optional<Digit> digit(const Numbers& starts) {
 // One sum of products, if it has the form.
 class Sum {
  public:
-  Sum(ir::Kernel& k, const std::vector<int>& uses, const std::vector<uint32_t>& region_of, RegionId region, OpId last)
+  Sum(ir::Kernel& k, const std::vector<int>& uses, const std::vector<RegionId>& region_of, RegionId region, OpId last)
       : k_(k), uses_(uses), region_of_(region_of), region_(region), last_(last) {}
 
   bool find() {
@@ -79,7 +80,7 @@ class Sum {
  private:
   const Op* own(Value v, Opcode c) const {
     const Op* o = k_.def(v);
-    return o && o->code == c && uses_[v.index] == 1 && region_of_[k_.value(v).def.index] == region_.index ? o : nullptr;
+    return o && o->code == c && uses_[v.index] == 1 && region_of_[k_.value(v).def.index] == region_ ? o : nullptr;
   }
   bool product(Value v) const {
     const Op* o = own(v, Opcode::dot);
@@ -129,7 +130,7 @@ class Sum {
       const Op* o = k_.def(v);
       if (!o || o->code != first->code || o->attrs != first->attrs || o->operands.size() != first->operands.size() ||
           o->index.size() != first->index.size() || k_.type(v) != k_.type(values[0]) ||
-          region_of_[k_.value(v).def.index] != region_.index)
+          region_of_[k_.value(v).def.index] != region_)
         return false;
     }
     if (first->code == Opcode::load && !same_place(values)) return false;
@@ -206,7 +207,7 @@ class Sum {
 
   ir::Kernel& k_;
   const std::vector<int>& uses_;
-  const std::vector<uint32_t>& region_of_;
+  const std::vector<RegionId>& region_of_;
   const RegionId region_;
   const OpId last_;
   Value start_;  // none: zeros
@@ -223,16 +224,13 @@ bool reroll_products(ir::Kernel& k) {
   for (bool again = true; again;) {
     again = false;
     std::vector<int> uses(k.values.size(), 0);
-    std::vector<uint32_t> region_of(k.ops.size(), UINT32_MAX);
-    for (uint32_t r = 0; r < k.regions.size(); ++r)
-      for (OpId o : k.regions[r].ops) {
-        region_of[o.index] = r;
-        for (Value v : k.op(o).operands) ++uses[v.index];
-      }
+    const std::vector<RegionId> region_of = ir::regions_of_ops(k);
+    for (size_t i = 0; i < k.ops.size(); ++i)
+      for (Value v : k.ops[i].operands) uses[v.index] += region_of[i] ? 1 : 0;
     // The last sum of each chain comes first.
     for (uint32_t i = static_cast<uint32_t>(k.ops.size()); i-- > 0 && !again;) {
-      if (k.ops[i].code != Opcode::add || region_of[i] == UINT32_MAX) continue;
-      Sum sum(k, uses, region_of, RegionId{region_of[i]}, OpId{i});
+      if (k.ops[i].code != Opcode::add || !region_of[i]) continue;
+      Sum sum(k, uses, region_of, region_of[i], OpId{i});
       if (!sum.find()) continue;
       sum.replace();
       passes::dce(k);

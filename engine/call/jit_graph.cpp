@@ -67,25 +67,21 @@ class Lowering {
 
   /// Everything that a region uses and does not make itself.
   void uses(OpId o, std::set<ir::Value>& made, std::vector<ir::Value>& used) const {
-    const Op& op = k_.op(o);
-    for (ir::Value v : op.operands)
-      if (!made.contains(v) && std::find(used.begin(), used.end(), v) == used.end()) used.push_back(v);
-    for (RegionId r : op.regions) {
-      made.insert(k_.region(r).args.begin(), k_.region(r).args.end());
-      for (OpId inner : k_.region(r).ops) uses(inner, made, used);
-    }
-    made.insert(op.results.begin(), op.results.end());
-  }
-  template <class F> bool any_inside(const Op& op, const F& f) const {
-    return std::any_of(op.regions.begin(), op.regions.end(), [&](RegionId r) { return ir::any_op(k_, r, f); });
+    ir::each_op_from(k_, o, [&](OpId id) {
+      const Op& op = k_.op(id);
+      for (ir::Value v : op.operands)
+        if (!made.contains(v) && std::find(used.begin(), used.end(), v) == used.end()) used.push_back(v);
+      for (RegionId r : op.regions) made.insert(k_.region(r).args.begin(), k_.region(r).args.end());
+      made.insert(op.results.begin(), op.results.end());
+    });
   }
   bool calls(const Op& op) const {
-    return any_inside(op, [&](OpId o) { return is_record(o); });
+    return ir::any_op_inside(k_, op, [&](OpId o) { return is_record(o); });
   }
   bool is_large(ir::Value v) const { return !k_.type(v).is_ref && num_elements(k_.type(v).shape) > kSmall; }
   bool large(const Op& op) const {
     if (std::any_of(op.results.begin(), op.results.end(), [&](ir::Value v) { return is_large(v); })) return true;
-    return any_inside(op, [&](OpId o) {
+    return ir::any_op_inside(k_, op, [&](OpId o) {
       const Op& inner = k_.op(o);
       const auto big = [&](ir::Value v) { return is_large(v); };
       return std::any_of(inner.operands.begin(), inner.operands.end(), big) ||

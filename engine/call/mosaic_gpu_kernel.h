@@ -5,8 +5,8 @@
 //                                      .grid = {4}, .grid_names = {"i"}, .num_threads = 2, .thread_name = "wg"});
 //   ts::Array y = ts::interpret(add, x);
 // Every thread of every program runs the body: the Refs of all inputs (whole, in gmem), of the outputs, and of
-// scratch_types, which the threads of a program share. The interpreter runs all such kernels, devices those
-// whose programs have one thread. Read next: engine/front/mosaic_gpu.h.
+// scratch_types, which the threads of a program share. The interpreter and NVIDIA's GPUs (PTX) run all such kernels,
+// other devices those whose programs have one thread. Read next: engine/front/mosaic_gpu.h.
 #pragma once
 #include <optional>
 #include <string>

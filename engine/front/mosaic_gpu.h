@@ -3,7 +3,7 @@
 //   namespace mg = tessera::mosaic_gpu;
 //   mg::copy_gmem_to_smem(x[{ds(i * 64, 64), all}], tile[slot], full[slot]);    // an arrival of that barrier
 //   mg::barrier_wait(full[slot]);
-// A part of a Ref is a place here, and is not read. Read next: pallas.md (what there is and what is refused),
+// A part of a Ref is a place here, and is not read. Read next: mosaic_gpu.md (what there is and what is refused),
 // mosaic_gpu_pipeline.h (emit_pipeline, nd_loop).
 #pragma once
 #include <optional>

@@ -256,10 +256,8 @@ class Maker {
         const ir::Op* def = k.def(v);
         if (!def) return k.value(v).region != r;
         next.insert(next.end(), def->operands.begin(), def->operands.end());
-        for (const ir::RegionId inner : def->regions)
-          ir::each_op(k, inner, [&](ir::OpId id) {
-            next.insert(next.end(), k.op(id).operands.begin(), k.op(id).operands.end());
-          });
+        ir::each_op_inside(
+            k, *def, [&](ir::OpId id) { next.insert(next.end(), k.op(id).operands.begin(), k.op(id).operands.end()); });
         return true;
       });
     });

@@ -343,6 +343,13 @@ DotDims dot_dims(const Kernel& k, const Op& dot) {
   return dot_dims(dot, k.type(dot.operands[0]).shape.size(), k.type(dot.operands[1]).shape.size());
 }
 
+std::vector<RegionId> regions_of_ops(const Kernel& k) {
+  std::vector<RegionId> region(k.ops.size());
+  for (uint32_t r = 0; r < k.regions.size(); ++r)
+    for (const OpId o : k.regions[r].ops) region[o.index] = {r};
+  return region;
+}
+
 bool threads_meet(const Kernel& k, const Op& op) {
   if (op.code != Opcode::run_scoped || !k.has_threads() || k.grid.back().size.value() == 1) return false;
   const std::vector<Value>& args = k.region(op.regions[0]).args;

@@ -26,6 +26,24 @@ template <class F> void each_op(const Kernel& k, RegionId r, const F& f) {
   });
 }
 
+/// The same of the ops inside of an op, but not of that op itself,
+template <class F> bool any_op_inside(const Kernel& k, const Op& op, const F& f) {
+  for (const RegionId r : op.regions)
+    if (any_op(k, r, f)) return true;
+  return false;
+}
+template <class F> void each_op_inside(const Kernel& k, const Op& op, const F& f) {
+  for (const RegionId r : op.regions) each_op(k, r, f);
+}
+/// and of the op and those inside of it.
+template <class F> void each_op_from(const Kernel& k, OpId op, const F& f) {
+  f(op);
+  each_op_inside(k, k.op(op), f);
+}
+
+/// The region that each op stands in, by its number; none for an op that no region has.
+std::vector<RegionId> regions_of_ops(const Kernel& k);
+
 /// Visits `root` and what is behind it, each value once and no Refs: f(v, next) appends to `next` what to visit because
 /// of v. It ends where f returns false, and is false then. `seen`: the values visited, by this walk and those before.
 template <class F> bool walk_back(const Kernel& k, Value root, std::set<uint32_t>& seen, const F& f) {

@@ -1,4 +1,4 @@
-// Pallas kernels traced by JAX, read from the JSON that the Python package writes (README.md has the format). An import
+// Pallas kernels traced by JAX, read from the JSON that the Python package writes (format.md has the format). An import
 // is a trace: every equation calls the equivalent function of the C++ front end, so block specs, indices, shapes and
 // dtypes are checked there, and errors name the kernel and the line of Python. No Python runs. Read next: primitives.h
 // (one row per primitive).

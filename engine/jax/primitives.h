@@ -92,7 +92,7 @@ bool makes_ref(const Node& equation);
 Values new_ref(const Equation& e, FunctionRef<Values(const Ref&)> rest);
 /// Scratch, or an argument of run_scoped, from its TYPE.
 ScratchShape scratch_shape(const Node& n);
-/// The same in a kernel of threads; `more`: what the TYPE leaves open (README.md, "types").
+/// The same in a kernel of threads; `more`: what the TYPE leaves open (format.md, "types").
 mosaic_gpu::ScratchType thread_scratch(const Node& type, const std::optional<Node>& more, Loc loc);
 /// run_scoped there.
 Values scoped_by_threads(Equation& e);

@@ -117,7 +117,7 @@ class Check {
       if (args[a].by_value) damaged(g_, name(c.kernel) + " takes a number");
       if ((args[a].is_output || c.arguments[a].donated) && fixed(c.arguments[a]))
         damaged(g_, name(c.kernel) + " writes to an input or a constant");
-      if (c.arguments[a].donated) check_donated(c, a);
+      if (c.arguments[a].donated) check_taken(c, a);
       const bool none =
           std::any_of(k.shapes[a].begin(), k.shapes[a].end(), [](const Extent& e) { return e.value() == 0; });
       if (args[a].is_output && !none) check_apart(c, a);  // others have no memory
@@ -130,12 +130,9 @@ class Check {
                          g_.loc, "use smaller scratch or a smaller grid");
   }
 
-  void check_donated(const GraphProgram::Call& c, size_t argument) const {
+  void check_taken(const GraphProgram::Call& c, size_t argument) const {
     const std::vector<ProgramArg>& args = kernels_[c.kernel].program->args;
-    const bool taken = args[argument].written || std::any_of(args.begin(), args.end(), [&](const ProgramArg& a) {
-                         return a.alias == static_cast<int>(argument);
-                       });
-    bool good = taken && !args[argument].is_output;
+    bool good = may_take(*kernels_[c.kernel].program, argument) && !args[argument].is_output;
     for (size_t b = 0; b < args.size(); ++b)
       good = good && (b == argument || args[b].is_output || c.arguments[b].memory != c.arguments[argument].memory ||
                       c.arguments[b].index != c.arguments[argument].index);

@@ -5,7 +5,7 @@
 // Memory is planned in advance (engine/graph/plan.h), and commands are recorded once, with a barrier only between
 // commands of which one needs the other's result. A call replays them in one submission, with any arrays, and does not
 // wait: the device itself ends loops and chooses branches (gate.h). The host waits only for a value that is the size of
-// a grid and, every few iterations, in a loop without a bound (README.md in this folder has the exceptions). Read next:
+// a grid and, every few iterations, in a loop without a bound (graphs.md has the exceptions). Read next:
 // recording.h.
 #pragma once
 #include <memory>

@@ -68,7 +68,7 @@ int64_t workgroups_of(const Program& p, const DimValues& dims, int64_t arena_byt
     throw SpecError(
         p.name + ": the grid takes " + std::to_string(n) + " workgroups but a call has at most " + std::to_string(most),
         p.loc);
-  // Nothing to write to, and no address for the code to read from (codegen/README.md: No access leaves its array).
+  // Nothing to write to, and no address for the code to read from (codegen/bounds.md).
   const auto is_empty = [&](const ProgramArg& a) {
     return a.by_value ||
            std::any_of(a.shape.begin(), a.shape.end(), [&](const Extent& e) { return e.eval(dims) == 0; });
@@ -86,10 +86,14 @@ int64_t workgroups_of(const Program& p, const DimValues& dims, int64_t arena_byt
   return std::max(usual, std::min(cdiv(n, units), room));
 }
 
+bool may_take(const Program& p, size_t i) {
+  return p.args[i].written ||
+         std::any_of(p.args.begin(), p.args.end(), [&](const ProgramArg& a) { return a.alias == static_cast<int>(i); });
+}
+
 void check_donation(const Program& p, size_t i, size_t num_inputs, FunctionRef<bool(size_t)> same) {
   const std::string where = p.name + ": argument " + std::to_string(i) + " is donated, but ";
-  const auto aliased = [&](const ProgramArg& a) { return a.alias == static_cast<int>(i); };
-  if (std::none_of(p.args.begin(), p.args.end(), aliased) && !p.args[i].written)
+  if (!may_take(p, i))
     throw SpecError(where + "no output is aliased to it", p.loc,
                     "name one in input_output_aliases, or leave donate() out");
   for (size_t j = 0; j < num_inputs; ++j)

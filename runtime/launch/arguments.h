@@ -29,8 +29,10 @@ void extents_of(const Program& program, const DimValues& dims, const std::string
 /// What argument i's place in the block holds for a number; SpecError if it is by value and none is given, or another
 /// dtype's.
 uint64_t value_of(const Program& program, size_t i, const std::optional<Scalar>& number);
-/// The memory of a donated argument i goes to one output, or is the call's to write to: SpecError where neither is so,
-/// or where another of the inputs is the `same` array.
+/// Whether a call may take the memory of argument i: an output is aliased to it, or the kernel stores to it.
+bool may_take(const Program& program, size_t i);
+/// Of a donated argument i: SpecError if the call may not take its memory, or if another of the inputs is the `same`
+/// array.
 void check_donation(const Program& program, size_t i, size_t num_inputs, FunctionRef<bool(size_t other)> same);
 /// The push-constant block (or the table) in its order: addresses, the arena's and the report's last, then 64-bit
 /// extents, then 32-bit ones. Where the program has tensors, room for them follows.
