@@ -59,11 +59,19 @@ ir::Kernel copy_row(const Type& array, const Type& row, bool back) {
   const auto spec = [](const Type& t) { return ShapeDtype{t.second, t.first}; };
   const ShapeDtype at{{positions}, DType::i32};
   if (back)
-    return pallas_call([&](Ref, Ref where, Ref from, Ref to) { to[place(where)] = from[all]; },
-                       {.out_shape = spec(array), .input_output_aliases = {{0, 0}}, .name = "put_row"})
+    return pallas_call(
+               [&](Ref, Ref where, Ref from, Ref to) {
+                 const RefIndex row_at = place(where);
+                 to[row_at] = from[all];
+               },
+               {.out_shape = spec(array), .input_output_aliases = {{0, 0}}, .name = "put_row"})
         .trace({spec(array), at, spec(row)});
-  return pallas_call([&](Ref from, Ref where, Ref to) { to[all] = from[place(where)]; },
-                     {.out_shape = spec(row), .name = "get_row"})
+  return pallas_call(
+             [&](Ref from, Ref where, Ref to) {
+               const RefIndex row_at = place(where);
+               to[all] = from[row_at];
+             },
+             {.out_shape = spec(row), .name = "get_row"})
       .trace({spec(array), at});
 }
 Type type_of(const Graph::Type& t) { return {t.dtype, t.dims()}; }
