@@ -47,6 +47,33 @@ ir::Kernel copy_array(DType t, const std::vector<Extent>& shape) {
   }
   return pallas_call([](Ref from, Ref to) { to[all] = from[all]; }, params).trace({type});
 }
+/// A row of an array, whose position is `at`, i32s for the array's first dims: to or from an array of its own.
+ir::Kernel copy_row(const Type& array, const Type& row, bool back) {
+  const auto positions = static_cast<int64_t>(array.second.size() - row.second.size());
+  const auto place = [=](const Ref& at) {
+    std::vector<IndexItem> items;
+    for (int64_t i = 0; i < positions; ++i) items.emplace_back(at[{i}]);
+    items.insert(items.end(), row.second.size(), IndexItem(all));
+    return RefIndex(items);
+  };
+  const auto spec = [](const Type& t) { return ShapeDtype{t.second, t.first}; };
+  const ShapeDtype at{{positions}, DType::i32};
+  if (back)
+    return pallas_call(
+               [&](Ref, Ref where, Ref from, Ref to) {
+                 const RefIndex row_at = place(where);
+                 to[row_at] = from[all];
+               },
+               {.out_shape = spec(array), .input_output_aliases = {{0, 0}}, .name = "put_row"})
+        .trace({spec(array), at, spec(row)});
+  return pallas_call(
+             [&](Ref from, Ref where, Ref to) {
+               const RefIndex row_at = place(where);
+               to[all] = from[row_at];
+             },
+             {.out_shape = spec(row), .name = "get_row"})
+      .trace({spec(array), at});
+}
 Type type_of(const Graph::Type& t) { return {t.dtype, t.dims()}; }
 Type type_of(const std::pair<DType, Shape>& t) { return {t.first, {t.second.begin(), t.second.end()}}; }
 /// Stores what comes by value.
@@ -88,10 +115,11 @@ struct Making {
   const Graph& graph;
   RecordableGraph made = {};
   GraphProgram& out = made.program;
-  const GraphPlan p = plan(graph);
+  const GraphPlan p = plan(graph, {.alignment = 1});  // rows are copied, wherever they lie
   std::vector<Wanted> wanted = {};
   std::vector<size_t> wanted_by = std::vector<size_t>(p.commands.size(), kNone);  // per command: of wanted
   std::vector<size_t> order = {};                                                 // of wanted
+  std::map<size_t, std::vector<size_t>> before = {}, after = {};                  // of wanted by wanted: copies of rows
   // per storage: what it holds, which gives copies a shape
   std::map<size_t, Type> types = {};
   std::map<std::string, ir::Kernel> copies = {}, gates = {};
@@ -101,6 +129,7 @@ struct Making {
   std::optional<uint32_t> zero = {};                  // of own: the number 0
   std::map<std::string, uint32_t> known = {};         // own arrays by place and type
   std::map<std::string, uint32_t> programs = {};      // by the kernel's text
+  std::map<std::string, uint32_t> positions = {};     // of rows, own arrays by what they hold
   std::vector<GraphProgram::Call> calls = {};         // per wanted
 
   void run() {
@@ -117,7 +146,11 @@ struct Making {
     type_storages();
     for (size_t i = 0; i < p.commands.size(); ++i) want(i);
     for (const size_t command : sequence)
-      if (wanted_by[command] != kNone) order.push_back(wanted_by[command]);
+      if (const size_t w = wanted_by[command]; w != kNone) {
+        order.insert(order.end(), before[w].begin(), before[w].end());
+        order.push_back(w);
+        order.insert(order.end(), after[w].begin(), after[w].end());
+      }
     want_given_outputs();
     make_calls();
     for (size_t i = 0; i < p.commands.size(); ++i)
@@ -182,32 +215,169 @@ struct Making {
     if (place.bytes > 0 && types.emplace(place.storage, type).first->second != type) refuse_rows();
   }
 
+  // -- rows of arrays that loops slice and stack
+
+  /// What the storage holds as a whole.
+  Type array_in(size_t storage) {
+    if (const auto it = types.find(storage); it != types.end()) return it->second;
+    const std::optional<size_t> value = p.storages[storage].value;
+    if (!value) refuse_rows();
+    return types.emplace(storage, type_of(graph.values[*value])).first->second;
+  }
+  /// Whether a place that is this is a row of what its storage holds.
+  bool is_row(const Spot& place, const Type& t) {
+    const GraphPlan::Storage& s = p.storages[place.storage];
+    if (place.bytes == 0) return false;
+    if (place.offset != 0 || place.bytes != s.bytes) return true;
+    const auto it = types.find(place.storage);
+    const size_t dims = it != types.end() ? it->second.second.size()
+                        : s.value         ? graph.values[*s.value].shape.size()
+                                          : 0;
+    return dims > t.second.size();
+  }
+  /// A copy between a row and an array of ours.
+  size_t want_row(const Spot& place, const Type& t, uint32_t own_array, bool back) {
+    if (!size_names(out).empty())
+      throw CompileError(
+          graph.name + ": a loop works on rows of arrays, and the graph has run-time sizes, as " + size_names(out)[0],
+          graph.loc, "trace it for fixed sizes, or give whole arrays to the kernels of the loop");
+    const Type array = array_in(place.storage);
+    const size_t dims = array.second.size(), rest = t.second.size();
+    if (array.first != t.first || dims <= rest ||
+        !std::equal(t.second.begin(), t.second.end(), array.second.end() - static_cast<std::ptrdiff_t>(rest)))
+      refuse_rows();
+    const std::string kernel_key = to_string(array) + to_string(t) + (back ? " put" : " get");
+    auto kernel = copies.find(kernel_key);
+    if (kernel == copies.end()) kernel = copies.emplace(kernel_key, copy_row(array, t, back)).first;
+    Array at({static_cast<int64_t>(dims - rest)}, DType::i32);
+    int64_t row = place.offset / place.bytes;
+    std::string text;
+    for (size_t d = dims - rest; d-- > 0; row /= *array.second[d].value()) {
+      const int64_t i = row % *array.second[d].value();
+      at.set_element_bits(static_cast<int64_t>(d), static_cast<uint64_t>(i));
+      text += std::to_string(i) + " ";
+    }
+    const auto position = positions.find(text);
+    const uint32_t where =
+        position != positions.end()
+            ? position->second
+            : positions.emplace(text, own({DType::i32, {static_cast<int64_t>(dims - rest)}}, at)).first->second;
+    const Spot whole{place.storage, 0, p.storages[place.storage].bytes};
+    if (back) want(kernel->second, {}, {whole, {}, {}, whole});
+    else want(kernel->second, {}, {whole, {}, {}});
+    wanted.back().own = {{1, where}, {2, own_array}};
+    return wanted.size() - 1;
+  }
+  /// An array of ours for a row, which nothing needs for longer than a call.
+  uint32_t own_row(size_t argument, const Type& t) {
+    const std::string name = "row " + std::to_string(argument) + " " + to_string(t);
+    const auto it = known.find(name);
+    return it != known.end() ? it->second : known.emplace(name, own(t)).first->second;
+  }
+  /// The rows among the arguments of a call that is wanted go through arrays of ours. A row that the call may not write
+  /// after all, or in part, is what it was.
+  size_t take_rows(const ir::Kernel& k, size_t w, bool guarded) {
+    std::map<std::pair<size_t, int64_t>, uint32_t> ours;
+    std::vector<size_t> gets, puts;
+    const auto inputs = static_cast<size_t>(k.num_inputs);
+    for (size_t a = wanted[w].arguments.size(); a-- > 0;) {  // outputs first
+      const Spot place = wanted[w].arguments[a];
+      const Type t = wanted[w].types[a];
+      if (!is_row(place, t)) {
+        holds(place, t);
+        continue;
+      }
+      const auto [it, fresh] = ours.try_emplace({place.storage, place.offset}, 0);
+      if (fresh) {
+        it->second = own_row(a, t);
+        if (a < inputs || k.blocks[a].alias >= 0 || guarded) gets.push_back(want_row(place, t, it->second, false));
+        if (a >= inputs) puts.push_back(want_row(place, t, it->second, true));
+      }
+      wanted[w].own[a] = it->second;
+    }
+    before[w] = gets, after[w] = puts;
+    return w;
+  }
+
+  void want_copied(size_t command, const Command::Copy& copy) {
+    const auto full = [&](const Spot& spot) {
+      const GraphPlan::Storage& s = p.storages[spot.storage];
+      return spot.offset == 0 && spot.bytes == s.bytes;
+    };
+    // What is copied, by the side that is an array as a whole.
+    const auto known_type = [&](const Spot& spot) -> std::optional<Type> {
+      if (!full(spot)) return {};
+      if (const auto it = types.find(spot.storage); it != types.end()) return it->second;
+      if (const auto value = p.storages[spot.storage].value) return type_of(graph.values[*value]);
+      return {};
+    };
+    std::optional<Type> t = known_type(copy.from);
+    const std::optional<Type> other = known_type(copy.to);
+    if (!t || (other && other->second.size() < t->second.size())) t = other;  // a loop of one iteration: its row
+    if (full(copy.from) && full(copy.to)) {
+      if (!t) t = Type{DType::u8, {copy.to.bytes}};
+      if (!is_row(copy.from, *t) && !is_row(copy.to, *t)) {
+        holds(copy.to, *t);
+        wanted_by[command] = wanted.size();
+        return want_copy(*t, copy.from, copy.to);
+      }
+    }
+    const Spot& partial = full(copy.from) ? copy.to : copy.from;
+    if (!t) t = row_type(partial);
+    const bool from_row = is_row(copy.from, *t), to_row = is_row(copy.to, *t);
+    const uint32_t ours = own_row(0, *t);
+    if (!from_row) holds(copy.from, *t);
+    if (!to_row) holds(copy.to, *t);
+    size_t w = kNone;
+    if (from_row) {
+      w = want_row(copy.from, *t, ours, false);
+      if (!to_row) {
+        wanted[w].own.erase(2);
+        wanted[w].arguments[2] = copy.to;
+      }
+    }
+    if (to_row) {
+      const size_t put = want_row(copy.to, *t, ours, true);
+      if (from_row) before[put] = {w};
+      else {
+        wanted[put].own.erase(2);
+        wanted[put].arguments[2] = copy.from;
+      }
+      w = put;
+    }
+    wanted_by[command] = w;
+  }
+  /// Of a row, by how many of the array's first dims it takes.
+  Type row_type(const Spot& place) {
+    Type t = array_in(place.storage);
+    int64_t bytes = p.storages[place.storage].bytes;
+    while (bytes > place.bytes && !t.second.empty() && t.second[0].value().value_or(0) > 0) {
+      bytes /= *t.second[0].value();
+      t.second.erase(t.second.begin());
+    }
+    if (bytes != place.bytes) refuse_rows();
+    return t;
+  }
+
   void want(size_t command) {
     const Command& c = p.commands[command];
     const Command::Copy* const copy = c.copy();
     if (copy && copy->from == copy->to) return;
+    if (copy) return want_copied(command, *copy);
     wanted_by[command] = wanted.size();
-    if (copy) {
-      const auto type = types.find(copy->from.storage);
-      const Type t = type != types.end() ? type->second : Type{DType::u8, {copy->to.bytes}};
-      holds(copy->to, t);
-      want_copy(t, copy->from, copy->to);
-    } else if (c.set_gate()) {
-      want_gate(c);
+    if (c.set_gate()) return want_gate(c);
+    const Command::Call& called = *c.call();
+    const ir::Kernel& k = graph.kernels[called.kernel];
+    std::vector<Graph::Type> inputs;
+    for (const size_t v : called.values) inputs.push_back(graph.values[v]);
+    NamedExtents dims;
+    if (any_sized(inputs)) {
+      dims = kernel_sizes(k, inputs);
     } else {
-      const Command::Call& called = *c.call();
-      const ir::Kernel& k = graph.kernels[called.kernel];
-      std::vector<Graph::Type> inputs;
-      for (const size_t v : called.values) inputs.push_back(graph.values[v]);
-      NamedExtents dims;
-      if (any_sized(inputs)) {
-        dims = kernel_sizes(k, inputs);
-      } else {
-        for (const auto& [name, n] : bind_dims(k, called.inputs, called.dims)) dims.emplace_back(name, n);
-      }
-      want(k, std::move(dims), called.arguments);
-      for (size_t a = 0; a < called.arguments.size(); ++a) holds(called.arguments[a], wanted.back().types[a]);
+      for (const auto& [name, n] : bind_dims(k, called.inputs, called.dims)) dims.emplace_back(name, n);
     }
+    want(k, std::move(dims), called.arguments);
+    wanted_by[command] = take_rows(k, wanted.size() - 1, c.guard.has_value());
   }
   void want(const ir::Kernel& k, NamedExtents dims, std::vector<Spot> arguments) {
     Wanted w{&k, std::move(dims), {}, std::move(arguments)};
