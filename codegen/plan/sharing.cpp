@@ -17,6 +17,7 @@ int64_t ceil_power(int64_t v) {
 // Bytes of a row that invocations next to each other read at once, where others read other rows: a sector of a cache.
 constexpr int64_t kSector = 32;
 constexpr int64_t kLine = 128;
+constexpr int kManyLanes = 64;  // of a subgroup, in which a transpose's squares leave none idle
 
 }  // namespace
 
@@ -198,7 +199,15 @@ Sharing::Wanted Sharing::wanted(const Nest& n, const std::vector<int>& order) co
   const int64_t group = std::max(s_.group >> std::popcount(static_cast<unsigned>(used)), 1);
   const int fastest = order.back();
   if (open(n.transposed) && open(fastest)) {
-    std::tie(wanted[fastest], wanted[n.transposed]) = square(n, group);
+    auto [across, down] = square(n, group);
+    // Of subgroups of 128 each lane has a part of a square, where there are too few: else half of them would be idle,
+    // and a nest that leaves lanes idle is dealt out element by element. Vectors stay of 8 bytes.
+    const int64_t rows = axis(n.transposed).extent;
+    while (s_.subgroup > kManyLanes && across * down < group && rows % (2 * down) == 0 &&
+           rows / (2 * down) * n.bytes >= 8)
+      down *= 2;
+    wanted[fastest] = across;
+    wanted[n.transposed] = down;
     return wanted;
   }
   if (dropped.empty()) {
