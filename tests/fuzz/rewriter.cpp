@@ -158,6 +158,7 @@ Extent Rewriter::named(int64_t value) {
 
 Extent Rewriter::dynamic(int64_t value) {
   const int64_t part = random.in(2, 5);
+  if (value > 1 << 24) return named(value);  // a size is an i32
   if (value > 0 && value % part == 0 && random.chance(0.2)) return named(value / part) * Extent(part);
   if (value > 0 && random.chance(0.15)) return cdiv(named(value * part - random.in(0, part - 1)), Extent(part));
   if (random.chance(0.1)) return named(value + part) - Extent(part);
