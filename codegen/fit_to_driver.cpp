@@ -23,9 +23,7 @@ LoopTotal iterations(const std::vector<ProgramLoop>& loops, const ir::LaneInfo& 
   if (lane.max_workgroups == 0 || all_units) {
     const int64_t units =
         lane.max_workgroups == 0 ? 0 : cdiv(*all_units, std::clamp<int64_t>(*all_units, 1, lane.max_workgroups));
-    const LoopTotal most = total_iterations(loops, units, nullptr);
-    total.at_most = most.at_most;
-    total.at_most_loc = most.at_most_loc;
+    total.at_most = total_iterations(loops, units, nullptr).at_most;
   }
   return total;
 }

@@ -170,7 +170,7 @@ class StagedDot : public ChunkedDot {
     if (axis == kNoAxis || s_.widths.empty() || s_.widths[static_cast<size_t>(axis)] == 1) return 1;
     if (d_.packed) return packed_width(o);
     const int64_t t = o.plan->cover();
-    int64_t w = std::max<int64_t>(16 / size_bytes(k_.type(o.value).dtype), 1);
+    int64_t w = 16 / size_bytes(k_.type(o.value).dtype);
     while (w > 1 && ((o.by_k ? tk_ : t) % w != 0 || tk_ * t % (w * s_.group) != 0)) w /= 2;
     return w;
   }

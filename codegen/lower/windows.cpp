@@ -311,7 +311,6 @@ void RefWindows::enter(size_t depth) {
       tile.origin.resize(type.shape.size());
       tile.extent.resize(type.shape.size());
       tile.halo.resize(type.shape.size());
-      tile.limit_unit.assign(type.shape.size(), 1);
       tile.dead = num_elements(type.shape) == 0;
       if (!scratch) {
         const RefState window = r;

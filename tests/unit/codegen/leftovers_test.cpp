@@ -59,4 +59,18 @@ TEST_CASE("leftovers: passes follow steps that leave ops to them, a compaction t
   }
 }
 
+TEST_CASE("leftovers: a step that has nothing to do says so") {
+  bool seen = false;
+  CompileOptions o;
+  o.dump = [&](std::string_view name, const ir::Kernel&, bool changed) {
+    if (name != "lane/end_lives") return;
+    seen = true;
+    CHECK_FALSE(changed);
+  };
+  compile(ir::parse("tir 1\nkernel @few\nin f32[8] whole\nout f32[8] whole\nbody (%x, %o) {\n  %v = load %x[0:8]\n  "
+                    "%w = exp %v\n  store %o[0:8], %w\n}\n"),
+          gpu_target(), o);
+  CHECK(seen);
+}
+
 }  // namespace leftovers_test

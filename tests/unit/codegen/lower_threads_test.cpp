@@ -215,6 +215,25 @@ TEST_CASE("threads: threads that meet, and clusters whose order or whose copies 
     CHECK(far(n) ==
           order + "copy_smem_to_gmem (k.tir:15), and in another copy_smem_to_gmem (k.tir:18)\n  at k.tir:16\n  note: " +
               interpreter);
+  // Stores that may hang over move, so that programs may meet: where the grid's size comes with the call, and where i32
+  // would wrap.
+  const auto rows = [&](const std::string& n, const std::string& factor) {
+    const std::string store = "  store %o[ds(%row, 2)], %v\n";
+    return refused("kernel @k\ngrid (n: " + n +
+                   ", c: 2 cluster, 1 thread)\nin i32[2] whole\nout i32[8] whole\nscratch "
+                   "ref<cluster_barrier, i32[], axes [1]>\nbody (%x, %o, %cb) {\n  %i = program_id axis 0\n  %c = "
+                   "program_id axis 1\n  %v = load %x[0:2]\n  %2 = constant 2 : i32[]\n  %f = constant " +
+                   factor + " : i32[]\n  %first = mul %i, %f\n  %own = mul %c, %2\n  %row = add %first, %own\n" +
+                   store + "  barrier_arrive %cb[]\n  barrier_wait %cb[]\n" + store + "}\n");
+  };
+  const std::string meet =
+      "k: programs of a cluster wait for each other at scratch_types[0], which may order what they "
+      "do to out_type[0]: store (k.tir:16), and in another store (k.tir:19)\n  at k.tir:17\n  note: " +
+      interpreter;
+  CHECK(rows("2", "4") == "no error");
+  CHECK(rows("3", "4") == meet);
+  CHECK(rows("m", "4") == meet);
+  CHECK(rows("5", "1073741824") == meet);
   const auto copied = [&](const std::string& copy) {
     return refused(two +
                    "in i32[4, 2] whole\nscratch ref<smem, i32[2, 2]>\nscratch ref<smem, i32[1]>\nscratch ref<barrier, "

@@ -568,6 +568,32 @@ TEST_CASE("nvidia: matrices anywhere in shared memory, by rows and by columns") 
   }
 }
 
+TEST_CASE("nvidia: where matrices in views lie is a sum of starts") {
+  const auto by_ldmatrix = [](int64_t first, int64_t second, int64_t at) {
+    const auto constant = [](const char* name, int64_t v, const char* type) {
+      return std::string("  %") + name + " = constant " + std::to_string(v) + " : " + type + "[]\n";
+    };
+    const std::string text =
+        "tir 1\nlane kernel @k\nworkgroup_size 32 subgroup_size 32 shared_bytes 16384\nnum_units 1 exact\nbody () {\n"
+        "  %words = alloc_shared offset 0 : ref<shared, u32[4096]>\n" +
+        constant("first", first, "i64") + constant("second", second, "i64") + constant("at", at, "i32") +
+        constant("far", 2048, "i32") +
+        "  %part = view %words, %first\n  %own = view %part, %second\n  %z = constant 0.0 : f32[]\n  %a = matrix_load "
+        "%own, %at stride [20] kind add : f16[16, 16]\n  %b = matrix_load %words, %far stride [20] kind sub reverse 1 "
+        ": "
+        "f16[16, 8]\n  %s = matrix_fill %z : f32[16, 8]\n  %r = matrix_multiply_add %a, %b, %s : f32[16, 8]\n  "
+        "barrier\n "
+        " %0 = constant 0 : i32[]\n  matrix_store %words, %r, %0 stride [64]\n}\n";
+    return count(nvidia::emit(ir::parse(text, "k.tir"), Target::nvidia("sm_80"), false, false), "ldmatrix") == 2;
+  };
+  CHECK(by_ldmatrix(4, 8, 12));
+  CHECK(by_ldmatrix(1, 2, 1));
+  CHECK(by_ldmatrix(3, 0, 1));
+  CHECK(!by_ldmatrix(1, 0, 1));
+  CHECK(!by_ldmatrix(1, 1, 0));
+  CHECK(!by_ldmatrix(4, 2, 0));
+}
+
 TEST_CASE("nvidia: left factors have 16 rows each, right ones 8 columns") {
   const auto products = [](int64_t rows, int64_t columns) -> std::string {
     const std::string m = std::to_string(rows), n = std::to_string(columns);

@@ -83,6 +83,8 @@ TEST_CASE("sizes: what wraps to an element at 2^31 or beyond is refused") {
 }
 
 TEST_CASE("sizes: programs and units of work") {
+  CHECK(refused(blocks("9223372036854775807", "16", "8")) ==
+        too_many("grid axis 0", "9223372036854775807", "programs"));
   CHECK(refused(blocks("2147483648", "16", "8")) == too_many("grid axis 0", "2147483648", "programs"));
   CHECK(refused(units("16384")) == "");
   for (const std::string n : {"16385", "32768", "65536"})

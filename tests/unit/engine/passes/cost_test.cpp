@@ -154,6 +154,9 @@ body (%s, %x, %y, %z, %o) {
   }
 }
 )") == ts::CostEstimate{100, 0, 12 + 10 * 20 + 20 + 200});
+  // Arrays of indices take one element each together, not all with all.
+  CHECK(cost("tir 1\nkernel @k\nin f32[10, 10] whole\nin i32[4] whole\nout f32[4] whole\nbody (%x, %n, %o) {\n  %i = "
+             "load %n[0:4]\n  %a = load %x[%i, %i]\n  store %o[0:4], %a\n}\n") == ts::CostEstimate{0, 0, 3 * 16});
   // What cannot be counted in 63 bits is 2^63 - 1.
   CHECK(cost("tir 1\nkernel @k\ngrid (2147483647, 2147483647, 2147483647)\nout f32[8] whole\nbody (%o) {\n  %a = load "
              "%o[0:8]\n  %b = add %a, %a\n  store %o[0:8], %b\n}\n") == ts::CostEstimate{INT64_MAX, 0, INT64_MAX});
