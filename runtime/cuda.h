@@ -1,6 +1,6 @@
 // CudaDevice: an NVIDIA GPU through NVIDIA's own driver (libcuda, found at run time; no toolkit), which runs Programs
-// of PTX (Target::nvidia). It takes and gives arrays in host memory. The same GPU is a Vulkan Device too (device.h),
-// with arrays that stay in its memory. Read next: codegen/nvidia/README.md, for what a launch passes to the code.
+// of PTX (Target::nvidia), on arrays in host memory or on CudaArrays, which stay in the GPU's. The same GPU is a Vulkan
+// Device too (device.h). Read next: codegen/nvidia/README.md, for what a launch passes to the code.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -14,6 +14,7 @@
 #include "codegen/program/target.h"
 #include "engine/base/array.h"
 #include "engine/base/print_text.h"
+#include "engine/base/scalar.h"
 
 namespace tessera {
 
@@ -47,6 +48,8 @@ std::vector<CudaDeviceInfo> list_cuda_devices(const CudaOptions& options = {});
 /// DeviceError for another text that begins with "cuda:".
 std::optional<int> cuda_selected(std::string_view select = {});
 
+class CudaArray;
+
 /// A handle that copies share. Any number of threads may use it; calls run one after another.
 class CudaDevice {
  public:
@@ -61,6 +64,15 @@ class CudaDevice {
   /// kernel failed, DeviceError if the driver fails.
   std::vector<Array> run(const Program& program, const std::vector<Array>& inputs, const DimValues& dims = {}) const;
 
+  /// The same on arrays of this device, without copies to or from the host. Returns when the call is queued; where the
+  /// program prints or checks, when it is done. Inputs are not changed: one that is aliased to an output, or that the
+  /// program stores to, is copied, unless it is donated: device.launch(program, {donate(x)}). A kernel that fails later
+  /// than this returns is told of by what next waits for the device.
+  std::vector<CudaArray> launch(const Program& program, const std::vector<CudaArray>& inputs,
+                                const DimValues& dims = {}) const;
+  /// Returns when all that is queued has been done. Throws DeviceError if the driver fails, or a kernel has.
+  void wait() const;
+
   /// A call through this handle or its copies has failed in a way that ends all work of the process on the device (say,
   /// an access to no memory): every later one throws a DeviceError that says which kernel was running. A new process
   /// can use the device.
@@ -72,6 +84,51 @@ class CudaDevice {
  private:
   std::shared_ptr<cuda::Context> context_;
 };
+
+/// A dense row-major array in an NVIDIA GPU's memory. Copies are handles to the same memory. What calls do with it is
+/// done in the order of the calls.
+class CudaArray {
+ public:
+  /// No array: every use of it throws SpecError.
+  CudaArray() = default;
+  /// Unspecified contents. Throws SpecError on a negative size, DeviceError if the device cannot hold it.
+  CudaArray(const CudaDevice& device, Shape shape, DType dtype);
+  /// A copy of a host array, which may be changed or gone when this returns.
+  CudaArray(const CudaDevice& device, const Array& host);
+  /// A number for an argument by value (ts::by_value): device.launch(program, {x, 0.5f}).
+  template <ScalarNumber T>
+  CudaArray(T number) : number_(number) {}  // NOLINT: implicit on purpose
+
+  /// Memory of another library of the process, on the same GPU, used in place: what DLPack and __cuda_array_interface__
+  /// describe. `address` is that of element 0 and a multiple of 16; the elements lie row by row, and take a multiple of
+  /// 4 bytes. What other streams do with the memory has to be done when a call is made that uses it; other streams find
+  /// it done after wait(). `owner` keeps the memory, and is let go when no call uses it any more. SpecError otherwise.
+  static CudaArray import(const CudaDevice& device, uint64_t address, Shape shape, DType dtype,
+                          std::shared_ptr<const void> owner);
+
+  const Shape& shape() const;
+  DType dtype() const;
+  int64_t nbytes() const { return num_elements(shape()) * size_bytes(dtype()); }
+  const CudaDevice& device() const;
+  /// Where element 0 lies, for other libraries of the process; 0 without elements.
+  uint64_t address() const;
+  const std::optional<Scalar>& number() const { return number_; }  ///< if it is one
+
+  /// Waits for the calls that were made, and copies it to the host.
+  Array download() const;
+  /// This array as an argument of one call that may keep its memory: every later use of the array, through any handle,
+  /// throws SpecError.
+  friend CudaArray donate(CudaArray x);
+
+ private:
+  friend class cuda::Context;
+  struct State;
+  State& get(const char* use) const;
+  std::shared_ptr<State> state_;
+  std::optional<Scalar> number_;
+  bool donated_ = false;
+};
+CudaArray donate(CudaArray x);
 
 /// Made at its first use: the device that TESSERA_DEVICE names. What calls on host arrays use where that is "cuda:N".
 CudaDevice& default_cuda_device();

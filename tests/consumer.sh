@@ -80,6 +80,26 @@ as_for_msvc() { CXX="clang++ -fms-extensions -fdelayed-template-parsing" alone "
 if command -v clang++ > /dev/null; then
   try "clang parses them as for MSVC, without a warning" as_for_msvc tessera.hpp runtime.hpp vulkan.hpp ir.hpp jax.hpp ahead.hpp tessera.h tessera_vulkan.h
 fi
+# The options of MSVC's driver that CMakeLists.txt has are options that clang-cl knows.
+options_for_msvc() {
+  cat > "$work/options.cmake" << END
+set(MSVC ON)
+include($root/runtime/cmake/options.cmake)
+foreach(option \${always} \${warnings} \${c_warnings} \${for_size} \${for_the_build} \${for_frames} \${for_loops} \${unoptimised} \${without_traps} \${map_paths}a=b \${own_sections})
+  string(REGEX REPLACE "^.*>:(.*)>$" "\\\\1" option "\${option}")
+  message("\${option}")
+endforeach()
+END
+  cmake -P "$work/options.cmake" 2>&1
+}
+clang_cl=$(command -v clang-cl || find /usr/bin -name 'clang-cl-*' | sort | head -n 1)
+if [ -n "$clang_cl" ]; then
+  try "clang-cl knows the options for MSVC's driver" bash -c "
+    options=\"$(options_for_msvc | tr '\n' ' ')\"
+    [[ \$options = *' /O1 '*' /clang:-O3 '* ]] || { echo \"\$options\"; exit 1; }
+    echo 'int f() { return 1; }' > '$work/f.cpp' &&
+    for o in \$options; do '$clang_cl' \$o /c /std:c++20 -Werror=unknown-argument -Werror=unused-command-line-argument '/Fo$work/f.obj' '$work/f.cpp' || exit 1; done"
+fi
 # A host with files of the names that Tessera has inside.
 mkdir -p "$work/host/runtime" "$work/host/engine/base"
 echo 'struct Mine {};' | tee "$work/host/runtime/device.h" > "$work/host/engine/base/array.h"

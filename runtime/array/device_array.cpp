@@ -1,11 +1,10 @@
 #include "runtime/device_array.h"
 
-#include <algorithm>
 #include <atomic>
-#include <limits>
 #include <mutex>
 
 #include "engine/base/function.h"
+#include "runtime/array/bytes.h"
 #include "runtime/array/transfer.h"
 #include "runtime/submit/context.h"
 
@@ -28,31 +27,8 @@ struct DeviceArray::State {
   std::atomic<const Buffer*> at = buffer.get();  // of buffer, to be compared without the mutex
 };
 
-namespace {
-
-std::string describe(const Shape& shape, DType dtype) {
-  std::string s(name(dtype));
-  s += '[';
-  for (size_t i = 0; i < shape.size(); ++i) s += (i ? ", " : "") + std::to_string(shape[i]);
-  return s + ']';
-}
-
-uint64_t checked_bytes(const Shape& shape, DType dtype) {
-  uint64_t bytes = static_cast<uint64_t>(size_bytes(dtype));
-  for (int64_t d : shape)
-    if (d < 0) throw SpecError("DeviceArray: shape " + to_string(shape) + " has a negative size");
-  if (std::find(shape.begin(), shape.end(), 0) != shape.end()) return 0;
-  for (int64_t d : shape)
-    if (__builtin_mul_overflow(bytes, static_cast<uint64_t>(d), &bytes) ||
-        bytes > static_cast<uint64_t>(std::numeric_limits<int64_t>::max()))
-      throw DeviceError(describe(shape, dtype) + " takes more bytes than a 64-bit number counts");
-  return bytes;
-}
-
-}  // namespace
-
 DeviceArray::DeviceArray(const Device& device, Shape shape, DType dtype) {
-  const uint64_t bytes = checked_bytes(shape, dtype);
+  const auto bytes = static_cast<uint64_t>(checked_bytes("DeviceArray", shape, dtype));
   std::shared_ptr<Buffer> buffer;
   if (bytes) buffer = std::make_shared<Buffer>(device.context(), bytes, Memory::array, describe(shape, dtype));
   state_ = std::shared_ptr<State>(new State{device, std::move(shape), dtype, {}, std::move(buffer), false, {}});
@@ -116,7 +92,7 @@ DeviceArray::DeviceArray(const Device& device, Shape shape, DType dtype, const v
 }
 
 std::optional<DeviceArray> DeviceArray::import_host(const Device& device, void* data, Shape shape, DType dtype) {
-  const uint64_t bytes = checked_bytes(shape, dtype);
+  const auto bytes = static_cast<uint64_t>(checked_bytes("DeviceArray", shape, dtype));
   std::shared_ptr<Buffer> memory;
   if (bytes) memory = Buffer::import_host(device.context(), data, bytes);
   if (bytes && !memory) return std::nullopt;
@@ -127,7 +103,7 @@ std::optional<DeviceArray> DeviceArray::import_host(const Device& device, void* 
 
 DeviceArray DeviceArray::over(const Device& device, Shape shape, DType dtype,
                               FunctionRef<std::shared_ptr<Buffer>(uint64_t, const std::string&)> make) {
-  const uint64_t bytes = checked_bytes(shape, dtype);
+  const auto bytes = static_cast<uint64_t>(checked_bytes("DeviceArray", shape, dtype));
   std::shared_ptr<Buffer> memory;
   if (bytes) memory = make(bytes, describe(shape, dtype));
   DeviceArray a;

@@ -34,6 +34,8 @@ Context::Context(std::shared_ptr<const Driver> driver, CudaDeviceInfo info, cons
 Context::~Context() {
   const Driver& d = *driver_;
   if (d.cuCtxPushCurrent_v2(handle_) == kSuccess) {
+    d.cuStreamSynchronize(stream_);
+    pool_.release(d);
     for (const auto& [text, module] : modules_) d.cuModuleUnload(module.handle);
     d.cuStreamDestroy_v2(stream_);
     ContextHandle* popped = nullptr;
@@ -46,6 +48,82 @@ bool Context::lost() {
   const std::lock_guard lock(mutex_);
   return !lost_.empty();
 }
+
+void Context::require_alive(const std::string& what, Loc loc) const {
+  if (!lost_.empty()) throw DeviceError(what + ": " + lost_, loc, "a new process can use the device");
+}
+
+void Context::wait_for_stream(const std::string& what, Loc loc) {
+  const Status status = driver_->cuStreamSynchronize(stream_);
+  const std::vector<std::string> running = std::exchange(running_, {});
+  if (status == kSuccess) return;
+  std::string kernels = running.empty() ? what : "";
+  for (const std::string& k : running) kernels += (kernels.empty() ? "" : ", ") + k;
+  if (running.size() > 1) kernels = "one of " + kernels;
+  lost_ = name() + " is lost since " + kernels + " failed: " + driver_->text(status);
+  driver_->check(status, "cuStreamSynchronize", running.empty() ? what : kernels, loc,
+                 name() + " is lost to this process; a new process can use it");
+}
+
+void Context::wait() {
+  const std::lock_guard lock(mutex_);
+  require_alive("wait", {});
+  const Current current(*driver_, handle_);
+  wait_for_stream("wait", {});
+}
+void Context::finish() noexcept {
+  try {
+    wait();
+  } catch (const Error&) {  // whoever waits next is told
+  }
+}
+
+void Context::upload(Address to, const Array& from, const std::string& what) {
+  if (from.nbytes() == 0) return;
+  const std::lock_guard lock(mutex_);
+  require_alive(what, {});
+  const Current current(*driver_, handle_);
+  driver_->check(driver_->cuMemcpyHtoDAsync_v2(to, from.bytes(), static_cast<size_t>(from.nbytes()), stream_),
+                 "cuMemcpyHtoDAsync_v2", what);
+  wait_for_stream(what, {});
+}
+void Context::download(Array& to, Address from, const std::string& what) {
+  if (to.nbytes() == 0) return;
+  const std::lock_guard lock(mutex_);
+  require_alive(what, {});
+  const Current current(*driver_, handle_);
+  driver_->check(driver_->cuMemcpyDtoHAsync_v2(to.bytes(), from, static_cast<size_t>(to.nbytes()), stream_),
+                 "cuMemcpyDtoHAsync_v2", what);
+  wait_for_stream(what, {});
+}
+
+std::shared_ptr<Block> Context::allocate(int64_t bytes, const std::string& what) {
+  const std::lock_guard lock(mutex_);
+  require_alive(what, {});
+  return allocate_in_turn(bytes, what, {});
+}
+std::shared_ptr<Block> Context::allocate_in_turn(int64_t bytes, const std::string& what, Loc loc) {
+  const Driver& d = *driver_;
+  const auto size = static_cast<size_t>(bytes + 3) / 4 * 4;
+  Address address = 0;
+  if (!pool_.take(size, address)) {
+    const Current current(d, handle_);
+    Status status = d.cuMemAlloc_v2(&address, size);
+    if (status == kOutOfMemory) {  // but for what nothing uses
+      d.cuStreamSynchronize(stream_);
+      pool_.release(d);
+      status = d.cuMemAlloc_v2(&address, size);
+    }
+    size_t available = 0, total = 0;
+    if (status == kOutOfMemory && d.cuMemGetInfo_v2(&available, &total) == kSuccess)
+      throw DeviceError(what + ": takes " + std::to_string(size) + " bytes, but of the memory of " + name() + " " +
+                            std::to_string(available) + " of " + std::to_string(total) + " bytes are free",
+                        loc);
+    d.check(status, "cuMemAlloc_v2", what, loc);
+  }
+  return std::make_shared<Block>(shared_from_this(), address, size);
+}
+void Context::give_back(Address address, size_t bytes) noexcept { pool_.put(address, bytes); }
 
 FunctionHandle* Context::function(const Program& p) {
   if (p.ptx.empty())

@@ -1,5 +1,5 @@
-// Context: what the handles of one CudaDevice share: the driver's primary context of the GPU, a stream, and the modules
-// that the driver has made of Programs. Internal to runtime/. Read next: driver.h, call.cpp.
+// Context: what the handles of one CudaDevice share: the driver's primary context of the GPU, a stream, memory, and the
+// modules that the driver has made of Programs. Internal to runtime/. Read next: driver.h, call.cpp.
 #pragma once
 #include <functional>
 #include <map>
@@ -10,13 +10,14 @@
 
 #include "runtime/cuda.h"
 #include "runtime/nvidia/driver.h"
+#include "runtime/nvidia/memory.h"
 
 namespace tessera::cuda {
 
 /// Shared memory that a block has without asking for more (codegen/nvidia/README.md); all of a larger one is dynamic.
 constexpr int64_t kMostStaticShared = 48 << 10;
 
-class Context {
+class Context : public std::enable_shared_from_this<Context> {
  public:
   /// Retains the primary context of the device that `info` describes.
   Context(std::shared_ptr<const Driver> driver, CudaDeviceInfo info, const CudaOptions& options);
@@ -27,7 +28,18 @@ class Context {
   const CudaDeviceInfo& info() const { return info_; }
   std::string name() const { return "cuda:" + std::to_string(info_.index); }
   std::vector<Array> run(const Program& program, const std::vector<Array>& inputs, const DimValues& dims);
+  std::vector<CudaArray> launch(const CudaDevice& device, const Program& program, const std::vector<CudaArray>& inputs,
+                                const DimValues& dims);
   bool lost();
+
+  // Each takes its turn, and makes the context current.
+  void wait();
+  void finish() noexcept;  ///< the same, whatever comes of it
+  void upload(Address to, const Array& from, const std::string& what);
+  void download(Array& to, Address from, const std::string& what);
+  /// Memory for so many bytes (at least one), the array or what else is named taking it.
+  std::shared_ptr<Block> allocate(int64_t bytes, const std::string& what);
+  void give_back(Address address, size_t bytes) noexcept;
 
   // What runtime/call has compiled for this device, by the kernel's text.
   std::mutex programs_mutex;
@@ -37,6 +49,12 @@ class Context {
   friend class Call;
   /// The program's entry, of a module that is made when a program is run for the first time.
   FunctionHandle* function(const Program& program);
+  /// With mutex_ held and the context current: until what is queued has been done. An error is that of a kernel: the
+  /// driver then refuses all work of the process on this device.
+  void wait_for_stream(const std::string& what, Loc loc);
+  // With mutex_ held.
+  void require_alive(const std::string& what, Loc loc) const;
+  std::shared_ptr<Block> allocate_in_turn(int64_t bytes, const std::string& what, Loc loc);
 
   std::shared_ptr<const Driver> driver_;
   CudaDeviceInfo info_;
@@ -51,6 +69,8 @@ class Context {
   };
   std::map<std::string, Module, std::less<>> modules_;  // by the PTX
   std::string lost_;                                    // what every call says from then on; empty: it is not
+  std::vector<std::string> running_;                    // kernels that were launched since the stream was waited for
+  MemoryPool pool_;
 };
 
 /// Makes the context current for the calling thread, whose own one comes back afterwards.

@@ -109,6 +109,12 @@ std::vector<Array> CudaDevice::run(const Program& program, const std::vector<Arr
   return context_->run(program, inputs, dims);
 }
 
+std::vector<CudaArray> CudaDevice::launch(const Program& program, const std::vector<CudaArray>& inputs,
+                                          const DimValues& dims) const {
+  return context_->launch(*this, program, inputs, dims);
+}
+void CudaDevice::wait() const { context_->wait(); }
+
 CudaDevice& default_cuda_device() {
   // Never destroyed: the driver may be gone by the time that static objects are, and gives back what it holds itself.
   static CudaDevice& device = *new CudaDevice(cuda_selected().value_or(0));

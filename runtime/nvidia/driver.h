@@ -69,6 +69,7 @@ inline void* const kLaunchBlockBytes = reinterpret_cast<void*>(2);
   X(cuMemsetD8Async, (Address, unsigned char value, size_t bytes, StreamHandle*))                              \
   X(cuMemcpyHtoDAsync_v2, (Address, const void* from, size_t bytes, StreamHandle*))                            \
   X(cuMemcpyDtoHAsync_v2, (void* to, Address, size_t bytes, StreamHandle*))                                    \
+  X(cuMemcpyDtoDAsync_v2, (Address to, Address from, size_t bytes, StreamHandle*))                             \
   X(cuLaunchKernel,                                                                                            \
     (FunctionHandle*, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x, unsigned block_y,   \
      unsigned block_z, unsigned shared_bytes, StreamHandle*, void** parameters, void** extra))

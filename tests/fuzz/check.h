@@ -6,7 +6,7 @@
 #include <optional>
 #include <string>
 
-#include "tests/fuzz/generator.h"
+#include "tests/support/generator/generator.h"
 
 namespace tessera::fuzz {
 

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "tests/fuzz/generator.h"
+#include "tests/support/generator/generator.h"
 
 namespace tessera::fuzz {
 

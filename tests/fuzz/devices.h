@@ -8,7 +8,7 @@
 #include "codegen/compile.h"
 #include "runtime/cuda.h"
 #include "runtime/device.h"
-#include "tests/fuzz/generator.h"
+#include "tests/support/generator/generator.h"
 
 namespace tessera::fuzz {
 

@@ -30,9 +30,9 @@
 #include "tests/fuzz/check.h"
 #include "tests/fuzz/coverage.h"
 #include "tests/fuzz/devices.h"
-#include "tests/fuzz/random.h"
 #include "tests/fuzz/shrink.h"
 #include "tests/fuzz/workers.h"
+#include "tests/support/generator/random.h"
 
 using namespace tessera;
 using namespace tessera::fuzz;
@@ -57,7 +57,8 @@ constexpr const char* kUsage =
     "  --patience N      a case that keeps the device for more than N seconds has failed (120)\n"
     "  --print           print the kernels' text instead of checking them\n"
     "  --coverage        run on the interpreter only, and tell which ops, dtypes and shapes the kernels have\n"
-    "  --pattern NAME    only kernels of this form (tests/fuzz/generator.h); none: only those without one\n"
+    "  --pattern NAME    only kernels of this form (tests/support/generator/generator.h); none: only those without "
+    "one\n"
     "  FILE.tir          check these kernels, on the inputs of their comments (tests/README.md) or random ones, "
     "instead of generated ones\n";
 

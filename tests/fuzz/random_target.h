@@ -3,7 +3,7 @@
 // code must not notice.
 #pragma once
 #include "codegen/program/target.h"
-#include "tests/fuzz/random.h"
+#include "tests/support/generator/random.h"
 
 namespace tessera::fuzz {
 

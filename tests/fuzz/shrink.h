@@ -2,7 +2,7 @@
 #pragma once
 #include <functional>
 
-#include "tests/fuzz/generator.h"
+#include "tests/support/generator/generator.h"
 
 namespace tessera::fuzz {
 

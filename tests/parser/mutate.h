@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "tests/fuzz/random.h"
+#include "tests/support/generator/random.h"
 
 namespace tessera::parser {
 

@@ -11,7 +11,7 @@ ALLOWED = {
     ("codegen/lane/interpreter.cpp", "advance"),
     ("codegen/nvidia/function.cpp", "Function::apply"),
     ("codegen/spirv/builder/function.cpp", "Function::apply"),
-    ("tests/fuzz/elementwise.cpp", "Values::predict"),
+    ("tests/support/generator/elementwise.cpp", "Values::predict"),
     ("tests/parser/mutate.cpp", "words"),
     ("tests/ptx/ops_integer.cpp", "add_integer_ops"),
     ("tests/support/judge/decoder.h", "declaration"),

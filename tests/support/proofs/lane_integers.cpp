@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "engine/ir/builder.h"
-#include "tests/fuzz/random.h"
+#include "tests/support/generator/random.h"
 
 namespace tessera::fuzz {
 using ir::Opcode, ir::OpId, ir::Value;

@@ -5,7 +5,7 @@
 
 #include "codegen/lane/prover.h"
 #include "codegen/lane/verify.h"
-#include "tests/fuzz/random.h"
+#include "tests/support/generator/random.h"
 
 namespace tessera::fuzz {
 using ir::Opcode;

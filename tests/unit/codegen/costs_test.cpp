@@ -1,7 +1,7 @@
 // What the code of each kernel of tests/tir costs, on each kind of target, as numbers that mean something: a choice
-// that changes speed and no result is seen here and nowhere else. tests/data/costs.tsv has them, costs_cut.tsv those of
-// kernels whose loops are cut into dispatches, costs_tpu.tsv the sizes of modules for a TPU; TESSERA_BLESS=1 writes
-// them anew, and the difference belongs in the review of the change.
+// that changes speed and no result is seen here and nowhere else. tests/data/costs.tsv has them, costs_random.tsv those
+// of the fuzzer's first kernels, costs_cut.tsv those of kernels whose loops are cut into dispatches, costs_tpu.tsv the
+// sizes of modules for a TPU; TESSERA_BLESS=1 writes them anew, and the difference belongs in the review of the change.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <fstream>
 #include <map>
+#include <set>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -17,6 +18,7 @@
 #include "codegen/lane/unroll.h"
 #include "codegen/plan/explain.h"
 #include "engine/ir/text.h"
+#include "tests/support/generator/generator.h"
 #include "tests/support/sanitizer.h"
 
 namespace costs_test {
@@ -25,6 +27,7 @@ using namespace tessera;
 namespace {
 
 constexpr const char* kPath = "tests/data/costs.tsv";
+constexpr const char* kRandomPath = "tests/data/costs_random.tsv";
 constexpr const char* kCutPath = "tests/data/costs_cut.tsv";
 constexpr const char* kTpuPath = "tests/data/costs_tpu.tsv";
 constexpr const char* kTpuColumns = "kernel\ttarget\tlines\tcharacters\trefused";
@@ -37,16 +40,30 @@ const std::string kCutColumns =
     std::string("kernel\titerations at most\tsteps\tloops")
         .append(std::string_view(kColumns).substr(std::string_view("kernel\ttarget").size()));
 
-const std::vector<std::string>& kernels() {
-  static const std::vector<std::string> paths = [] {
-    std::vector<std::string> found;
-    for (const char* folder : {"tests/data/pallas", "tests/tir", "tests/tir/samples"})
-      for (const auto& e : std::filesystem::directory_iterator(folder))
-        if (e.path().extension() == ".tir") found.push_back(e.path().generic_string());
-    std::sort(found.begin(), found.end());
-    return found;
-  }();
-  return paths;
+struct Named {
+  std::string name;
+  ir::Kernel kernel;
+};
+
+std::vector<Named> files() {
+  std::vector<std::string> paths;
+  for (const char* folder : {"tests/data/pallas", "tests/tir", "tests/tir/samples"})
+    for (const auto& e : std::filesystem::directory_iterator(folder))
+      if (e.path().extension() == ".tir") paths.push_back(e.path().generic_string());
+  std::sort(paths.begin(), paths.end());
+  std::vector<Named> all;
+  for (const std::string& path : paths) {
+    std::ifstream in(path);
+    all.push_back({path, ir::parse(std::string{std::istreambuf_iterator<char>(in), {}}, path)});
+  }
+  return all;
+}
+
+std::vector<Named> random_kernels() {
+  std::vector<Named> all;
+  for (uint64_t seed = 1; seed <= 300; ++seed)
+    all.push_back({"seed " + std::to_string(seed), fuzz::generate(seed).kernel});
+  return all;
 }
 
 std::string costs(const ir::Kernel& k, const Target& target, bool general) {
@@ -139,7 +156,8 @@ std::string tpu_row(const std::string& path, const ir::Kernel& k, const std::str
 }
 
 void check(const std::string& name, const std::string& table, const char* columns,
-           std::string (*row_of)(const std::string& path, const ir::Kernel& k, const std::string& name)) {
+           std::string (*row_of)(const std::string& path, const ir::Kernel& k, const std::string& name),
+           const std::vector<Named>& kernels = files()) {
   std::map<std::string, std::string> expected;  // kernel and target, row
   {
     std::ifstream in(table);
@@ -148,9 +166,10 @@ void check(const std::string& name, const std::string& table, const char* column
   }
   const bool bless = std::getenv("TESSERA_BLESS") && std::string(std::getenv("TESSERA_BLESS")) == "1";
   std::map<std::string, std::string> rows;
-  for (const std::string& path : kernels()) {
-    std::ifstream in(path);
-    const std::string now = row_of(path, ir::parse(std::string{std::istreambuf_iterator<char>(in), {}}, path), name);
+  std::set<std::string> names;
+  for (const auto& [path, kernel] : kernels) {
+    names.insert(path);
+    const std::string now = row_of(path, kernel, name);
     if (!now.empty()) rows[path + "\t" + name] = now;
     if (!bless)
       CHECK_MESSAGE(expected[path + "\t" + name] == now,
@@ -160,8 +179,7 @@ void check(const std::string& name, const std::string& table, const char* column
   }
   if (!bless) return;
   for (const auto& [key, line] : expected)
-    if (line != columns && key.substr(key.find('\t') + 1) != name &&
-        std::filesystem::exists(key.substr(0, key.find('\t'))))
+    if (line != columns && key.substr(key.find('\t') + 1) != name && names.count(key.substr(0, key.find('\t'))))
       rows[key] = line;
   std::ofstream out(table);
   out << columns << "\n";
@@ -189,6 +207,21 @@ TEST_CASE("costs of code for a TPU" * doctest::skip(tessera::test::kSanitized)) 
 }
 TEST_CASE("costs of the general form" * doctest::skip(tessera::test::kSanitized)) {
   check("general", kPath, kColumns, row);
+}
+TEST_CASE("costs of random kernels, for the least that Vulkan promises" * doctest::skip(tessera::test::kSanitized)) {
+  check("minimum", kRandomPath, kColumns, row, random_kernels());
+}
+TEST_CASE("costs of random kernels, for lavapipe" * doctest::skip(tessera::test::kSanitized)) {
+  check("lavapipe", kRandomPath, kColumns, row, random_kernels());
+}
+TEST_CASE("costs of random kernels, for a GPU" * doctest::skip(tessera::test::kSanitized)) {
+  check("gpu", kRandomPath, kColumns, row, random_kernels());
+}
+TEST_CASE("costs of random kernels, for a GPU with matrices" * doctest::skip(tessera::test::kSanitized)) {
+  check("gpu-matrix", kRandomPath, kColumns, row, random_kernels());
+}
+TEST_CASE("costs of random kernels, for NVIDIA's chips" * doctest::skip(tessera::test::kSanitized)) {
+  check("nvidia:sm_90a", kRandomPath, kColumns, row, random_kernels());
 }
 TEST_CASE("costs of code whose loops are cut after few iterations" * doctest::skip(tessera::test::kSanitized)) {
   check("200", kCutPath, kCutColumns.c_str(), cut_row);

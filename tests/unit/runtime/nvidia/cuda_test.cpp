@@ -316,6 +316,207 @@ TEST_CASE("cuda: prints, and checks that fail" * without_device) {
                       "CudaOptions::print_bytes gives more room)") != std::string::npos);
 }
 
+TEST_CASE("cuda: arrays that stay on the device" * without_device) {
+  const Fake fake;
+  const CudaDevice device(0, fake.options);
+  const auto compiled = [&](const ir::Kernel& k) { return compile(k, device.target()); };
+  // a chain of calls, nothing of which has been done before the download
+  const Program add = compiled(
+      pallas_call([](Ref x, Ref y, Ref o) { o[all] = x[all] + y[all]; }, {.out_shape = {{{9}, f32}}, .name = "add"})
+          .trace({{{9}, f32}, {{9}, f32}}));
+  {
+    CudaArray x(device, ramp(9));
+    CHECK(x.shape() == Shape{9});
+    CHECK(x.dtype() == DType::f32);
+    CHECK(x.nbytes() == 36);
+    CHECK(x.address() != 0);
+    CHECK(x.device() == device);
+    CudaArray sum = x;
+    for (int i = 0; i < 5; ++i) sum = device.launch(add, {sum, x})[0];
+    x = CudaArray();
+    CHECK(fake.call<FakeCudaCalls>("fake_cuda_calls")("cuMemcpyDtoHAsync_v2") == 0);
+    const Array got = sum.download();
+    for (int64_t i = 0; i < 9; ++i) CHECK(got.at(i) == 6.0 * static_cast<double>(i));
+  }
+  // inputs keep what they hold, unless they are donated
+  const Program twice =
+      compiled(pallas_call([](Ref a, Ref o) { o[all] = a[all] + a[all]; },
+                           {.out_shape = {{{9}, f32}}, .input_output_aliases = {{0, 0}}, .name = "twice"})
+                   .trace({{{9}, f32}}));
+  const Program stores = compiled(pallas_call(
+                                      [](Ref x, Ref o) {
+                                        x[all] = x[all] + 1;
+                                        o[all] = x[all] * 2;
+                                      },
+                                      {.out_shape = {{{9}, f32}}, .name = "stores"})
+                                      .trace({{{9}, f32}}));
+  const CudaArray x(device, ramp(9)), kept(device, ramp(9));
+  CHECK(device.launch(twice, {x})[0].download().at(4) == 8);
+  CHECK(device.launch(stores, {x})[0].download().at(4) == 10);
+  CHECK(x.download().at(4) == 4);
+  const uint64_t place = x.address();
+  const CudaArray doubled = device.launch(twice, {donate(x)})[0];
+  CHECK(doubled.address() == place);
+  CHECK(doubled.download().at(4) == 8);
+  CHECK(error_of<SpecError>([&] { x.download(); }) == "download: the array f32[9] has been donated to twice");
+  CHECK(error_of<SpecError>([&] { device.launch(twice, {x}); }) ==
+        "twice: argument 0: the array f32[9] has been donated to twice");
+  CHECK(error_of<SpecError>([&] {
+          device.launch(add, {donate(kept), kept});
+        }).starts_with("add: argument 0 is donated, but no output is aliased to it"));
+  CHECK(kept.download().at(8) == 8);
+  // what is no array of the device
+  CHECK(error_of<SpecError>([&] { device.launch(add, {kept, CudaArray()}); }) ==
+        "add: argument 1: this CudaArray holds no array");
+  CHECK(error_of<SpecError>([&] {
+          device.launch(add, {kept, 1.0f});
+        }).starts_with("add: argument 1: a number is given, and no array"));
+  CHECK(error_of<SpecError>([&] { CudaArray(device, {2, -1}, f32); }) ==
+        "CudaArray: shape (2, -1) has a negative size");
+  const CudaDevice other(0, fake.options);
+  CHECK(error_of<SpecError>([&] {
+          other.launch(add, {kept, kept});
+        }).starts_with("add: argument 0 is of another CudaDevice"));
+  // no elements
+  const CudaArray none(device, {0, 3}, f32);
+  CHECK(none.address() == 0);
+  CHECK(none.download().shape() == Shape{0, 3});
+  // a print's text is there when the call returns
+  std::vector<std::string> lines;
+  CudaOptions options = fake.options;
+  options.print = [&](const std::string& line) { lines.push_back(line); };
+  const CudaDevice printing(0, options);
+  const ir::Kernel says = pallas_call(
+                              [](Ref a, Ref o) {
+                                debug_print("{}", a[all]);
+                                o[all] = a[all];
+                              },
+                              {.out_shape = {{{2}, f32}}, .name = "says"})
+                              .trace({{{2}, f32}});
+  printing.launch(compile(says, printing.target()), {CudaArray(printing, ramp(2))});
+  CHECK(lines == std::vector<std::string>{"[0. 1.]"});
+}
+
+TEST_CASE("cuda: kernels of files on arrays that stay on the device" * without_device) {
+  const Fake fake;
+  const CudaDevice device(0, fake.options);
+  for (const char* name : {"matmul_acc", "alias_in_place", "alias_first_input", "scans", "kept_large", "matrix_square",
+                           "scatter_ordered", "by_value_words", "empty_beside_a_grid", "dynamic_grid"}) {
+    CAPTURE(name);
+    const ir::Kernel k = kernel_of(name);
+    DimValues dims;
+    for (const std::string& n : k.dim_names()) dims[n] = n == "n" && std::string(name) != "dynamic_grid" ? 0 : 21;
+    const std::vector<Array> inputs = inputs_of(k, dims);
+    const auto zeros = interpret(k, inputs, {.dims = dims, .uninitialised = Uninitialised::zero});
+    const auto pattern = interpret(k, inputs, {.dims = dims, .uninitialised = Uninitialised::pattern});
+    const Program p = compile(k, device.target());
+    for (const bool donated : {false, true}) {
+      std::vector<CudaArray> arrays;
+      for (size_t i = 0; i < inputs.size(); ++i) {
+        const bool goes = donated && std::any_of(p.args.begin(), p.args.end(),
+                                                 [&](const ProgramArg& a) { return a.alias == static_cast<int>(i); });
+        if (p.args[i].by_value) arrays.push_back(CudaArray(device, inputs[i]));
+        else arrays.push_back(goes ? donate(CudaArray(device, inputs[i])) : CudaArray(device, inputs[i]));
+      }
+      if (std::any_of(p.args.begin(), p.args.end(), [](const ProgramArg& a) { return a.by_value; })) {
+        CHECK(error_of<SpecError>([&] { device.launch(p, arrays, dims); }).find("the kernel takes a number by value") !=
+              std::string::npos);
+        continue;
+      }
+      const std::vector<CudaArray> got = device.launch(p, arrays, dims);
+      REQUIRE(got.size() == zeros.size());
+      for (size_t i = 0; i < got.size(); ++i) same(name, got[i].download(), zeros[i], pattern[i]);
+      for (size_t i = 0; i < inputs.size(); ++i)
+        if (!donated) same(name, arrays[i].download(), inputs[i], inputs[i]);
+    }
+  }
+}
+
+TEST_CASE("cuda: memory of another library" * without_device) {
+  const Fake fake;
+  const CudaDevice device(0, fake.options);
+  const Program add = compile(
+      pallas_call([](Ref x, Ref y, Ref o) { o[all] = x[all] + y[all]; }, {.out_shape = {{{8}, f32}}, .name = "add"})
+          .trace({{{8}, f32}, {{8}, f32}}),
+      device.target());
+  const CudaArray theirs(device, ramp(8));  // as another library has it
+  auto owner = std::make_shared<int>();
+  const std::weak_ptr<int> alive = owner;
+  {
+    const CudaArray in_place = CudaArray::import(device, theirs.address(), {8}, f32, std::move(owner));
+    CHECK(in_place.address() == theirs.address());
+    CudaArray sum;
+    {
+      const CudaArray again = in_place;
+      sum = device.launch(add, {again, in_place})[0];
+    }
+    CHECK(!alive.expired());
+    CHECK(sum.download().at(7) == 14);
+  }
+  CHECK(alive.expired());
+  device.wait();
+  CHECK(theirs.download().at(7) == 7);
+  CHECK(error_of<SpecError>([&] {
+          CudaArray::import(device, theirs.address() + 4, {1}, f32, nullptr);
+        }).find("is no multiple of 16\n  note: copy it") != std::string::npos);
+  CHECK(error_of<SpecError>([&] { CudaArray::import(device, theirs.address(), {5}, u8, nullptr); }) ==
+        "CudaArray::import: u8[5]: it takes 5 bytes, no multiple of 4\n"
+        "  note: copy it: atomics reach the word around an element");
+}
+
+TEST_CASE("cuda: calls on the device's arrays that fail" * without_device) {
+  const Fake fake;
+  const ir::Kernel k = kernel_of("alias_in_place");
+  const std::vector<Array> inputs = inputs_of(k, {});
+  const std::vector<Array> right = interpret(k, inputs);
+  for (const char* function : {"cuCtxPushCurrent_v2", "cuMemAlloc_v2", "cuMemcpyHtoDAsync_v2", "cuMemcpyDtoDAsync_v2",
+                               "cuLaunchKernel", "cuMemcpyDtoHAsync_v2"}) {
+    CAPTURE(function);
+    int failed = 0;
+    for (int after = 0;; ++after) {
+      std::string error;
+      {
+        const CudaDevice device(0, fake.options);
+        const Program p = compile(k, device.target());
+        fake.fail(function, after);
+        error = error_of<DeviceError>([&] {
+          std::vector<CudaArray> arrays;
+          for (const Array& a : inputs) arrays.emplace_back(device, a);
+          device.launch(p, arrays)[0].download();
+        });
+        const bool reached = fake.call<FakeCudaCalls>("fake_cuda_calls")(function) > after;
+        fake.fail(nullptr);
+        if (!reached) break;
+        ++failed;
+        CHECK(!device.lost());
+      }
+      CHECK(fake.live() == 0);
+      CHECK(error.find(std::string(function) + ": CUDA_ERROR_INVALID_VALUE") != std::string::npos);
+    }
+    CHECK(failed > 0);
+  }
+  // a kernel's fault is told of by what waits next, with what was running
+  const CudaDevice device(0, fake.options);
+  const CudaArray fine = device.launch(storing_at("4"), {})[0];
+  device.launch(storing_at("4096"), {});
+  CHECK(error_of<DeviceError>([&] { fine.download(); }) ==
+        "one of stores, stores: cuStreamSynchronize: CUDA_ERROR_ILLEGAL_ADDRESS (error 700 of the fake)\n"
+        "  note: cuda:0 is lost to this process; a new process can use it");
+  CHECK(device.lost());
+  CHECK(error_of<DeviceError>([&] { device.wait(); }).starts_with("wait: cuda:0 is lost since one of stores, stores"));
+}
+
+TEST_CASE("cuda: what nothing uses is given up for what is wanted" * without_device) {
+  FakeCudaDevice little;
+  little.memory_bytes = 1000;
+  const Fake fake(little);
+  const CudaDevice device(0, fake.options);
+  for (int64_t n = 100; n < 160; n += 10) CHECK(CudaArray(device, {n}, f32).nbytes() == 4 * n);
+  const CudaArray held(device, {100}, f32);
+  CHECK(error_of<DeviceError>([&] { CudaArray(device, {200}, f32); }) ==
+        "CudaArray: f32[200]: takes 800 bytes, but of the memory of cuda:0 600 of 1000 bytes are free");
+}
+
 TEST_CASE("cuda: each function of the driver may fail" * without_device) {
   const Fake fake;
   const ir::Kernel k = kernel_of("kept_large");

@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "engine/ir/reference.h"
-#include "tests/fuzz/values.h"
+#include "tests/support/generator/values.h"
 
 namespace tessera::fuzz {
 using ir::Attr, ir::Op, ir::Opcode, ir::Type, ir::Value;

@@ -9,7 +9,7 @@
 // to 100 rounds whose number data says, or with counters near the ends of i32; outputs that are read back; elementwise
 // chains over all dtypes, data movement, reductions, scans, dots; for loops with carried tiles, while loops, if and
 // switch; constants that come as numbers by value, or as run-time sizes.
-#include "tests/fuzz/generator.h"
+#include "tests/support/generator/generator.h"
 
 #include <algorithm>
 #include <cmath>
@@ -17,10 +17,10 @@
 
 #include "engine/ir/builder.h"
 #include "engine/ir/walk.h"
-#include "tests/fuzz/control.h"
-#include "tests/fuzz/integers.h"
-#include "tests/fuzz/patterns.h"
-#include "tests/fuzz/threads.h"
+#include "tests/support/generator/control.h"
+#include "tests/support/generator/integers.h"
+#include "tests/support/generator/patterns.h"
+#include "tests/support/generator/threads.h"
 
 namespace tessera::fuzz {
 namespace {

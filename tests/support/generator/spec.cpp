@@ -1,11 +1,11 @@
-#include "tests/fuzz/spec.h"
+#include "tests/support/generator/spec.h"
 
 #include <algorithm>
 #include <cmath>
 
 #include "codegen/plan/parallel.h"
 #include "engine/ir/reference.h"
-#include "tests/fuzz/integers.h"
+#include "tests/support/generator/integers.h"
 
 namespace tessera::fuzz {
 using ir::BlockDim, ir::BlockMapping, ir::MemorySpace, ir::Opcode, ir::Type, ir::Value;

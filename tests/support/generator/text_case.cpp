@@ -1,4 +1,4 @@
-#include "tests/fuzz/text_case.h"
+#include "tests/support/generator/text_case.h"
 
 #include <functional>
 

@@ -3,7 +3,7 @@
 // dispatches; atomics at positions of any kind; copies and semaphores that belong to the whole kernel, whose waits are
 // further on, in another iteration, or in another program.
 #pragma once
-#include "tests/fuzz/generator.h"
+#include "tests/support/generator/generator.h"
 
 namespace tessera::fuzz {
 Case control(uint64_t seed);

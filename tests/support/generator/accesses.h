@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "tests/fuzz/spec.h"
+#include "tests/support/generator/spec.h"
 
 namespace tessera::fuzz {
 using ir::Attr, ir::BlockDim, ir::BlockMapping, ir::Index, ir::MemorySpace, ir::Op, ir::Opcode, ir::RegionId, ir::Type,

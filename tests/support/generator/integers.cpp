@@ -1,4 +1,4 @@
-#include "tests/fuzz/integers.h"
+#include "tests/support/generator/integers.h"
 
 #include <algorithm>
 

@@ -3,7 +3,7 @@
 #include <functional>
 #include <string>
 
-#include "tests/fuzz/generator.h"
+#include "tests/support/generator/generator.h"
 
 namespace tessera::fuzz {
 

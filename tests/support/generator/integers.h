@@ -2,7 +2,7 @@
 // and bools included, from program ids and loop counters. What analyses claim of them is easily wrong.
 #pragma once
 #include "engine/ir/builder.h"
-#include "tests/fuzz/random.h"
+#include "tests/support/generator/random.h"
 
 namespace tessera::fuzz {
 

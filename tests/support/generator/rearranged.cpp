@@ -2,7 +2,7 @@
 // indices and keys that every correct evaluation agrees on.
 #include <algorithm>
 
-#include "tests/fuzz/values.h"
+#include "tests/support/generator/values.h"
 
 namespace tessera::fuzz {
 using ir::Attr, ir::Op, ir::Opcode, ir::Type, ir::Value;

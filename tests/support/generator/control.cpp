@@ -1,11 +1,11 @@
-#include "tests/fuzz/control.h"
+#include "tests/support/generator/control.h"
 
 #include <algorithm>
 #include <functional>
 #include <string>
 
-#include "tests/fuzz/random.h"
-#include "tests/fuzz/text_case.h"
+#include "tests/support/generator/random.h"
+#include "tests/support/generator/text_case.h"
 
 namespace tessera::fuzz {
 namespace {

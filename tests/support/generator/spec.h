@@ -3,8 +3,8 @@
 #pragma once
 #include <vector>
 
-#include "tests/fuzz/generator.h"
-#include "tests/fuzz/values.h"
+#include "tests/support/generator/generator.h"
+#include "tests/support/generator/values.h"
 
 namespace tessera::fuzz {
 

@@ -1,11 +1,11 @@
-#include "tests/fuzz/threads.h"
+#include "tests/support/generator/threads.h"
 
 #include <algorithm>
 #include <functional>
 #include <string>
 
-#include "tests/fuzz/random.h"
-#include "tests/fuzz/text_case.h"
+#include "tests/support/generator/random.h"
+#include "tests/support/generator/text_case.h"
 
 namespace tessera::fuzz {
 namespace {

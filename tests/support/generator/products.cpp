@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <array>
 
-#include "tests/fuzz/patterns.h"
+#include "tests/support/generator/patterns.h"
 
 namespace tessera::fuzz {
 

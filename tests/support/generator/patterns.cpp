@@ -1,4 +1,4 @@
-#include "tests/fuzz/patterns.h"
+#include "tests/support/generator/patterns.h"
 
 #include <algorithm>
 #include <array>

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "tests/fuzz/accesses.h"
+#include "tests/support/generator/accesses.h"
 
 namespace tessera::fuzz {
 

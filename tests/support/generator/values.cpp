@@ -1,9 +1,9 @@
-#include "tests/fuzz/values.h"
+#include "tests/support/generator/values.h"
 
 #include <algorithm>
 #include <cmath>
 
-#include "tests/fuzz/integers.h"
+#include "tests/support/generator/integers.h"
 
 namespace tessera::fuzz {
 using ir::Attr, ir::Op, ir::Opcode, ir::Type, ir::Value;
