@@ -44,8 +44,8 @@ struct Target {
   int32_t subgroup_size = 4;
   bool can_require_subgroup_size = false;
   /// Loop iterations after which the driver silently leaves every loop of an invocation, all loops together; 0: no
-  /// limit. Lavapipe before Mesa 25 has 65535 (seen on 22.3; 25.0 is free of it). codegen/loops.md says how it counts, and
-  /// what is done about it.
+  /// limit. Lavapipe before Mesa 25 has 65535 (seen on 22.3; 25.0 is free of it). codegen/loops.md says how it counts,
+  /// and what is done about it.
   int64_t max_loop_iterations = 0;
   /// Results of a large dot that one invocation keeps (CPU drivers): 256 measured best on lavapipe before Mesa 25, 128
   /// since.

@@ -150,9 +150,9 @@ def blur(picture, radius):
     return picture
 
 
-def power_iteration(a, turns):
+def power_iteration(a, iterations):
     v = jnp.ones(a.shape[0])
-    for _ in range(turns):
+    for _ in range(iterations):
         v = a @ v
         v = v / jnp.sqrt(jnp.sum(v * v))
     return v

@@ -350,10 +350,10 @@ def _while(p, *args):
     test, body = _function(p["cond_jaxpr"]), _function(p["body_jaxpr"])
     of_test, of_body, init = args[:n], args[n:n + m], args[n + m:]
 
-    def turn(carry):
+    def iteration(carry):
         on, = test(*of_test, *carry)
         return [lax.select_n(jnp.broadcast_to(on.reshape(on.shape + (1,) * (old.ndim - on.ndim)), old.shape), old, new) for old, new in zip(carry, body(*of_body, *carry))]
-    return tuple(lax.while_loop(lambda carry: jnp.any(test(*of_test, *carry)[0]), turn, list(init)))
+    return tuple(lax.while_loop(lambda carry: jnp.any(test(*of_test, *carry)[0]), iteration, list(init)))
 
 
 def _of_jax(name):

@@ -25,7 +25,7 @@ def primitive(eqn):
 def params(eqn):
     """An equation's parameters, as 0.10 has them."""
     p = eqn.params
-    if "ft_in" in p:  # a scan's operands that stay the same, and those that each turn hands to the next, are counted by trees since 0.11
+    if "ft_in" in p:  # a scan's operands that stay the same, and those that each iteration passes to the next, are counted by trees since 0.11
         constants, carry, _ = p["ft_in"].unpack()
         return {k: v for k, v in p.items() if k not in ("ft_in", "ft_out")} | {"num_consts": len(constants), "num_carry": len(carry)}
     if eqn.primitive.name == "run_scoped" and hasattr(p["jaxpr"], "with_consts"):  # its constants are operands; since 0.11 the jaxpr has them too
