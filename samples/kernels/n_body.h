@@ -56,6 +56,55 @@ inline PallasCall n_body_step(int64_t n, double softening, Loc loc = Loc::here()
       loc);
 }
 
+/// The same for many bodies: 256 others at a time come into shared memory, and each body adds up their pulls by itself,
+/// so that no sum goes from one invocation to another. The pulls of 256 are added up first.
+inline PallasCall n_body_step_by_tiles(int64_t n, double softening, Loc loc = Loc::here()) {
+  const Checks c{"n_body_step_by_tiles", loc};
+  c.require(n >= 1, "n is " + std::to_string(n) + ", not at least 1");
+  c.require(softening > 0, "softening is " + std::to_string(softening) + ", not above 0");
+  const int64_t block = std::min<int64_t>(64, power_of_two(n)), tiled = std::min<int64_t>(256, power_of_two(n)),
+                together = std::min<int64_t>(16, tiled);
+  const auto rows = [&](int64_t count) {
+    return BlockSpec{{count, block}, [](Value i) { return Indices{0, i}; }, MemorySpace::vmem, {}, loc};
+  };
+  return pallas_call(
+      [=](Ref others, Ref body, Ref velocity, Ref times, Ref to, Ref to_velocity, Ref tile) {
+        const Value x = body[0], y = body[1], z = body[2], none = zeros({block});
+        auto [ax, ay, az] =
+            fori_loop(0, cdiv(n, tiled), std::tuple{none, none, none}, [&](Value j, Value sx, Value sy, Value sz) {
+              // What is not there has no mass.
+              tile[all] = load(others, {all, ds(j * tiled, tiled)},
+                               {.mask = j * tiled + iota(i32, {4, tiled}, 1) < n, .other = 0});
+              auto [tx, ty, tz] = fori_loop(
+                  0, tiled / together, std::tuple{none, none, none}, [&](Value k, Value px, Value py, Value pz) {
+                    for (int64_t u = 0; u < together; ++u) {
+                      const auto its = [&](int d) -> Value { return tile[{d, together * k + u}]; };
+                      const Value dx = its(0) - x, dy = its(1) - y, dz = its(2) - z;
+                      const Value near = rsqrt(dx * dx + dy * dy + dz * dz + softening * softening),
+                                  pull = its(3) * near * near * near;
+                      px = px + pull * dx, py = py + pull * dy, pz = pz + pull * dz;
+                    }
+                    return std::tuple{px, py, pz};
+                  });
+              return std::tuple{sx + tx, sy + ty, sz + tz};
+            });
+        const Value a[] = {ax, ay, az};
+        for (int d = 0; d < 3; ++d) {
+          const Value v = velocity[d] + times[0] * a[d];
+          to_velocity[d] = v;
+          to[d] = body[d] + times[1] * v;
+        }
+        to[3] = body[3];
+      },
+      {.out_shape = {{{4, n}, f32}, {{3, n}, f32}},
+       .grid = cdiv(n, block),
+       .in_specs = {no_block_spec, rows(4), rows(3), no_block_spec},
+       .out_specs = {rows(4), rows(3)},
+       .scratch_shapes = {VMEM({4, tiled}, f32)},
+       .name = "n_body_step_by_tiles"},
+      loc);
+}
+
 inline constexpr double kLight = 65536;  // what one unit of a body's light adds to a pixel
 
 /// n_body_draw(bodies, light, view, picture) -> picture: i32 [h, w, 3], the one given and every body's light (f32 [3,

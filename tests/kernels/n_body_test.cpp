@@ -11,7 +11,7 @@ using namespace tessera;
 using test::Doubles;
 
 TEST_CASE("n_body_step: every body pulls at every other") {
-  for (const int64_t n : {1, 2, 5, 64, 100, 130}) {
+  for (const int64_t n : {1, 2, 5, 64, 100, 130, 300}) {
     CAPTURE(n);
     const double soft = 0.25, kick = 0.125, drift = 0.5;
     Array bodies = test::random({4, n}, f32, static_cast<uint32_t>(n)), velocities = test::random({3, n}, f32, 3);
@@ -35,10 +35,11 @@ TEST_CASE("n_body_step: every body pulls at every other") {
       places[static_cast<size_t>(3 * n + i)] = bodies.at(3 * n + i);
     }
     // Masses add up to 2 at most, so pulls to 0.8 / soft^2 * 2; each rounds some ten times.
-    test::check(kernels::n_body_step(n, soft),
-                {bodies, bodies, velocities,
-                 Array({2}, std::vector<float>{static_cast<float>(kick), static_cast<float>(drift)})},
-                {places, speeds}, {.absolute = 1e-5, .relative = 1e-6, .gpu = n <= 100, .general = n == 5});
+    for (const PallasCall& step : {kernels::n_body_step(n, soft), kernels::n_body_step_by_tiles(n, soft)})
+      test::check(step,
+                  {bodies, bodies, velocities,
+                   Array({2}, std::vector<float>{static_cast<float>(kick), static_cast<float>(drift)})},
+                  {places, speeds}, {.absolute = 1e-5, .relative = 1e-6, .gpu = n <= 100, .general = n == 5});
   }
 }
 
@@ -67,6 +68,8 @@ TEST_CASE("n_body: what does not fit") {
   CHECK(test::error_of([] { kernels::n_body_step(0, 1, Loc{"stars.cpp", 4}); }) ==
         "n_body_step: n is 0, not at least 1\n  at stars.cpp:4");
   CHECK(test::error_of([] { kernels::n_body_step(3, 0, Loc{}); }) == "n_body_step: softening is 0.000000, not above 0");
+  CHECK(test::error_of([] { kernels::n_body_step_by_tiles(0, 1, Loc{"stars.cpp", 4}); }) ==
+        "n_body_step_by_tiles: n is 0, not at least 1\n  at stars.cpp:4");
   CHECK(test::error_of([] { kernels::n_body_draw(3, 0, 4, Loc{}); }) ==
         "n_body_draw: 3 bodies in a picture of (0, 4): at least 1 each");
 }

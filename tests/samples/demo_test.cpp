@@ -24,7 +24,8 @@ TEST_CASE("demos in windows: the screen shows the picture, enlarged, the validat
                         {"stable_fluids", 48, 35, 11},
                         {"path_trace", 40, 47, 11},
                         {"n_body", 64, 40, 8},
-                        {"jelly", 66, 50, 8}}) {
+                        {"jelly", 66, 50, 8},
+                        {"cloth", 64, 48, 8}}) {
     CAPTURE(c.demo);
     const Array picture = check_on_screen(c.demo,
                                           "--window --size " + std::to_string(c.columns) + "x" +
@@ -39,7 +40,7 @@ TEST_CASE("demos in windows: the screen shows the picture, enlarged, the validat
 
 TEST_CASE("demos: pictures of one pixel") {
   const Scratch folder;
-  for (const char* demo : {"ray_march", "stable_fluids", "path_trace", "n_body", "jelly"}) {
+  for (const char* demo : {"ray_march", "stable_fluids", "path_trace", "n_body", "jelly", "cloth"}) {
     CAPTURE(demo);
     Outcome o = run(folder, "", demo, "--size 1x1 --frames 1 -o one.png");
     INFO(o.output);

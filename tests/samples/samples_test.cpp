@@ -47,7 +47,7 @@ constexpr const char* kInterpreter = "TESSERA_DEVICE=interpreter";
 // Not of a graph of several kernels, which tests/kernels tests one by one, nor of one of thousands of lines.
 bool is_stored(const std::string& sample) {
   return sample != "stable_fluids" && sample != "n_body" && sample != "ray_march" && sample != "path_trace" &&
-         sample != "jelly";
+         sample != "jelly" && sample != "cloth";
 }
 constexpr double kHalfALevel = 0.5 / 255 + 1e-5;  // a PNG's colours are rounded to 256 levels
 }  // namespace
