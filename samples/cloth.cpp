@@ -105,20 +105,47 @@ using Vector = std::array<Value, 3>;
 Value dot(const Vector& a, const Vector& b) { return a[0] * b[0] + a[1] * b[1] + a[2] * b[2]; }
 Value dot(const Vector& a, const Vec& b) { return a[0] * b[0] + a[1] * b[1] + a[2] * b[2]; }
 
+// colours, of each of two kinds of squares
+constexpr double kFloors[2][3] = {{0.26, 0.24, 0.22}, {0.46, 0.43, 0.39}},
+                 kFronts[2][3] = {{0.75, 0.06, 0.05}, {0.86, 0.72, 0.50}},
+                 kBacks[2][3] = {{0.40, 0.05, 0.06}, {0.55, 0.46, 0.36}}, kBalls[3] = {0.20, 0.34, 0.52},
+                 kSkies[3] = {0.62, 0.74, 0.95}, kSuns[3] = {1.0, 0.90, 0.74}, kBeyond[3] = {0.36, 0.42, 0.52};
+constexpr int64_t kRows = 8, kColumns = 32;  // of the tiles of a picture
+Vec to_sun() {
+  const double length = std::hypot(sun[0], sun[1], sun[2]);
+  return {sun[0] / length, sun[1] / length, sun[2] / length};
+}
+/// Which part of the 5 x 5 places around it the sun's view of the cloth leaves lit.
+Value seen_by_sun(Ref shadow, Ref view, const Vector& at, const Vector& normal, double lift, int64_t depths) {
+  const Value none = ts::zeros({kRows, kColumns});
+  const auto seen = [&](int r) {
+    Value v = none + view[{r, 3}];
+    for (int d = 0; d < 3; ++d)
+      v = v + view[{r, d}] * (at[static_cast<size_t>(d)] + lift * normal[static_cast<size_t>(d)]);
+    return v;
+  };
+  const Value column = ts::cast(ts::floor(seen(0)), ts::i32), row = ts::cast(ts::floor(seen(1)), ts::i32),
+              mine = ts::cast(ts::floor((seen(2) - 0.0012) * static_cast<double>(k::cloth::kDepths)), ts::i32);
+  return ts::fori_loop(0, 25, none, [&](Value t, Value sum) {
+    const Value i = ts::clamp(0, row + t / 5 - 2, depths - 1), j = ts::clamp(0, column + t % 5 - 2, depths - 1);
+    const Value there = shadow[{i, j}];
+    return sum + ts::where(there / 65536 < mine, 0.0, 1.0 / 25);
+  });
+}
+
 /// (drawn, shadow, sun's view) -> f32 [h, w, 4], light: floor, ball and the cloth that `drawn` has.
 ts::PallasCall shade(const Scene& s, int64_t h, int64_t w, int64_t depths) {
-  constexpr int64_t rows = 8, columns = 32;
+  constexpr int64_t rows = kRows, columns = kColumns;
   const Camera c = camera(s, h, w);
-  const double length = std::hypot(sun[0], sun[1], sun[2]);
-  const Vec light = {sun[0] / length, sun[1] / length, sun[2] / length};
+  const Vec light = to_sun();
   return ts::pallas_call(
       [=](Ref drawn, Ref shadow, Ref view, Ref o) {
         const ts::Shape shape = {rows, columns};
         const Value none = ts::zeros(shape);
-        const Value x = (ts::cast(ts::program_id(1) * columns + ts::iota(ts::i32, shape, 1), ts::f32) + 0.5 - c.left) /
-                        c.scale,
-                    y = (c.top - ts::cast(ts::program_id(0) * rows + ts::iota(ts::i32, shape, 0), ts::f32) - 0.5) /
-                        c.scale;
+        const auto pixels = [&](int axis, int64_t tile) {
+          return ts::cast(ts::program_id(axis) * tile + ts::iota(ts::i32, shape, axis), ts::f32) + 0.5;
+        };
+        const Value x = (pixels(1, columns) - c.left) / c.scale, y = (c.top - pixels(0, rows)) / c.scale;
         Vector from = {none, none, none};
         for (size_t d = 0; d < 3; ++d) from[d] = c.right[d] * x + c.up[d] * y;
         const Value pixel = drawn[all], is_cloth = pixel != k::cloth::kNothing;
@@ -138,9 +165,9 @@ ts::PallasCall shade(const Scene& s, int64_t h, int64_t w, int64_t depths) {
         const auto seven = [&](int by) { return (ts::cast(pixel / by % 128, ts::f32) - 64.0) * (1.0 / 63); };
         const Value nx = seven(512), nz = seven(4), ny = ts::sqrt(ts::maximum(1.0 - nx * nx - nz * nz, 0.0));
         const Vector of_cloth = {nx, ny, nz};
-        const Vec centre = {0, s.radius, 0};
         for (size_t d = 0; d < 3; ++d)
-          normal[d] = ts::where(cloth, of_cloth[d], ts::where(ball, (at[d] - centre[d]) * (1 / s.radius), normal[d]));
+          normal[d] = ts::where(cloth, of_cloth[d],
+                                ts::where(ball, (d == 1 ? at[d] - s.radius : at[d]) * (1 / s.radius), normal[d]));
         // Cloth is seen from both sides: its normal looks at the camera.
         const Value away = ts::where(cloth & (dot(normal, c.forward) > 0), -1.0, 1.0);
         for (Value& n : normal) n = n * away;
@@ -150,20 +177,7 @@ ts::PallasCall shade(const Scene& s, int64_t h, int64_t w, int64_t depths) {
         const Value along = dot(up, light), beside = ts::sqrt(ts::maximum(dot(up, up) - along * along, 0.0));
         const Value past = ts::where(ball | (along > 0), 1.0,
                                      ts::clamp(0.0, (beside - 0.97 * s.radius) * (1 / (0.06 * s.radius)), 1.0));
-        const double lift = 0.012 * s.size;
-        const auto seen = [&](int r) {
-          Value v = none + view[{r, 3}];
-          for (int d = 0; d < 3; ++d)
-            v = v + view[{r, d}] * (at[static_cast<size_t>(d)] + lift * normal[static_cast<size_t>(d)]);
-          return v;
-        };
-        const Value column = ts::cast(ts::floor(seen(0)), ts::i32), row = ts::cast(ts::floor(seen(1)), ts::i32),
-                    mine = ts::cast(ts::floor((seen(2) - 0.0012) * static_cast<double>(k::cloth::kDepths)), ts::i32);
-        const Value lit = ts::fori_loop(0, 25, none, [&](Value t, Value sum) {
-          const Value i = ts::clamp(0, row + t / 5 - 2, depths - 1), j = ts::clamp(0, column + t % 5 - 2, depths - 1);
-          const Value there = shadow[{i, j}];
-          return sum + ts::where(there / 65536 < mine, 0.0, 1.0 / 25);
-        });
+        const Value lit = seen_by_sun(shadow, view, at, normal, 0.012 * s.size, depths);
         const Value facing = ts::maximum(dot(normal, light), 0.0), sunlight = 2.7 * facing * past * lit;
         // The sky from above, less of it close to the ball and below the cloth.
         const Value distance2 = ts::maximum(dot(up, up), 1e-3),
@@ -180,21 +194,17 @@ ts::PallasCall shade(const Scene& s, int64_t h, int64_t w, int64_t depths) {
             (ts::cast(ts::floor(at[0] * (9 / s.size)), ts::i32) + ts::cast(ts::floor(at[2] * (9 / s.size)), ts::i32)) &
             1;
         const Value fade = ts::exp(-(at[0] * at[0] + at[2] * at[2]) * (0.55 / (s.size * s.size)));
-        const double floors[2][3] = {{0.26, 0.24, 0.22}, {0.46, 0.43, 0.39}},
-                     fronts[2][3] = {{0.75, 0.06, 0.05}, {0.86, 0.72, 0.50}},
-                     backs[2][3] = {{0.40, 0.05, 0.06}, {0.55, 0.46, 0.36}}, balls[3] = {0.20, 0.34, 0.52},
-                     skies[3] = {0.62, 0.74, 0.95}, suns[3] = {1.0, 0.90, 0.74}, beyond[3] = {0.36, 0.42, 0.52};
         for (size_t d = 0; d < 3; ++d) {
           const auto either = [&](const Value& which, const double(&of)[2][3]) {
             return ts::where(which, of[1][d], of[0][d]) + none;
           };
-          const Value own = ts::where(cloth, ts::where(turned, either(stripe, backs), either(stripe, fronts)),
-                                      ts::where(ball, balls[d], either(tiles != 0, floors)));
+          const Value own = ts::where(cloth, ts::where(turned, either(stripe, kBacks), either(stripe, kFronts)),
+                                      ts::where(ball, kBalls[d], either(tiles != 0, kFloors)));
           const Value gleams = ts::where(
-              ball, 0.9 * suns[d] * past * lit * ts::exp2(60.0 * ts::log2(ts::maximum(ts::minimum(half, 1.0), 1e-4))),
+              ball, 0.9 * kSuns[d] * past * lit * ts::exp2(60.0 * ts::log2(ts::maximum(ts::minimum(half, 1.0), 1e-4))),
               0.0);
-          const Value shown = own * (suns[d] * sunlight + 0.75 * skies[d] * sky) + gleams;
-          o[{all, all, static_cast<int>(d)}] = ts::where(cloth | ball, shown, beyond[d] + fade * (shown - beyond[d]));
+          const Value shown = own * (kSuns[d] * sunlight + 0.75 * kSkies[d] * sky) + gleams;
+          o[{all, all, static_cast<int>(d)}] = ts::where(cloth | ball, shown, kBeyond[d] + fade * (shown - kBeyond[d]));
         }
         o[{all, all, 3}] = none + 1.0;
       },
