@@ -133,6 +133,18 @@ Value seen_by_sun(Ref shadow, Ref view, const Vector& at, const Vector& normal, 
   });
 }
 
+/// How much of the sun passes the ball, whose edge is soft. `up`: from the ball's middle.
+Value past_the_ball(const Scene& s, const Vector& up, const Vec& light, const Value& on_ball) {
+  const Value along = dot(up, light), beside = ts::sqrt(ts::maximum(dot(up, up) - along * along, 0.0));
+  return ts::where(on_ball | (along > 0), 1.0,
+                   ts::clamp(0.0, (beside - 0.97 * s.radius) * (1 / (0.06 * s.radius)), 1.0));
+}
+/// Which part of the sky the ball hides.
+Value hidden_by_ball(const Scene& s, const Vector& up, const Vector& normal) {
+  const Value distance2 = ts::maximum(dot(up, up), 1e-3);
+  return ts::clamp(0.0, -dot(up, normal) * ts::rsqrt(distance2) * (s.radius * s.radius) / distance2, 1.0);
+}
+
 /// (drawn, shadow, sun's view) -> f32 [h, w, 4], light: floor, ball and the cloth that `drawn` has.
 ts::PallasCall shade(const Scene& s, int64_t h, int64_t w, int64_t depths) {
   constexpr int64_t rows = kRows, columns = kColumns;
@@ -174,17 +186,11 @@ ts::PallasCall shade(const Scene& s, int64_t h, int64_t w, int64_t depths) {
 
         // The sun: behind the ball or not, with a soft edge, and not behind what its own view of the cloth has.
         const Vector up = {at[0], at[1] - s.radius, at[2]};
-        const Value along = dot(up, light), beside = ts::sqrt(ts::maximum(dot(up, up) - along * along, 0.0));
-        const Value past = ts::where(ball | (along > 0), 1.0,
-                                     ts::clamp(0.0, (beside - 0.97 * s.radius) * (1 / (0.06 * s.radius)), 1.0));
+        const Value past = past_the_ball(s, up, light, ball);
         const Value lit = seen_by_sun(shadow, view, at, normal, 0.012 * s.size, depths);
         const Value facing = ts::maximum(dot(normal, light), 0.0), sunlight = 2.7 * facing * past * lit;
         // The sky from above, less of it close to the ball and below the cloth.
-        const Value distance2 = ts::maximum(dot(up, up), 1e-3),
-                    hidden = ts::where(
-                        ball, 0.0,
-                        ts::clamp(0.0, -dot(up, normal) * ts::rsqrt(distance2) * (s.radius * s.radius) / distance2,
-                                  1.0));
+        const Value hidden = ts::where(ball, 0.0, hidden_by_ball(s, up, normal));
         const Value near_floor = ts::where(ball | cloth, ts::clamp(0.25, 0.35 + at[1] * (0.9 / s.radius), 1.0), 1.0);
         const Value sky = (0.5 + 0.5 * normal[1]) * (1.0 - 0.75 * hidden) * near_floor * (0.55 + 0.45 * lit);
         const Value half = ts::maximum(
