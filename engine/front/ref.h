@@ -12,7 +12,7 @@
 // `auto v = x[all]` is useless, `Value v = x[all]` reads. Static indices are checked while tracing; dynamic ones wrap
 // once if negative, then are clamped so that the window fits (with a mask nothing moves, and elements outside are
 // masked out). Positions from an array wrap once; then loads take the nearest element and stores drop elements outside.
-// engine/README.md has all rules. Read next: view.h, which composes views.
+// engine/language.md has all rules. Read next: view.h, which composes views.
 #pragma once
 #include <concepts>
 #include <initializer_list>

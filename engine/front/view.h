@@ -89,7 +89,7 @@ struct Position {
 class Selection {
  public:
   /// Of an index as ir::Op has it (entries, dynamic starts and arrays in `starts`) into a Ref of this shape. `masked`
-  /// and `writes` say what becomes of positions outside (engine/README.md); `inside` then holds the tests that an
+  /// and `writes` say what becomes of positions outside (engine/language.md); `inside` then holds the tests that an
   /// element must pass.
   Selection(Emit& e, const std::vector<ir::Index>& index, const std::vector<ir::Value>& starts, const Shape& shape,
             bool masked, bool writes);

@@ -8,7 +8,7 @@
 //   %2, %3 = call "normalise.tir"(%0, %1) : f32[8, 128], f32[8]
 //   out %2
 // Sizes of run time are names, f32[n, 128] (sizes.h).
-// engine/README.md has repeat and switch. An input of a kernel that is aliased to its output keeps its contents.
+// engine/language.md has repeat and switch. An input of a kernel that is aliased to its output keeps its contents.
 // Nothing here runs on a device: runtime/call/graph.h does.
 #pragma once
 #include <optional>

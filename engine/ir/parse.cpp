@@ -1,4 +1,4 @@
-// The parser of the text form (grammar: engine/README.md), by recursive descent with one token of lookahead. Ops end
+// The parser of the text form (grammar: engine/language.md), by recursive descent with one token of lookahead. Ops end
 // with their line; brackets and commas carry on to the next. Types come from infer(); a type in the text must agree
 // with it.
 #include <charconv>

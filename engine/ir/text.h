@@ -1,5 +1,5 @@
 // The text form (.tir): prints and parses Kernels of both levels; print(parse(text)) == print(kernel). First line: "tir
-// 1". Grammar and one example per op: engine/README.md.
+// 1". Grammar and one example per op: engine/language.md.
 #pragma once
 #include <optional>
 #include <string>

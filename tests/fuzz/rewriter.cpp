@@ -151,7 +151,9 @@ std::vector<Spot> Rewriter::uses(Value v) const {
 Extent Rewriter::named(int64_t value) {
   for (const auto& [name, size] : c.dims)
     if (size == value && name.starts_with("rw") && random.chance(0.5)) return Extent::named(name);
-  const std::string name = "rw" + std::to_string(c.dims.size());
+  size_t number = c.dims.size();
+  while (c.dims.count("rw" + std::to_string(number))) ++number;  // where others are gone
+  const std::string name = "rw" + std::to_string(number);
   c.dims[name] = value;
   return Extent::named(name);
 }

@@ -69,7 +69,7 @@ std::string operand_text(const ir::OpInfo& row) {
 }
 
 std::string ops_page(const std::string& readme) {
-  std::map<std::string, std::string> examples;  // by name, from the table of engine/README.md
+  std::map<std::string, std::string> examples;  // by name, from the table of engine/language.md
   for (size_t at = 0; (at = readme.find("\n| `", at)) != std::string::npos; ++at) {
     const size_t name = at + 4, name_end = readme.find('`', name), example = readme.find("| `", name_end),
                  end = readme.find("` |", example + 3);
@@ -78,7 +78,7 @@ std::string ops_page(const std::string& readme) {
   }
   std::string body =
       "<h1>Every op</h1>\n<p>From the op table, engine/ir/ops.def, with the examples of <a "
-      "href=\"engine-readme.html#every-op-by-example\">engine/README.md</a>. "
+      "href=\"engine-language.html#every-op-by-example\">engine/language.md</a>. "
       "The last column of the first table bounds a device's error for floats, in units in the last place. A family "
       "is what ops have in common for the compiler (engine/ir/opcode.h).</p>\n";
   const auto table = [&](const char* heading, bool elementwise, auto belongs) {
@@ -183,6 +183,7 @@ const std::vector<std::string> kPages{"README.md",
                                       "samples/limits.md",
                                       "samples/README.md",
                                       "engine/README.md",
+                                      "engine/language.md",
                                       "engine/base/README.md",
                                       "engine/ir/README.md",
                                       "engine/passes/README.md",
@@ -297,7 +298,7 @@ void write_headers(const fs::path& root, const fs::path& out) {
 void make(const fs::path& root, const fs::path& out) {
   fs::create_directories(out);
   const std::string list = write_pages(root, out);
-  write(out / "ops.html", ops_page(read(root / "engine/README.md")));
+  write(out / "ops.html", ops_page(read(root / "engine/language.md")));
   write_headers(root, out);
   write(out / "index.html", page("Reference",
                                  "<h1>Reference</h1>\n<table>\n<tr><td><a href=\"ops.html\">Every "

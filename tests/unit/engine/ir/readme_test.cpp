@@ -1,5 +1,5 @@
-// engine/README.md stays true: its kernel parses, and its table of ops has one row per op, in order, whose example has
-// that op.
+// engine/language.md stays true: its kernel parses, and its table of ops has one row per op, in order, whose example
+// has that op.
 #include <doctest/doctest.h>
 
 #include <cstdlib>
@@ -18,8 +18,8 @@ namespace {
 
 std::string path() {  // from the repository's root or a build folder in it
   for (const char* up : {"", "../", "../../", "../../../"})
-    if (std::ifstream(std::string(up) + "engine/README.md")) return std::string(up) + "engine/README.md";
-  return "engine/README.md";
+    if (std::ifstream(std::string(up) + "engine/language.md")) return std::string(up) + "engine/language.md";
+  return "engine/language.md";
 }
 std::string read(const std::string& file) {
   std::ifstream in(file);
