@@ -83,7 +83,7 @@ CudaArray donate(CudaArray x) {
 namespace cuda {
 namespace {
 
-/// Where a call ends by an exception, the device is done with what it has queued: its own words are copied from.
+/// Where a call ends by an exception, it waits for the stream: copies that are queued read the call's own memory.
 struct Settled {
   const Driver& driver;
   StreamHandle* stream;
@@ -114,7 +114,7 @@ std::vector<CudaArray> Context::launch(const CudaDevice& device, const Program& 
   for (size_t i = 0; i < inputs.size(); ++i)
     if (inputs[i].donated_)
       check_donation(program, i, inputs.size(), [&](size_t j) { return inputs[j].state_ == inputs[i].state_; });
-  // Given back when the turn is over: of another library's, the owner is then let go.
+  // Held until mutex_ is free again: a Block of another library's memory takes it when it goes.
   std::vector<std::shared_ptr<Block>> blocks(program.args.size());
   std::vector<CudaArray> outputs(call.outputs.size());
   {

@@ -9,6 +9,16 @@
 
 namespace tessera::kernels {
 
+/// Kick and drift of a block of bodies on which `pulls` act.
+inline void n_body_move(Ref body, Ref velocity, Ref times, const Value (&pulls)[3], Ref to, Ref to_velocity) {
+  for (int d = 0; d < 3; ++d) {
+    const Value v = velocity[d] + times[0] * pulls[d];
+    to_velocity[d] = v;
+    to[d] = body[d] + times[1] * v;
+  }
+  to[3] = body[3];
+}
+
 /// n_body_step(bodies, bodies, velocities, times) -> (bodies, velocities): kick, then drift. bodies: f32 [4, n], x, y,
 /// z and mass; velocities: [3, n]; times: [2]. Velocities change by times[0] times the pull of all bodies, m d / (d^2 +
 /// softening^2)^(3/2), then places by times[1] times the velocities. Alternating whole steps, after half a kick, is the
@@ -41,12 +51,7 @@ inline PallasCall n_body_step(int64_t n, double softening, Loc loc = Loc::here()
               return std::tuple{sx + total(dx), sy + total(dy), sz + total(dz)};
             });
         const Value a[] = {ax, ay, az};
-        for (int d = 0; d < 3; ++d) {
-          const Value v = velocity[d] + times[0] * a[d];
-          to_velocity[d] = v;
-          to[d] = body[d] + times[1] * v;
-        }
-        to[3] = body[3];
+        n_body_move(body, velocity, times, a, to, to_velocity);
       },
       {.out_shape = {{{4, n}, f32}, {{3, n}, f32}},
        .grid = cdiv(n, block),
@@ -89,12 +94,7 @@ inline PallasCall n_body_step_by_tiles(int64_t n, double softening, Loc loc = Lo
               return std::tuple{sx + tx, sy + ty, sz + tz};
             });
         const Value a[] = {ax, ay, az};
-        for (int d = 0; d < 3; ++d) {
-          const Value v = velocity[d] + times[0] * a[d];
-          to_velocity[d] = v;
-          to[d] = body[d] + times[1] * v;
-        }
-        to[3] = body[3];
+        n_body_move(body, velocity, times, a, to, to_velocity);
       },
       {.out_shape = {{{4, n}, f32}, {{3, n}, f32}},
        .grid = cdiv(n, block),

@@ -84,22 +84,22 @@ void regrid(Rewriter& e, const std::vector<GridAxis>& grid, const OldIds& old) {
 }
 
 int64_t axis_size(const Rewriter& e, size_t a) { return e.k.grid[a].size.eval(e.c.dims); }
+
+std::vector<Value> without(std::vector<Value> ids, size_t at) {
+  ids.erase(ids.begin() + static_cast<std::ptrdiff_t>(at));
+  return ids;
+}
 }  // namespace
 
 // An axis of size 1 anywhere.
 bool rewrite_axis(Rewriter& e) {
   if (!is_plain_grid(e)) return false;
   std::vector<GridAxis> grid = e.k.grid;
-  const size_t at = e.random.below(grid.size() + 1), axes = grid.size();
+  const size_t at = e.random.below(grid.size() + 1);
   const Extent one = e.random.chance(0.5) ? Extent(1) : e.dynamic(1);
   grid.insert(grid.begin() + static_cast<std::ptrdiff_t>(at),
               GridAxis{.size = one, .name = {}, .parallel = e.random.chance(0.5)});
-  regrid(e, grid, [&](Spot&, const std::vector<Value>& ids) {
-    std::vector<Value> old;
-    for (size_t a = 0; a <= axes; ++a)
-      if (a != at) old.push_back(ids[a]);
-    return old;
-  });
+  regrid(e, grid, [&](Spot&, const std::vector<Value>& ids) { return without(ids, at); });
   return true;
 }
 
@@ -123,12 +123,7 @@ bool rewrite_two_calls(Rewriter& e) {
   const Extent two = e.random.chance(0.5) ? Extent(2) : e.dynamic(2);
   grid.insert(grid.begin() + static_cast<std::ptrdiff_t>(at),
               GridAxis{.size = two, .name = {}, .parallel = e.random.chance(0.4)});
-  regrid(e, grid, [&](Spot&, const std::vector<Value>& ids) {
-    std::vector<Value> old;
-    for (size_t a = 0; a <= axes; ++a)
-      if (a != at) old.push_back(ids[a]);
-    return old;
-  });
+  regrid(e, grid, [&](Spot&, const std::vector<Value>& ids) { return without(ids, at); });
   std::vector<std::pair<size_t, size_t>> dims;  // of each output the dim
   for (size_t i = 0; i < k.blocks.size(); ++i) {
     ir::BlockMapping& b = k.blocks[i];

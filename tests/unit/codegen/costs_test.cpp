@@ -188,7 +188,8 @@ void check(const std::string& name, const std::string& table, const char* column
 
 }  // namespace
 
-// Skipped under the sanitizers: each compiles every kernel of tir/, which takes minutes there; other tests do so too.
+// Skipped under the sanitizers: each compiles every kernel of tir/, or 300 random ones, which takes minutes there;
+// other tests do so too.
 TEST_CASE("costs of code for the least that Vulkan promises" * doctest::skip(tessera::test::kSanitized)) {
   check("minimum", kPath, kColumns, row);
 }

@@ -13,6 +13,7 @@
 #include "programs/TABLE.h"
 #include "runtime/call/call.h"
 #include "runtime/interop.h"
+#include "runtime/order.h"
 #include "runtime/submit/context.h"
 #include "tests/unit/main.h"
 
@@ -127,6 +128,20 @@ Array ramp(int64_t n, float start) {
   return Array({n}, v);
 }
 
+bool equal(const Array& a, const Array& b) {
+  if (a.dtype() != b.dtype() || a.shape() != b.shape()) return false;
+  for (int64_t i = 0; i < a.size(); ++i)
+    if (a.at(i) != b.at(i)) return false;
+  return true;
+}
+DeviceOptions logged() {
+  DeviceOptions o;
+  o.log_commands = true;
+  return o;
+}
+void check_sound(const Device& d) {
+  for (const std::string& r : find_unordered(d.command_log())) FAIL_CHECK(r);
+}
 std::vector<float> floats(const DeviceArray& a) {
   const Array host = a.download();
   const auto s = std::as_const(host).data<float>();

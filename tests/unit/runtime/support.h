@@ -64,6 +64,12 @@ Program subgroup();
 
 Array ramp(int64_t n, float start = 0);
 std::vector<float> floats(const DeviceArray& a);
+/// Of one dtype and shape, and of equal elements.
+bool equal(const Array& a, const Array& b);
+/// Of a device that keeps its command log.
+DeviceOptions logged();
+/// No accesses in the device's command log lack a barrier between them.
+void check_sound(const Device& d);
 /// What scale() makes of ramp(n), `times` times over.
 std::vector<float> scaled_ramp(int64_t n, int times = 1);
 

@@ -20,20 +20,6 @@ using namespace tessera;
 using namespace tessera::test;
 
 namespace {
-DeviceOptions logged() {
-  DeviceOptions o;
-  o.log_commands = true;
-  return o;
-}
-void check_sound(const Device& d) {
-  for (const std::string& r : find_unordered(d.command_log())) FAIL_CHECK(r);
-}
-bool equal(const Array& a, const Array& b) {
-  if (a.dtype() != b.dtype() || a.shape() != b.shape()) return false;
-  for (int64_t i = 0; i < a.size(); ++i)
-    if (a.at(i) != b.at(i)) return false;
-  return true;
-}
 const auto next = pallas_call([](Ref, Ref o) { o[all] = o[all] + 1; },
                               {.out_shape = {{{64}, f32}}, .input_output_aliases = {{0, 0}}, .name = "next"});
 const auto mean = pallas_call([](Ref x, Ref y, Ref o) { o[all] = (x[all] + y[all]) / 2; },

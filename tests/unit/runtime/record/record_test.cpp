@@ -14,7 +14,6 @@ using namespace tessera;
 using namespace tessera::test;
 
 namespace {
-
 constexpr int64_t kN = 200;
 
 const char* kWritesAnInput = R"(tir 1
@@ -33,12 +32,6 @@ body (%x, %y, %o) {
 
 PreparedKernel prepared(const Device& d, Program p, int frames = 2, int calls = 1, int64_t n = kN) {
   return PreparedKernel(d, std::move(p), {.frames_in_flight = frames, .calls_per_frame = calls, .dims = {{"n", n}}});
-}
-
-DeviceOptions logged() {
-  DeviceOptions o;
-  o.log_commands = true;
-  return o;
 }
 
 /// The log is sound, and misses each barrier that lies between recorded commands.

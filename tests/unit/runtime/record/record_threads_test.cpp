@@ -11,17 +11,10 @@ using namespace tessera;
 using namespace tessera::test;
 
 namespace {
-
 constexpr int64_t kN = 200;
 
 PreparedKernel prepared(const Device& d, Program p, int frames, int calls = 1) {
   return PreparedKernel(d, std::move(p), {.frames_in_flight = frames, .calls_per_frame = calls, .dims = {{"n", kN}}});
-}
-
-DeviceOptions logged() {
-  DeviceOptions o;
-  o.log_commands = true;
-  return o;
 }
 
 }  // namespace

@@ -24,21 +24,6 @@ using namespace tessera;
 using namespace tessera::test;
 
 namespace {
-DeviceOptions logged() {
-  DeviceOptions o;
-  o.log_commands = true;
-  return o;
-}
-void check_sound(const Device& d) {
-  for (const std::string& r : find_unordered(d.command_log())) FAIL_CHECK(r);
-}
-bool equal(const Array& a, const Array& b) {
-  if (a.dtype() != b.dtype() || a.shape() != b.shape()) return false;
-  for (int64_t i = 0; i < a.size(); ++i)
-    if (a.at(i) != b.at(i)) return false;
-  return true;
-}
-
 const Extent n = dim("n"), m = dim("m");
 const BlockSpec row = {{16}, [](Value i) { return i; }};
 const auto next = pallas_call([](Ref x, Ref o) { o[all] = x[all] + 1; }, {.out_shape = {{{n}, f32}},
