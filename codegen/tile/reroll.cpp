@@ -125,7 +125,6 @@ class Sum {
     if (!fresh) return seen->second == values;
     const Op* first = k_.def(values[0]);
     if (!first || !first->regions.empty() || first->results.size() != 1) return false;
-    if (first->code != Opcode::load && ir::info(first->code).effect != ir::Effect::pure) return false;
     for (Value v : values) {
       const Op* o = k_.def(v);
       if (!o || o->code != first->code || o->attrs != first->attrs || o->operands.size() != first->operands.size() ||

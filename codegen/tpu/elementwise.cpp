@@ -62,8 +62,8 @@ Val Emitter::combine(const ir::Op& op, Opcode code, const Val& a, const Val& b) 
 Val Emitter::expand_div(const ir::Op& op, const Operands& x) {
   const Val &a = x[0], &b = x[1];
   const bool is_signed = is_signed_int(a.dtype);
-  const Bounds divisor = op.code == Opcode::div ? ranges_.of(op.operands[1]) : std::nullopt;
-  if (divisor && divisor->lo > 0) return t_.binary(is_signed ? "arith.divsi" : "arith.divui", a, b);
+  const bool positive = op.code == Opcode::div && ranges_.of(op.operands[1]).value_or(Interval{}).lo > 0;
+  if (positive) return t_.binary(is_signed ? "arith.divsi" : "arith.divui", a, b);
   const Val zero = t_.integer(a.dtype, 0, a.shape), one = t_.integer(a.dtype, 1, a.shape),
             ones = t_.integer(a.dtype, -1, a.shape);
   const Val by_zero = t_.compare("eq", b, zero);

@@ -72,6 +72,20 @@ body (%x, %o, %s) {
   CHECK(p.explain.find("  waits: 1, all proved to be satisfied: no semaphore is counted\n") != std::string::npos);
 }
 
+TEST_CASE("scopes: explain names the scratch that a copy fills, counted behind the blocks") {
+  const Program p = compile(parse(kHead + R"(scratch ref<vmem, f32[4]>
+scratch ref<vmem, f32[8]>
+scratch ref<dma_semaphore, i32[]>
+body (%x, %o, %u, %t, %s) {
+  copy_start %x[0, 0:8] to %t[0:8] with %s[]
+  copy_wait %x[0, 0:8] to %t[0:8] with %s[]
+  %v = load %t[0:8]
+  store %o[0, 0:8], %v
+})"),
+                            lavapipe_target(), {});
+  CHECK(p.explain.find("  copy from in_specs[0] to scratch[1], 32 B, at ") != std::string::npos);
+}
+
 TEST_CASE("scopes: semaphores that carry their counts keep the programs in order") {
   const std::string text = kHead + R"(scratch ref<semaphore, i32[]>
 body (%x, %o, %s) {

@@ -261,6 +261,22 @@ body (%q, %k, %v, %o) {
   %r = dot %h, %x lhs_contract [1] rhs_contract [0] lhs_batch [] rhs_batch [] : f32[R, 64]
   store %o[0:R, 0:64], %r
 })"},
+    {"attention, eight columns", R"(in f16[R, 64] whole
+in f16[C, 64] whole
+in f16[C, 8] whole
+out f32[R, 8] whole
+body (%q, %k, %v, %o) {
+  %a = load %q[0:R, 0:64]
+  %b = load %k[0:C, 0:64]
+  %s = dot %a, %b lhs_contract [1] rhs_contract [1] lhs_batch [] rhs_batch [] : f32[R, C]
+  %m = reduce_max %s axes [1]
+  %w = broadcast %m dims [0] : f32[R, C]
+  %d = sub %s, %w
+  %h = convert %d : f16[R, C]
+  %x = load %v[0:C, 0:8]
+  %r = dot %h, %x lhs_contract [1] rhs_contract [0] lhs_batch [] rhs_batch [] : f32[R, 8]
+  store %o[0:R, 0:8], %r
+})"},
 };
 constexpr std::pair<int, int> kSizes[] = {
     {1, 1},    {1, 300},  {2, 3},   {2, 1024},  {3, 4096},    {7, 33},    {8, 8},      {8, 520},   {16, 64},
