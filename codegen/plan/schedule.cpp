@@ -529,7 +529,7 @@ class Scheduler {
     if (!ij) return;
     const auto [i, j] = *ij;
     const bool same_rows = s_.wide_dot == DotForm::matrix && plan(i).laid_out && !plan(j).laid_out;
-    if (same_rows && plan_more_columns(n, i, j)) return;
+    if (same_rows) plan_more_columns(n, i, j);
     if (plan(i).laid_out || plan(j).laid_out) return;  // a larger dot has decided
     if (!cpu() && few_rows(n, i)) return;
     if (s_.shuffles && cpu()) plan_shuffled_dot(i, j);
@@ -672,21 +672,20 @@ class Scheduler {
 
   // Of a product whose rows have their layout from a larger one by matrices, as attention's second product: its columns
   // go to matrices too.
-  bool plan_more_columns(const Nest& n, int i, int j) {
+  void plan_more_columns(const Nest& n, int i, int j) {
     const MatrixProduct p = matrix_product(k_, *n.dot);
     const auto shape = matrix_shape(target_, p.a, p.b, p.sum);
-    if (!shape || !(*shape == *s_.matrix) || axis(j).extent < shape->n) return false;
+    if (!shape || !(*shape == *s_.matrix) || axis(j).extent < shape->n) return;
     const MatrixLanes lanes = *matrix_lanes(*shape, s_.subgroup);
     AxisPlan rows = plan(i);
     lay_out_rows(rows, *shape, s_.subgroup, s_.group / s_.subgroup, 1, s_.matrix_lanes);
     if (plan(i).invocation_stride != rows.invocation_stride || plan(i).invocations != rows.invocations ||
         plan(i).run != rows.run)
-      return false;
+      return;
     const int64_t cols = matrix_columns(*shape, lanes, axis(j).extent, smaller_);
     lay_out_columns(plan(j), *shape, s_.subgroup, cols, s_.matrix_lanes);
     plan(j).laid_out = true;
     fixed_.insert(j);
-    return true;
   }
 
   bool is_64(const ir::Op& op) const { return size_bytes(k_.type(op.results[0]).dtype) == 8; }

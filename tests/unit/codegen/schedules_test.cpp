@@ -261,10 +261,10 @@ body (%q, %k, %v, %o) {
   %r = dot %h, %x lhs_contract [1] rhs_contract [0] lhs_batch [] rhs_batch [] : f32[R, 64]
   store %o[0:R, 0:64], %r
 })"},
-    {"attention, eight columns", R"(in f16[R, 64] whole
+    {"attention, weights in f32", R"(in f16[R, 64] whole
 in f16[C, 64] whole
-in f16[C, 8] whole
-out f32[R, 8] whole
+in f32[C, 64] whole
+out f32[R, 64] whole
 body (%q, %k, %v, %o) {
   %a = load %q[0:R, 0:64]
   %b = load %k[0:C, 0:64]
@@ -272,10 +272,9 @@ body (%q, %k, %v, %o) {
   %m = reduce_max %s axes [1]
   %w = broadcast %m dims [0] : f32[R, C]
   %d = sub %s, %w
-  %h = convert %d : f16[R, C]
-  %x = load %v[0:C, 0:8]
-  %r = dot %h, %x lhs_contract [1] rhs_contract [0] lhs_batch [] rhs_batch [] : f32[R, 8]
-  store %o[0:R, 0:8], %r
+  %x = load %v[0:C, 0:64]
+  %r = dot %d, %x lhs_contract [1] rhs_contract [0] lhs_batch [] rhs_batch [] : f32[R, 64]
+  store %o[0:R, 0:64], %r
 })"},
 };
 constexpr std::pair<int, int> kSizes[] = {
