@@ -1,10 +1,13 @@
 // What the code of each kernel of tests/tir costs, on each kind of target, as numbers that mean something: a choice
 // that changes speed and no result is seen here and nowhere else. tests/data/costs.tsv has them, costs_random.tsv those
 // of the fuzzer's first kernels, costs_cut.tsv those of kernels whose loops are cut into dispatches, costs_tpu.tsv the
-// sizes of modules for a TPU; TESSERA_BLESS=1 writes them anew, and the difference belongs in the review of the change.
+// sizes of modules for a TPU. The last column is a number of the code itself: where a change is meant to leave all code
+// as it is, no row changes. TESSERA_BLESS=1 writes the tables anew, and the difference belongs in the review of the
+// change.
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <bit>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -30,11 +33,11 @@ constexpr const char* kPath = "tests/data/costs.tsv";
 constexpr const char* kRandomPath = "tests/data/costs_random.tsv";
 constexpr const char* kCutPath = "tests/data/costs_cut.tsv";
 constexpr const char* kTpuPath = "tests/data/costs_tpu.tsv";
-constexpr const char* kTpuColumns = "kernel\ttarget\tlines\tcharacters\trefused";
+constexpr const char* kTpuColumns = "kernel\ttarget\tlines\tcharacters\tcode\trefused";
 constexpr const char* kColumns =
     "kernel\ttarget\tin order\tgroups\tat "
     "most\tinvocations\tsubgroup\tshared\tscratch\tops\tloads\tstores\tatomics\tbarriers\tsubgroup "
-    "ops\tloops\tbranches\tregisters\twords";
+    "ops\tloops\tbranches\tregisters\twords\tcode";
 
 const std::string kCutColumns =
     std::string("kernel\titerations at most\tsteps\tloops")
@@ -64,6 +67,18 @@ std::vector<Named> random_kernels() {
   for (uint64_t seed = 1; seed <= 300; ++seed)
     all.push_back({"seed " + std::to_string(seed), fuzz::generate(seed).kernel});
   return all;
+}
+
+/// A number that the same code has again: two that cost alike and are not the same differ here.
+std::string number_of(const Program& p) {
+  uint32_t n = 0;
+  const auto add = [&n](uint32_t word) { n = std::rotl(n, 5) * 0x9e3779b1u ^ word; };
+  for (const uint32_t word : p.spirv) add(word);
+  for (const std::string& text : {p.ptx, p.mosaic})
+    for (const char c : text) add(static_cast<unsigned char>(c));
+  std::ostringstream s;
+  s << std::hex << n;
+  return s.str();
 }
 
 std::string costs(const ir::Kernel& k, const Target& target, bool general) {
@@ -109,7 +124,7 @@ std::string costs(const ir::Kernel& k, const Target& target, bool general) {
       s << "\t" << n[column];
     const auto lines = std::count(p.ptx.begin(), p.ptx.end(), '\n');
     s << "\t" << lowering::live_registers(lanes) << "\t"
-      << (p.ptx.empty() ? p.spirv.size() : static_cast<size_t>(lines));
+      << (p.ptx.empty() ? p.spirv.size() : static_cast<size_t>(lines)) << "\t" << number_of(p);
   } catch (const CompileError&) {
     return "CompileError";
   }
@@ -146,10 +161,11 @@ std::string cut_row(const std::string& path, const ir::Kernel& k, const std::str
 std::string tpu_row(const std::string& path, const ir::Kernel& k, const std::string& name) {
   std::string what;
   try {
-    const std::string text = compile(k, Target::named(name), {}).mosaic;
-    what = std::to_string(std::count(text.begin(), text.end(), '\n')) + "\t" + std::to_string(text.size()) + "\t";
+    const Program p = compile(k, Target::named(name), {});
+    what = std::to_string(std::count(p.mosaic.begin(), p.mosaic.end(), '\n')) + "\t" + std::to_string(p.mosaic.size()) +
+           "\t" + number_of(p) + "\t";
   } catch (const CompileError& e) {
-    what = "\t\t" + std::string(e.what());
+    what = "\t\t\t" + std::string(e.what());
     what.resize(std::min(what.find('\n'), what.size()));
   }
   return path + "\t" + name + "\t" + what;
