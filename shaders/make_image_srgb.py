@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """Writes image_srgb.glsl: sRGB's 8-bit number that a float is nearest to.
 
-Number k + 1 begins at the least f32 x with 255 encode(x) >= k + 1/2, and encode is IEC 61966-2-1's: 12.92 x up to 0.0031308, above it
-1.055 x^(1/2.4) - 0.055. Its inverse is evaluated with 60 digits. The number is searched bit by bit, and what it is compared with is selected by
-the bits before: drivers for CPUs make a copy of a constant array in each invocation. Run it in this folder; it takes no arguments.
+Number k + 1 begins at the least f32 x with 255 encode(x) >= k + 1/2, and encode is IEC 61966-2-1's: 12.92 x up to
+0.0031308, above it 1.055 x^(1/2.4) - 0.055. Its inverse is evaluated with 60 digits. The number is searched bit by bit,
+and what it is compared with is selected by the bits before: drivers for CPUs make a copy of a constant array in each
+invocation. Run it in this folder; it takes no arguments.
 """
 import decimal
 import struct
@@ -40,8 +41,17 @@ def select(bit, wanted, base):
 
 lines = []
 for i in range(8):
-    lines += textwrap.wrap(f"bool b{i} = f >= {select(0, i, 0)};", 150, initial_indent="  ", subsequent_indent="    ", break_long_words=False)
+    lines += textwrap.wrap(
+        f"bool b{i} = f >= {select(0, i, 0)};",
+        150,
+        initial_indent="  ",
+        subsequent_indent="    ",
+        break_long_words=False,
+    )
 with open("image_srgb.glsl", "w") as f:
-    f.write("// Written by make_image_srgb.py: sRGB's number from 0 to 255 that the bits of a float, not negative and no NaN, are nearest to.\n")
+    f.write(
+        "// Written by make_image_srgb.py: sRGB's number from 0 to 255 that the bits of a float, not negative and no"
+        " NaN, are nearest to.\n"
+    )
     f.write("uint srgb(uint f) {\n" + "\n".join(lines) + "\n")
     f.write("  return " + " | ".join(f"uint(b{i}) << {7 - i}" for i in range(8)) + ";\n}\n")

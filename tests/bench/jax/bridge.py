@@ -1,5 +1,6 @@
-"""What a call from JAX costs beside its kernel: a cached add of 8 elements under jit, on DEVICE (vulkan by default), against an FFI call that does nothing plus a submission
-of nothing that is waited for. Both are called in turn, so that the machine's moods meet both alike.
+"""What a call from JAX costs beside its kernel: a cached add of 8 elements under jit, on DEVICE (vulkan by default),
+against an FFI call that does nothing plus a submission of nothing that is waited for. Both are called in turn, so that
+the machine's moods meet both alike.
 
     python tests/bench/jax/bridge.py [DEVICE]      # with the package tessera installed; tests/bench/run bridge finds a Python that has it
 """
@@ -34,6 +35,7 @@ def calls_of(f, *args):
     def run():
         for _ in range(CALLS):
             f(*args).block_until_ready()
+
     return run
 
 
