@@ -7,7 +7,8 @@ end by name, and says what the operands are. Run by hand, as make_answers.py; th
 With arguments (f32 3,5,33 cumsum0) it prints the operands and the results of one line. A file begins with the elements
 of which operands are made:
 
-    special BITS ...      no subnormal numbers: JAX's CPU backend takes them for zeros where it computes (those of f8 excepted)
+    special BITS ...      no subnormal numbers: JAX's CPU backend takes them for zeros where it computes (those of f8
+                          excepted)
     subnormal BITS ...    the same and subnormal numbers, for what only moves elements
 
 and goes on with lines SHAPE FUNCTION RESULT ...: a result of up to eight elements is their bits, a longer one #DIGEST

@@ -1,6 +1,8 @@
 """Random Pallas kernels, by seed: each a program in text, run by JAX's interpret=True and by Tessera.
 
-    python tests/jax/random_kernels.py --seed 7 --count 1000 --device vulkan     # says of each that differs its seed, and prints it, shrunk
+    python tests/jax/random_kernels.py --seed 7 --count 1000 --device vulkan
+
+It says of each that differs its seed, and prints it, shrunk.
 
 What a kernel computes is known to the last bit or within a bound: the generator knows of every value how large it is,
 of which number it is a multiple (sums and products of those that fit a dtype are exact) and, where an op rounds, how

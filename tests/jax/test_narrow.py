@@ -141,7 +141,8 @@ def test_narrow_dtypes_are_not_computed_with(device):
     for kernel in (adds, casts):
         with pytest.raises(
             tessera.Error,
-            match="kernels load, store, move and convert float8_e4m3fnuz, but do not compute with it\n  at .*\n  note: x.astype",
+            match="kernels load, store, move and convert float8_e4m3fnuz, but do not compute with it\n  at .*\n"
+            "  note: x.astype",
         ):
             call(kernel, ((4,), x.dtype))(x)
 
@@ -207,7 +208,8 @@ def test_sums_that_start_from_nothing(device):
     x = jnp.arange(8.0)
     with pytest.warns(
         UserWarning,
-        match="adds: output 0 is read before anything is stored there: what it holds then is unspecified\n  at .*test_narrow.py",
+        match="adds: output 0 is read before anything is stored there: what it holds then is unspecified\n"
+        "  at .*test_narrow.py",
     ):
         call(adds, ((4,), f32), **specs)(x)
     with warnings.catch_warnings():
@@ -237,7 +239,8 @@ def test_arrays_that_are_too_large(device, shape):
 
     with pytest.raises(
         tessera.Error,
-        match=r"copies: a value has the shape \(.*\): dims have at most 2147483647 elements, arrays 1099511627776\n  at .*test_narrow.py:\d+\n  note: reshape",
+        match=r"copies: a value has the shape \(.*\): dims have at most 2147483647 elements, arrays 1099511627776\n"
+        r"  at .*test_narrow.py:\d+\n  note: reshape",
     ):
         jax.jit(pl.pallas_call(copies, out_shape=array, in_specs=[spec], out_specs=spec)).lower(array)
 
@@ -272,7 +275,8 @@ def test_exported_functions_of_symbolic_sizes(device):
 
     with pytest.raises(
         tessera.Error,
-        match=r"kernel: a value has the shape \(n, 8\): sizes must be known when the call is traced\n  at .*test_narrow.py:\d+\n"
+        match=r"kernel: a value has the shape \(n, 8\): sizes must be known when the call is traced\n"
+        r"  at .*test_narrow.py:\d+\n"
         r"  note: export the function once per size \(jax.export without symbolic shapes\)",
     ):
         jax.export.export(jax.jit(doubles))(jax.ShapeDtypeStruct((n, 8), f32))
@@ -288,7 +292,8 @@ def test_exported_functions_in_other_processes(device, tmp_path):
         f"""
 import jax.export, jax.numpy as jnp, pathlib, tessera
 with tessera.on("interpreter"):
-    print(jax.export.deserialize(bytearray(pathlib.Path({str(tmp_path / "f")!r}).read_bytes())).call(jnp.arange(8.0))[0].tolist(), tessera.stats()["calls"])
+    f = jax.export.deserialize(bytearray(pathlib.Path({str(tmp_path / "f")!r}).read_bytes()))
+    print(f.call(jnp.arange(8.0))[0].tolist(), tessera.stats()["calls"])
 """,
         JAX_PLATFORMS="cpu",
     )

@@ -86,7 +86,8 @@ def test_what_is_refused(device):
     for kernel, what in [
         (
             calls_python,
-            "calls_python: pure_callback: kernels cannot call Python\n.*\n  note: pl.debug_print prints from inside a kernel",
+            "calls_python: pure_callback: kernels cannot call Python\n.*\n"
+            "  note: pl.debug_print prints from inside a kernel",
         ),
         (assembles, "assembles: elementwise_inline_asm: assembly is one vendor's"),
         (
@@ -318,7 +319,8 @@ def test_blocks_that_are_slices_of_a_constant_start_or_size(device, index):
                 same(stored[:, :, start : start + size], y[:, :, i * 8 : i * 8 + size] * 2)
     with pytest.raises(
         tessera.Error,
-        match=r"kernel: args\[0\]: the index map returns a slice with the stride 2, but a block has each element\n  at .*test_primitives.py:\d+\n"
+        match=r"kernel: args\[0\]: the index map returns a slice with the stride 2, but a block has each element\n"
+        r"  at .*test_primitives.py:\d+\n"
         r"  note: pl.ds\(start, size\)",
     ):
         call(

@@ -61,8 +61,10 @@ def test_arguments_without_tangents(device):
     for y in (x + 1, whole(5, dtype=jnp.int32)):
         with pytest.raises(
             tessera.Error,
-            match=r"scales.*: the call has 6 Refs, but its kernel takes 5: JAX's jvp makes such calls where an argument, of integers say, has no tangent\n  at .*test_robust.py:"
-            r"\d+\n  note: give every argument a tangent \(jnp.zeros_like\), or the function around the call a rule of its own \(jax.custom_jvp\)",
+            match=r"scales.*: the call has 6 Refs, but its kernel takes 5: JAX's jvp makes such calls where an"
+            r" argument, of integers say, has no tangent\n  at .*test_robust.py:"
+            r"\d+\n  note: give every argument a tangent \(jnp.zeros_like\), or the function around the call a rule of"
+            r" its own \(jax.custom_jvp\)",
         ):
             jax.jvp(lambda x: f(x, y), (x,), (x,))
     np.testing.assert_array_equal(jax.jvp(f, (x, x + 1), (x, jnp.zeros_like(x)))[1], x * (x + 1))
@@ -203,7 +205,8 @@ def test_positions_along_the_mesh_around_a_call(device):
     spec_of_map = pl.BlockSpec((1, 3), lambda i: (lax.axis_index("b"), 0))
     with pytest.raises(
         tessera.Error,
-        match="kernel: axis_index: 'b' is an axis of the mesh around the call, where an index map cannot look\n  at .*test_robust.py:\\d+\n"
+        match="kernel: axis_index: 'b' is an axis of the mesh around the call, where an index map cannot look\n"
+        "  at .*test_robust.py:\\d+\n"
         "  note: pass lax.axis_index as a scalar-prefetch operand",
     ):
         jax.jit(over(times(2, grid=(2,), in_specs=[spec_of_map], out_specs=row)))(x)
@@ -213,7 +216,8 @@ def test_positions_along_the_mesh_around_a_call(device):
 
     with pytest.raises(
         tessera.Error,
-        match="meets: psum: kernels cannot meet programs on other devices\n  note: call it on the results of the kernel\n  at .*test_robust.py:",
+        match="meets: psum: kernels cannot meet programs on other devices\n"
+        "  note: call it on the results of the kernel\n  at .*test_robust.py:",
     ):
         jax.jit(over(pl.pallas_call(meets, out_shape=jax.ShapeDtypeStruct((2, 3), f32))))(x)
 
@@ -256,7 +260,8 @@ def test_compiler_params_choose_a_device():
         times(2, compiler_params=tessera.CompilerParams("toaster"))(whole(6))
     with pytest.raises(
         tessera.Error,
-        match="tessera.CompilerParams runs kernels on JAX's CPU platform only, and this call is lowered for cuda\n  note: put its arguments on",
+        match="tessera.CompilerParams runs kernels on JAX's CPU platform only, and this call is lowered for cuda\n"
+        "  note: put its arguments on",
     ):
         jax.jit(f).trace(whole(6)).lower(lowering_platforms=("cuda",))
 
@@ -264,7 +269,8 @@ def test_compiler_params_choose_a_device():
 def test_dimension_semantics_are_checked(device):
     with pytest.raises(
         tessera.Error,
-        match="kernel: dimension_semantics has the entry 'paralel': parallel, core_parallel, subcore_parallel, arbitrary and sequential are known\n  at .*test_robust.py:",
+        match="kernel: dimension_semantics has the entry 'paralel': parallel, core_parallel, subcore_parallel,"
+        " arbitrary and sequential are known\n  at .*test_robust.py:",
     ):
         times(2, grid=(1,), compiler_params=pltpu.CompilerParams(dimension_semantics=("paralel",)))(whole(4))
     with pytest.raises(
@@ -275,7 +281,8 @@ def test_dimension_semantics_are_checked(device):
         )(whole(4))
     with pytest.raises(
         tessera.Error,
-        match="tessera.CompilerParams: dimension_semantics is 'parallel', but should have an entry per axis of the grid",
+        match="tessera.CompilerParams: dimension_semantics is 'parallel', but should have an entry per axis of the"
+        " grid",
     ):
         tessera.CompilerParams(device, dimension_semantics="parallel")
 
@@ -306,7 +313,8 @@ def rules():
     return mlir._lowerings.get(module.pallas_call_p), module._pallas_call_lowering
 before = rules()
 import tessera
-f = lambda x: pl.pallas_call(lambda x_ref, o_ref: o_ref.__setitem__(..., x_ref[...] * 2), out_shape=jax.ShapeDtypeStruct((4,), jnp.float32))(x)
+out = jax.ShapeDtypeStruct((4,), jnp.float32)
+f = lambda x: pl.pallas_call(lambda x_ref, o_ref: o_ref.__setitem__(..., x_ref[...] * 2), out_shape=out)(x)
 for turn in range(2):
     assert rules() == before
     tessera.install("interpreter")
@@ -334,7 +342,9 @@ import threading
 import jax, jax.numpy as jnp, tessera
 from jax.experimental import pallas as pl
 def double(scale, **options):
-    return float(pl.pallas_call(lambda x_ref, o_ref: o_ref.__setitem__(..., x_ref[...] * scale), out_shape=jax.ShapeDtypeStruct((4,), jnp.float32), **options)(jnp.ones(4)).sum())
+    out = jax.ShapeDtypeStruct((4,), jnp.float32)
+    f = pl.pallas_call(lambda x_ref, o_ref: o_ref.__setitem__(..., x_ref[...] * scale), out_shape=out, **options)
+    return float(f(jnp.ones(4)).sum())
 def refused(*args, **options):
     try: double(*args, **options)
     except ValueError as e: return str(e) == "Only interpret mode is supported on CPU backend."
@@ -380,7 +390,8 @@ def test_install_says_once_that_the_interpreter_is_quicker_than_a_driver_for_the
     want = [
         (
             "<string>",
-            f'tessera: the only Vulkan device is a driver for the CPU, {driver}: tessera.install("interpreter") runs most kernels faster, TESSERA_DEVICE=vulkan silences this',
+            f'tessera: the only Vulkan device is a driver for the CPU, {driver}: tessera.install("interpreter") runs'
+            " most kernels faster, TESSERA_DEVICE=vulkan silences this",
         )
     ]
     assert said == str(want if driver else [])
@@ -400,7 +411,8 @@ def test_install_says_nothing_where_a_device_is_named(devices, named):
 def test_complex_numbers(device):
     with pytest.raises(
         tessera.Error,
-        match=r"kernel: args\[0\]: the array has the dtype complex64, which kernels cannot hold\n  at .*test_robust.py:\d+\n"
+        match=r"kernel: args\[0\]: the array has the dtype complex64, which kernels cannot hold\n"
+        r"  at .*test_robust.py:\d+\n"
         "  note: pass the real and the imaginary part as two arrays",
     ):
         times(2)(jnp.ones(4, jnp.complex64))
@@ -412,7 +424,8 @@ def test_dtypes_inside_that_kernels_cannot_hold(device):
 
     with pytest.raises(
         tessera.Error,
-        match=r"^cast: convert_element_type: the result has the dtype complex64, which kernels cannot hold\n  at .*test_robust.py:"
+        match=r"^cast: convert_element_type: the result has the dtype complex64, which kernels cannot hold\n"
+        r"  at .*test_robust.py:"
         f"{cast.__code__.co_firstlineno + 1}\n  note: pass the real and the imaginary part as two arrays",
     ):
         pl.pallas_call(cast, out_shape=jax.ShapeDtypeStruct((4,), f32))(whole(4))
@@ -489,8 +502,10 @@ def test_fork(where, before, child, tmp_path):
     assert f"child: {child}\n" in out
     if child == 2:
         assert (
-            "tessera: this process was forked from one that had used a Vulkan device, and drivers do not survive that\n  note: start it by spawn "
-            '(multiprocessing.set_start_method("spawn")), make the parent\'s first call after the fork, or use the device "interpreter"'
+            "tessera: this process was forked from one that had used a Vulkan device, and drivers do not survive"
+            " that\n  note: start it by spawn "
+            '(multiprocessing.set_start_method("spawn")), make the parent\'s first call after the fork, or use the'
+            ' device "interpreter"'
         ) in out
 
 
@@ -549,7 +564,7 @@ try:
     import tessera
     raise SystemExit("it imports without its library")
 except ImportError as e:
-    assert str(e) == ("tessera: its native library is missing (" + {folder!r} + "/tessera/_native.so): install the package (pip install ./runtime/python) rather than import it "
-                      "from the source tree"), e
+    assert str(e) == ("tessera: its native library is missing (" + {folder!r} + "/tessera/_native.so): install the "
+                      "package (pip install ./runtime/python) rather than import it from the source tree"), e
 """
     )

@@ -6,9 +6,10 @@
         ...
     tessera.uninstall()
 
-    tessera.devices()                   # the Vulkan devices there are
+    tessera.devices()                     # the Vulkan devices there are
     tessera.export(fn, x, path="folder")  # the kernels of a function as .tir files, and the graph of their calls
-    tessera.load("kernel.tir")(x, y)      # a kernel, or such a folder, without JAX: on NumPy arrays and tensors that speak DLPack
+    tessera.load("kernel.tir")(x, y)      # a kernel, or such a folder, without JAX: on NumPy arrays and tensors that
+                                          # speak DLPack
 
 Devices are "vulkan" (the best one, or what TESSERA_DEVICE names, "interpreter" among it), "vulkan:INDEX" or
 "vulkan:PART-OF-ITS-NAME", and "interpreter".

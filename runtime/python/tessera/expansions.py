@@ -1,7 +1,7 @@
 """Primitives of JAX that are written down as others: each function here computes, in terms of jax.lax, what the
 primitive of its name does.
 
-    EXPANSIONS[name](params, *operands)    # traced by jaxpr.py, whose equations take the primitive's place
+    EXPANSIONS[name](params, *operands)    # traced by equations.py, where they take the primitive's place
 
 Windows (pooling, convolution) become one strided slice per position of the window, general reductions a tree over the
 combining function, and the special functions are in special.py or JAX's own.
@@ -54,27 +54,12 @@ def _random_split(p, key):
 
 
 # What moves elements about, or compares them, and so does to keys what it does to their words.
+# fmt: off
 MOVES = {
-    "broadcast_in_dim",
-    "concatenate",
-    "copy",
-    "dynamic_slice",
-    "dynamic_update_slice",
-    "eq",
-    "gather",
-    "ne",
-    "reshape",
-    "rev",
-    "scatter",
-    "select_n",
-    "slice",
-    "split",
-    "squeeze",
-    "stack",
-    "tile",
-    "transpose",
-    "unstack",
+    "broadcast_in_dim", "concatenate", "copy", "dynamic_slice", "dynamic_update_slice", "eq", "gather", "ne", "reshape",
+    "rev", "scatter", "select_n", "slice", "split", "squeeze", "stack", "tile", "transpose", "unstack",
 }
+# fmt: on
 
 
 def rounded_to(x, dtype):

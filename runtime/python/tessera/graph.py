@@ -138,8 +138,8 @@ class _Writer:
         self.line(
             self.result(
                 names,
-                "call"
-                f' "{self.file(module["name"], text)}"({", ".join(operands[bounds:])}){" with " if bounds else ""}{sizes}',
+                f'call "{self.file(module["name"], text)}"({", ".join(operands[bounds:])})'
+                f'{" with " if bounds else ""}{sizes}',
                 [v.aval for v in eqn.outvars],
             )
         )

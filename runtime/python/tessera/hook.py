@@ -17,7 +17,7 @@ from jax._src.pallas.mosaic import tpu_info
 from jax._src.random import prng
 from jax.extend import pallas as pallas_extend
 
-from tessera import jax_versions, jaxpr, mosaic_gpu
+from tessera import equations, jax_versions, jaxpr, mosaic_gpu
 from tessera._native_library import Error, check, counts, device_name, native, unnamed_cpu_driver
 
 _TARGET = "tessera_call"
@@ -208,7 +208,7 @@ def _lower(ctx, *nodes, interpret, **params):
         text = jaxpr.export(**params, tables=tables, mesh_axes=_axes_around(ctx)).encode()
         key = hashlib.sha256(text).hexdigest()
         check(native.tessera_prepare(text, len(text), key.encode(), device.encode()))
-    except (Error, jaxpr.ExportError) as error:
+    except (Error, equations.ExportError) as error:
         if not fallback or mosaic_gpu.is_mesh(params.get("mesh")):  # JAX's interpreter of blocks has no threads
             raise Error(str(error)) from None
         counts["fallbacks"] += 1
@@ -225,7 +225,7 @@ def _lower(ctx, *nodes, interpret, **params):
         )
     keys = [a.dtype if jax.dtypes.issubdtype(a.dtype, jax.dtypes.prng_key) else None for a in params["out_avals"]]
     results = [core.physical_aval(a) if key else a for a, key in zip(params["out_avals"], keys)]
-    results = [jax.ShapeDtypeStruct(a.shape, jaxpr.wide(a.dtype)) for a in results]
+    results = [jax.ShapeDtypeStruct(a.shape, equations.wide(a.dtype)) for a in results]
     # pallas_call does not count the grid's sizes among its operands
     dynamic = params["grid_mapping"].num_dynamic_grid_bounds
     # XLA then gives both the same memory where the argument is not needed any more; else it copies.
@@ -239,12 +239,14 @@ def _lower(ctx, *nodes, interpret, **params):
             (
                 jax.random.key_data(a)
                 if jax.dtypes.issubdtype(a.dtype, jax.dtypes.prng_key)
-                else a.astype(jaxpr.wide(a.dtype))
+                else a.astype(equations.wide(a.dtype))
             )
             for a in args
         ]
         args[:dynamic] = map(grid_size, args[:dynamic])
-        behind = [parallel.axis_index_p.bind(axis_name=t.name) if isinstance(t, jaxpr.MeshAxis) else t for t in tables]
+        behind = [
+            parallel.axis_index_p.bind(axis_name=t.name) if isinstance(t, equations.MeshAxis) else t for t in tables
+        ]
         made = jax.ffi.ffi_call(_TARGET, results, input_output_aliases=aliases, has_side_effect=speaks)(
             *args, *behind, module=text.decode(), key=key, device=device
         )

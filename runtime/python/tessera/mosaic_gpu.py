@@ -8,7 +8,7 @@ import jax
 from jax._src import core
 
 from tessera import jax_versions
-from tessera import jaxpr as to_json
+from tessera import equations as to_json
 
 _MODULE = "jax._src.pallas.mosaic_gpu"
 

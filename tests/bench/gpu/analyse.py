@@ -10,24 +10,12 @@ import re
 
 # Kinds of instructions, in the order in which tables show them. "wait" is what only lets time pass or steers the
 # instruction fetch (s_waitcnt, nop): it is in no count of instructions.
+# fmt: off
 KINDS = [
-    "matrix",
-    "fma",
-    "float",
-    "int",
-    "shared_load",
-    "shared_store",
-    "global_load",
-    "global_store",
-    "atomic",
-    "scratch",
-    "uniform",
-    "lanes",
-    "barrier",
-    "branch",
-    "rest",
-    "wait",
+    "matrix", "fma", "float", "int", "shared_load", "shared_store", "global_load", "global_store", "atomic", "scratch",
+    "uniform", "lanes", "barrier", "branch", "rest", "wait",
 ]
+# fmt: on
 
 
 @dataclasses.dataclass
@@ -101,7 +89,8 @@ def aco_vector(op):
 
 def aco_scalar(op, operands):
     if re.match(
-        r"s_(waitcnt|wait_|nop|delay_alu|clause|set_inst_prefetch|inst_prefetch|sendmsg|code_end|sleep|setprio|round_mode|denorm_mode)",
+        r"s_(waitcnt|wait_|nop|delay_alu|clause|set_inst_prefetch|inst_prefetch|sendmsg|code_end|sleep|setprio"
+        r"|round_mode|denorm_mode)",
         op,
     ):
         return "wait"
@@ -202,7 +191,8 @@ def nak_kind(op):
     if base in ("nop", "depbar", "cctl", "ccctl"):
         return "wait", 0, 0, False
     if re.match(
-        r"u?(iadd\d?|imad|imul|iabs|imnmx|isetp|iset|lop\d?|lea|shf|shl|shr|prmt|popc|flo|bfe|bfi|bmsk|brev|isad|sgxt|plop3|psetp)$",
+        r"u?(iadd\d?|imad|imul|iabs|imnmx|isetp|iset|lop\d?|lea|shf|shl|shr|prmt|popc|flo|bfe|bfi|bmsk|brev|isad|sgxt"
+        r"|plop3|psetp)$",
         base,
     ):
         return "int", 0, 0, False
@@ -264,7 +254,8 @@ def agx_kind(op, operands):
     if op in ("ffma", "hfma"):
         return "fma", 0, 1
     if re.match(
-        r"(f|h)(add|mul|cmp|min|max|sel)|(exp2|log2|rcp|rsqrt|sqrt|sin|cos|floor|ceil|trunc|rint|roundeven|convert|pack|unpack)",
+        r"(f|h)(add|mul|cmp|min|max|sel)|(exp2|log2|rcp|rsqrt|sqrt|sin|cos|floor|ceil|trunc|rint|roundeven"
+        r"|convert|pack|unpack)",
         op,
     ) or (re.match(r"f?csel|cmpsel", op) and re.search(r", f\w+$", operands)):
         return "float", 0, 0

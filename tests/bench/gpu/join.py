@@ -55,23 +55,12 @@ def rate(result, line):
     return f"{result['bytes'] / line['median'] / 1e9:.0f} G"
 
 
+# fmt: off
 HEAD = (
-    "kernel",
-    "ours",
-    "ptx",
-    "glsl",
-    "glsl any",
-    "peer",
-    "ours/glsl",
-    "ptx/glsl",
-    "ours/peer",
-    "ptx/peer",
-    "rate ours",
-    "rate ptx",
-    "rate peer",
-    "class",
-    "peer's way",
+    "kernel", "ours", "ptx", "glsl", "glsl any", "peer", "ours/glsl", "ptx/glsl", "ours/peer", "ptx/peer", "rate ours",
+    "rate ptx", "rate peer", "class", "peer's way",
 )
+# fmt: on
 
 
 def table(results, peers):

@@ -173,10 +173,14 @@ def mix(summary):
     return f"{loop['instructions']} instructions: " + ", ".join(parts)
 
 
+def whole_number(v):
+    return "-" if v is None else f"{v:.0f}"
+
+
 def print_table(lines, detail):
     print(
-        f"{'kernel':36} {'chip':10} {'per':5} {'loop o/h':>13} {'ratio':>6} {'whole o/h':>13} {'ratio':>6} {'spills':>7} {'registers':>9} {'occupancy':>9} "
-        f"{'128-bit %':>9} {'math %':>7} {'ms':>11}"
+        f"{'kernel':36} {'chip':10} {'per':5} {'loop o/h':>13} {'ratio':>6} {'whole o/h':>13} {'ratio':>6} "
+        f"{'spills':>7} {'registers':>9} {'occupancy':>9} {'128-bit %':>9} {'math %':>7} {'ms':>11}"
     )
     for line in lines:
         ours, hand = line["ours"], line["hand"]
@@ -193,9 +197,10 @@ def print_table(lines, detail):
             for s in (ours, hand)
         )
         print(
-            f"{line['kernel']:36} {line['chip']:10} {line['work']:5} {loops:>13} {text(line['loop_ratio']):>6} {pair(ours, hand, 'instructions'):>13} "
-            f"{text(line['whole_ratio']):>6} {pair(ours, hand, 'spills'):>7} {pair(ours, hand, 'registers'):>9} {pair(ours, hand, 'occupancy'):>9} "
-            f"{share(ours) + '/' + share(hand):>9} {math:>7} {pair(ours, hand, 'pipeline_ms', lambda v: '-' if v is None else f'{v:.0f}'):>11}"
+            f"{line['kernel']:36} {line['chip']:10} {line['work']:5} {loops:>13} {text(line['loop_ratio']):>6} "
+            f"{pair(ours, hand, 'instructions'):>13} {text(line['whole_ratio']):>6} {pair(ours, hand, 'spills'):>7} "
+            f"{pair(ours, hand, 'registers'):>9} {pair(ours, hand, 'occupancy'):>9} "
+            f"{share(ours) + '/' + share(hand):>9} {math:>7} {pair(ours, hand, 'pipeline_ms', whole_number):>11}"
         )
         if detail:
             print(f"    ours: {mix(ours)}")

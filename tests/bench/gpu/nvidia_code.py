@@ -1,8 +1,10 @@
 """What NVIDIA's Vulkan driver compiles shaders to. It tells no text through VK_KHR_pipeline_executable_properties, but
 keeps the code in its cache of shaders:
 
-    __GL_SHADER_DISK_CACHE=1 __GL_SHADER_DISK_CACHE_PATH=CACHE/ ./bench_gpu --out X.json MODULE.spv      # where the GPU is; an empty folder, a module after another
-    python3 nvidia_code.py CACHE OUT                                                                      # there or here: OUT/0.sass and so on, in that order
+    # where the GPU is; an empty folder, a module after another
+    __GL_SHADER_DISK_CACHE=1 __GL_SHADER_DISK_CACHE_PATH=CACHE/ ./bench_gpu --out X.json MODULE.spv
+    # there or here: OUT/0.sass and so on, in that order
+    python3 nvidia_code.py CACHE OUT
 
 It needs zstd and nvdisasm (of CUDA's toolkit, or nvidia-cuda-nvdisasm of the package index: --nvdisasm FILE). The
 cache's form is known from driver 580.159 alone: pieces that zstd packs, each with a header "NVDANVVM", "NVuc" and a

@@ -7,17 +7,24 @@ import analyse
 import chips
 
 STYLE = """
-:root { --ground: #ffffff; --ink: #1c1f23; --faint: #626a73; --line: #dfe3e8; --ours: #2f6fd0; --hand: #a9b1bb; --good: #d9f0e1; --fair: #fbf0cf; --bad: #f8d9d3; }
+:root { --ground: #ffffff; --ink: #1c1f23; --faint: #626a73; --line: #dfe3e8;
+  --ours: #2f6fd0; --hand: #a9b1bb; --good: #d9f0e1; --fair: #fbf0cf; --bad: #f8d9d3; }
 @media (prefers-color-scheme: dark) {
-  :root { --ground: #16181b; --ink: #e6e8eb; --faint: #9aa3ad; --line: #34383e; --ours: #6ba1f0; --hand: #69727d; --good: #1f4a31; --fair: #4d4218; --bad: #5a2a23; } }
-body { background: var(--ground); color: var(--ink); font: 14px/1.45 system-ui, sans-serif; margin: 2rem auto; max-width: 82rem; padding: 0 1rem; }
-h1 { font-size: 1.5rem; } h2 { font-size: 1.15rem; margin: 2.2rem 0 .3rem; } p { max-width: 60rem; } .faint { color: var(--faint); }
-table { border-collapse: collapse; font-variant-numeric: tabular-nums; } th, td { padding: .12rem .55rem; text-align: right; border-bottom: 1px solid var(--line); }
+  :root { --ground: #16181b; --ink: #e6e8eb; --faint: #9aa3ad; --line: #34383e;
+    --ours: #6ba1f0; --hand: #69727d; --good: #1f4a31; --fair: #4d4218; --bad: #5a2a23; } }
+body { background: var(--ground); color: var(--ink); font: 14px/1.45 system-ui, sans-serif;
+  margin: 2rem auto; max-width: 82rem; padding: 0 1rem; }
+h1 { font-size: 1.5rem; } h2 { font-size: 1.15rem; margin: 2.2rem 0 .3rem; } p { max-width: 60rem; }
+.faint { color: var(--faint); }
+table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
+th, td { padding: .12rem .55rem; text-align: right; border-bottom: 1px solid var(--line); }
 th:first-child, td:first-child { text-align: left; } th { font-weight: 600; } .wide { overflow-x: auto; }
 .good { background: var(--good); } .fair { background: var(--fair); } .bad { background: var(--bad); }
-svg text { fill: var(--ink); font: 11px system-ui, sans-serif; font-variant-numeric: tabular-nums; } svg .faint { fill: var(--faint); }
+svg text { fill: var(--ink); font: 11px system-ui, sans-serif; font-variant-numeric: tabular-nums; }
+svg .faint { fill: var(--faint); }
 svg .ours { fill: var(--ours); } svg .hand { fill: var(--hand); } svg line { stroke: var(--line); }
-.key span { display: inline-block; width: .8em; height: .8em; border-radius: 2px; margin: 0 .35em 0 1em; vertical-align: -.05em; }
+.key span { display: inline-block; width: .8em; height: .8em; border-radius: 2px;
+  margin: 0 .35em 0 1em; vertical-align: -.05em; }
 """
 
 

@@ -1,7 +1,9 @@
 """The vendor's libraries at the suite's work, timed on a GPU with PyTorch: cuBLAS, cuDNN, flash attention and PyTorch's
 own kernels. It runs without the rest of the repository:
 
-    python3 peers.py --out FOLDER [--kernels PARTS] [--seconds S]    writes FOLDER/peers.json; join.py puts it beside the results of bench_gpu_time
+    python3 peers.py --out FOLDER [--kernels PARTS] [--seconds S]
+
+It writes FOLDER/peers.json; join.py puts it beside the results of bench_gpu_time.
 
 Times are of one call, by CUDA events around a batch of calls that a CUDA graph replays (or plain launches, where a call
 cannot be captured: `way` says so), on several sets of arrays in turn where they are small. Of several ways to do one

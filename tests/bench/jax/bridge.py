@@ -2,7 +2,9 @@
 against an FFI call that does nothing plus a submission of nothing that is waited for. Both are called in turn, so that
 the machine's moods meet both alike.
 
-    python tests/bench/jax/bridge.py [DEVICE]      # with the package tessera installed; tests/bench/run bridge finds a Python that has it
+    python tests/bench/jax/bridge.py [DEVICE]
+
+It takes the installed package tessera; tests/bench/run bridge finds a Python that has it.
 """
 
 import os

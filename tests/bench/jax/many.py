@@ -2,7 +2,9 @@
 tests/jax, under jit, in turns. Prints for each device the geometric mean of its times over JAX's (the least of each
 kernel), and the kernels that are slowest beside JAX's.
 
-    python tests/bench/jax/many.py [--kernels N] [--seed N] [--show N] [DEVICE ...]      # 60 kernels from seed 1 on, and "interpreter" and "vulkan", if none are named
+    python tests/bench/jax/many.py [--kernels N] [--seed N] [--show N] [DEVICE ...]
+
+Without arguments: 60 kernels from seed 1 on, and the devices "interpreter" and "vulkan".
 """
 
 import argparse
