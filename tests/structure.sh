@@ -37,6 +37,9 @@ check "no folder includes in a circle" "$(
   done | sort -u | tsort 2>&1 >/dev/null)"
 check "runtime/ itself holds headers that include none of its folders" "$(of '^runtime/[^/]*\.cpp$'; lines '^runtime/[^/]*\.h$' '#include "runtime/[^"]*/')"
 check "every folder has a README" "$(for d in $(folders); do [ -f "$d/README.md" ] || echo "$d"; done)"
+check "the README of a folder is a screen, at most 40 lines; what is more stands on pages beside it" "$(
+  of '^(engine|codegen|runtime|shaders)(/.*)?/README\.md$' | xargs -r -d '\n' wc -l |
+    awk '$2 != "total" && $1 > 40 { print $2, $1 }')"
 check "no folder has more than 20 modules (a header and its source are one)" "$(
   for d in $(folders); do
     n=$(of "^$d/[^/]*\.(h|cpp|def)$" | sed -E 's/\.(h|cpp|def)$//' | sort -u | wc -l); [ "$n" -le 20 ] || echo "$d: $n"
