@@ -1,5 +1,5 @@
-// One pass of the blur sample over three planes: o[c, j, i] = sum over t of weight[t] * x[c, clamp(i + t - 18), j], 37 taps, one pixel per
-// invocation. The result is transposed, so that two passes blur both ways.
+// One pass of the blur sample over three planes: o[c, j, i] = sum over t of weight[t] * x[c, clamp(i + t - 18), j], 37
+// taps, one pixel per invocation. The result is transposed, so that two passes blur both ways.
 #version 460
 #extension GL_EXT_buffer_reference : require
 layout(local_size_x = 64) in;

@@ -1,4 +1,5 @@
-// Written by make_image_srgb.py: sRGB's number from 0 to 255 that the bits of a float, not negative and no NaN, are nearest to.
+// Written by make_image_srgb.py: sRGB's number from 0 to 255 that the bits of a float, not negative and no NaN, are
+// nearest to.
 uint srgb(uint f) {
   bool b0 = f >= 0x3e5b2d9au;
   bool b1 = f >= mix(0x3d4ec8d2u, 0x3f062827u, b0);

@@ -1,7 +1,8 @@
-// o = x @ y in f32, [batch, M, K] @ [batch, K, N], the fastest way known on lavapipe: a workgroup is one subgroup of 8 and computes
-// ROWS rows x 64 columns. Each lane owns 8 columns in adjacent pairs, so one 64-bit load brings two of them; the lanes hold 8 k-values of a row
-// of x between them and hand each round by shuffle. Rows are outermost inside a strip of 8 k, so that a row's sums stay in CPU registers
-// for all 8. N is even and K a multiple of 8; other sizes are clamped at the edges. GELU applies that function to the sums.
+// o = x @ y in f32, [batch, M, K] @ [batch, K, N], the fastest way known on lavapipe: a workgroup is one subgroup of 8
+// and computes ROWS rows x 64 columns. Each lane owns 8 columns in adjacent pairs, so one 64-bit load brings two of
+// them; the lanes hold 8 k-values of a row of x between them and hand each round by shuffle. Rows are outermost inside
+// a strip of 8 k, so that a row's sums stay in CPU registers for all 8. N is even and K a multiple of 8; other sizes
+// are clamped at the edges. GELU applies that function to the sums.
 #version 460
 #extension GL_EXT_buffer_reference : require
 #extension GL_EXT_control_flow_attributes : require

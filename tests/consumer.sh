@@ -75,7 +75,8 @@ try "so do the kernels" alone all_kernels
     'Above 0' 'Complex 0' 'Unsorted 0' 'CursorShape 0' 'KeyPress 2' 'FocusIn 9'
   printf '#include <tessera/%s.hpp>\n' tessera runtime vulkan jax ahead; } > "$include/tessera/after_macros"
 try "and all of them after the macros of Qt and X11" alone after_macros
-# With MSVC's extensions of the language and its templates that are parsed when they are used; the standard library is g++'s.
+# With MSVC's extensions of the language and its templates that are parsed when they are used; the standard library is
+# g++'s.
 as_for_msvc() { CXX="clang++ -fms-extensions -fdelayed-template-parsing" alone "$@"; }
 if command -v clang++ > /dev/null; then
   try "clang parses them as for MSVC, without a warning" as_for_msvc tessera.hpp runtime.hpp vulkan.hpp ir.hpp jax.hpp ahead.hpp tessera.h tessera_vulkan.h

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# The kernels of tests/tir and tests/data/pallas and some random ones through runtime/cuda.h, in both forms, against the interpreter, on the libcuda that runs PTX on the emulator
-# (tests/support/cuda); tests/nvidia/run does the same on a GPU. And what the fuzzer does about a device that is lost to its process.
+# The kernels of tests/tir and tests/data/pallas and some random ones through runtime/cuda.h, in both forms, against the
+# interpreter, on the libcuda that runs PTX on the emulator (tests/support/cuda); tests/nvidia/run does the same on a
+# GPU. And what the fuzzer does about a device that is lost to its process.
 set -u
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
 build=${TESSERA_BUILD_DIR:-build}

@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# The Python package: built against the installed library of this build, installed in a virtual environment with a pinned JAX, and tested by
-# tests/jax; once with the oldest JAX that it is made for, and once with the newest. Both come from the machine's package index; where that, or a
-# Python of 3.11 or later, is missing, the suite says so and tests nothing. TESSERA_PYTHON names the Python to use. The newest JAX needs 3.12: where
-# that Python is older, python3.13 on the path is used for it.
+# The Python package: built against the installed library of this build, installed in a virtual environment with a
+# pinned JAX, and tested by tests/jax; once with the oldest JAX that it is made for, and once with the newest. Both come
+# from the machine's package index; where that, or a Python of 3.11 or later, is missing, the suite says so and tests
+# nothing. TESSERA_PYTHON names the Python to use. The newest JAX needs 3.12: where that Python is older, python3.13 on
+# the path is used for it.
 set -u
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 build=${TESSERA_BUILD_DIR:-$root/build}

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# The library behind the C interface: small, without the compiler, needing nothing but the C++ runtime, and showing the functions of tessera.h alone.
+# The library behind the C interface: small, without the compiler, needing nothing but the C++ runtime, and showing the
+# functions of tessera.h alone.
 set -u
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 build=${TESSERA_BUILD_DIR:-$root/build}

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# The TPU backend without a TPU: kernels of tests/tir as Mosaic modules, which jaxlib's MLIR parses and verifies and an evaluator computes
-# (tests/mosaic). jaxlib comes from the machine's package index, into the environment that jax.sh makes if it is there; without an index or a
-# Python of 3.11 or later, the suite says so and tests nothing.
+# The TPU backend without a TPU: kernels of tests/tir as Mosaic modules, which jaxlib's MLIR parses and verifies and an
+# evaluator computes (tests/mosaic). jaxlib comes from the machine's package index, into the environment that jax.sh
+# makes if it is there; without an index or a Python of 3.11 or later, the suite says so and tests nothing.
 set -u
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 build=${TESSERA_BUILD_DIR:-$root/build}

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # NVIDIA's assembler accepts the PTX of every kernel of tests/tir, without advice (C7508: an ignored setmaxnreg) and
-# without spilling a register, but where `spilled` says so, and without losing one (support/sass_registers.py): for three chips those in tests/tir itself and those of the benchmarks, for one chip the
-# others. ptxas is that of a CUDA toolkit, or of the machine's package index; where there is neither, the suite says so
-# and tests nothing.
+# without spilling a register, but where `spilled` says so, and without losing one (support/sass_registers.py): for
+# three chips those in tests/tir itself and those of the benchmarks, for one chip the others. ptxas is that of a CUDA
+# toolkit, or of the machine's package index; where there is neither, the suite says so and tests nothing.
 set -u
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 build=${TESSERA_BUILD_DIR:-$root/build}

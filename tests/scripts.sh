@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# samples/run, tests/run and tests/bench/run as a new user meets them: help, wrong arguments, packages that are missing, and a build folder
-# in which an earlier configuration failed. Nothing is installed and Tessera is not built.
+# samples/run, tests/run and tests/bench/run as a new user meets them: help, wrong arguments, packages that are missing,
+# and a build folder in which an earlier configuration failed. Nothing is installed and Tessera is not built.
 set -u
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 work=$(mktemp -d)

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# The layout that the whole repository keeps: the top level, the direction of includes, the length of files, and what no file may name.
+# The layout that the whole repository keeps: the top level, the direction of includes, the length of files, and what no
+# file may name.
 set -u
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
 

@@ -1,5 +1,6 @@
-# Writes the header OUTPUT with a hash of the sources that decide what compilation makes: those of engine and codegen under ROOT. Run at build time,
-# whenever one of them has changed, so that files of another compiler are never taken for this one's.
+# Writes the header OUTPUT with a hash of the sources that decide what compilation makes: those of engine and codegen
+# under ROOT. Run at build time, whenever one of them has changed, so that files of another compiler are never taken for
+# this one's.
 file(GLOB_RECURSE sources ${ROOT}/engine/*.cpp ${ROOT}/engine/*.h ${ROOT}/engine/*.def ${ROOT}/codegen/*.cpp ${ROOT}/codegen/*.h)
 list(SORT sources)
 set(hashes "${VERSION}")

@@ -1,5 +1,5 @@
-# cmake -DCLI=tessera -DOUTPUT=folder -P man_page.cmake: from what the command line says with --help, its man page (tessera.1) and its completion for bash
-# (completion/tessera), so that both know every option.
+# cmake -DCLI=tessera -DOUTPUT=folder -P man_page.cmake: from what the command line says with --help, its man page
+# (tessera.1) and its completion for bash (completion/tessera), so that both know every option.
 cmake_minimum_required(VERSION 3.20)
 function(help variable)
   execute_process(COMMAND ${CLI} ${ARGN} --help OUTPUT_VARIABLE text COMMAND_ERROR_IS_FATAL ANY)

@@ -7,7 +7,8 @@ layout(location = 1) in vec3 before;
 layout(location = 2) in vec3 normal;
 layout(location = 3) in vec4 material;
 layout(location = 4) flat in int kind;
-layout(location = 0) out vec4 surface;  // the colour, and the gloss: below 1/2 under a clear coat, above of metal; 1: a lamp
+// the colour, and the gloss: below 1/2 under a clear coat, above of metal; 1: a lamp
+layout(location = 0) out vec4 surface;
 layout(location = 1) out vec4 guide;    // the normal, and the distance from the eye
 layout(location = 2) out vec4 motion;   // samples/kernels/temporal.h has them
 

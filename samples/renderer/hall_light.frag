@@ -1,7 +1,9 @@
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "hall.glsl"
-// The light on each surface, by one random ray of each kind per pixel: towards the sun's disc (in its depth map), into the half space above (in the picture's depths; what it meets shines as it did in the frame before), and mirrored. That is noisy; the denoiser is to mend it.
+// The light on each surface, by one random ray of each kind per pixel: towards the sun's disc (in its depth map), into
+// the half space above (in the picture's depths; what it meets shines as it did in the frame before), and mirrored.
+// That is noisy; the denoiser is to mend it.
 layout(set = 0, binding = 0) uniform sampler2D guides;
 layout(set = 0, binding = 1) uniform sampler2D surfaces;
 layout(set = 0, binding = 2) uniform sampler2D motions;
@@ -58,7 +60,8 @@ int earlier(ivec2 pixel) {
   return now.goes_on && inside ? was.y * size.x + was.x : -1;
 }
 
-// One tap of the sun's disc: a first look says how far away what may be in between is, and so how wide its shadow's edge.
+// One tap of the sun's disc: a first look says how far away what may be in between is, and so how wide its shadow's
+// edge.
 float sunlit(vec3 from, float wide) {
   vec4 clip = now.to_sun * vec4(from, 1.0);
   vec2 size = vec2(textureSize(shadows, 0)), at = (0.5 + 0.5 * clip.xy) * size;
@@ -78,7 +81,8 @@ float sunlit(vec3 from, float wide) {
 
 void main() {
   Frame f = Frame(push.frame);
-  // All that is uniform is read here: llvmpipe (Mesa 22.3) reads wrong numbers by addresses where pixels have gone different ways.
+  // All that is uniform is read here: llvmpipe (Mesa 22.3) reads wrong numbers by addresses where pixels have gone
+  // different ways.
   now = Now(f.to_clip, f.to_sun, f.eye, f.sun, f.size, f.picture, f.frame.y != 0u);
   ivec2 pixel = ivec2(gl_FragCoord.xy);
   state = uint(pixel.x) * 1973u + uint(pixel.y) * 9277u + f.frame.x * 26699u + 1u;

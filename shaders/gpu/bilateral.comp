@@ -1,6 +1,7 @@
-// A bilateral filter of 5 x 5 taps over f32 [H + 4, W + 4, 3], without the border of two: weights fall with the distance in the picture (sigma 2) and of the colours
-// (sigma 0.2). A workgroup stages a tile of 64 x 16 pixels and what is around it, plane by plane; an invocation computes four neighbours, so that eight pixels of
-// a row serve twenty taps. W is a multiple of 64, H of 16.
+// A bilateral filter of 5 x 5 taps over f32 [H + 4, W + 4, 3], without the border of two: weights fall with the
+// distance in the picture (sigma 2) and of the colours (sigma 0.2). A workgroup stages a tile of 64 x 16 pixels and
+// what is around it, plane by plane; an invocation computes four neighbours, so that eight pixels of a row serve twenty
+// taps. W is a multiple of 64, H of 16.
 #version 460
 #extension GL_EXT_buffer_reference : require
 #extension GL_EXT_control_flow_attributes : require

@@ -1,5 +1,6 @@
-// The sum of each column of [ROWS, COLUMNS], in f32, or with WEIGHTED of each row's element of x times the column, rounded to the dtype: a workgroup takes 128 bytes of all rows, eight invocations to a row, and keeps four loads in flight. KIND: 0
-// f32, 1 f16, 2 bf16. COLUMNS is a multiple of what 128 bytes hold, LOCAL of 64.
+// The sum of each column of [ROWS, COLUMNS], in f32, or with WEIGHTED of each row's element of x times the column,
+// rounded to the dtype: a workgroup takes 128 bytes of all rows, eight invocations to a row, and keeps four loads in
+// flight. KIND: 0 f32, 1 f16, 2 bf16. COLUMNS is a multiple of what 128 bytes hold, LOCAL of 64.
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #include "pieces.glsl"

@@ -1,6 +1,7 @@
-// A convolution of 3 x 3 taps, [IMAGES, H + 2, W + 2, C] by [3, 3, C, N] to [IMAGES, H, W, N], without matrix instructions: a workgroup of 128 computes 8 x 16 pixels x 64
-// channels, an invocation eight neighbours x 8 channels, from strips of 8 (f32) or 16 (f16) channels in shared memory. Ten pixels of a row serve the three taps
-// of that row. KIND: 0 f32, 1 f16; sums are f32. H is a multiple of 8, W of 16, N of 64, C of a strip.
+// A convolution of 3 x 3 taps, [IMAGES, H + 2, W + 2, C] by [3, 3, C, N] to [IMAGES, H, W, N], without matrix
+// instructions: a workgroup of 128 computes 8 x 16 pixels x 64 channels, an invocation eight neighbours x 8 channels,
+// from strips of 8 (f32) or 16 (f16) channels in shared memory. Ten pixels of a row serve the three taps of that row.
+// KIND: 0 f32, 1 f16; sums are f32. H is a multiple of 8, W of 16, N of 64, C of a strip.
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #extension GL_EXT_shader_explicit_arithmetic_types_float16 : require

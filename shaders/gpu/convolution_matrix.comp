@@ -1,7 +1,8 @@
-// A convolution of 3 x 3 taps, f16 [IMAGES, H + 2, W + 2, C] by [3, 3, C, N] to [IMAGES, H, W, N], by cooperative matrices of FM x FM x FM: a fragment's rows are FM
-// neighbours in a row of pixels, which lie in shared memory once for all nine taps. A workgroup of four subgroups of WAVE computes 8 x FM pixels x CHANNELS channels, a
-// subgroup two rows of pixels. Strips of 16 channels; filters are turned on their way to shared memory. The next strip is fetched meanwhile. H is a multiple of 8,
-// W of FM, N of CHANNELS, C of 16.
+// A convolution of 3 x 3 taps, f16 [IMAGES, H + 2, W + 2, C] by [3, 3, C, N] to [IMAGES, H, W, N], by cooperative
+// matrices of FM x FM x FM: a fragment's rows are FM neighbours in a row of pixels, which lie in shared memory once for
+// all nine taps. A workgroup of four subgroups of WAVE computes 8 x FM pixels x CHANNELS channels, a subgroup two rows
+// of pixels. Strips of 16 channels; filters are turned on their way to shared memory. The next strip is fetched
+// meanwhile. H is a multiple of 8, W of FM, N of CHANNELS, C of 16.
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #extension GL_KHR_cooperative_matrix : require
@@ -15,10 +16,12 @@ const uint lanes = 4 * WAVE;
 layout(local_size_x = 4 * WAVE) in;
 layout(push_constant) uniform Arguments { uint64_t x, filters, o; };
 
-const uint width = FM + 2, pixel_pieces = 10 * width * 2, items = 9 * CHANNELS;  // an item is a piece of two channels of a tap
+// an item is a piece of two channels of a tap
+const uint width = FM + 2, pixel_pieces = 10 * width * 2, items = 9 * CHANNELS;
 const uint pixel_rounds = (pixel_pieces + lanes - 1) / lanes, filter_rounds = (items + lanes - 1) / lanes;
 const uint line = 3;                       // 16 channels and padding, in pieces
-const uint across = CHANNELS / FM, out_pieces = CHANNELS / 8, out_line = out_pieces + 1;  // a row of results, and padding
+// a row of results, and padding
+const uint across = CHANNELS / FM, out_pieces = CHANNELS / 8, out_line = out_pieces + 1;
 const uint tile_size = 10 * width * line, filter_size = 9 * CHANNELS * line;
 shared uvec4 stage[tile_size + filter_size];
 

@@ -1,6 +1,6 @@
-// A depthwise convolution of 3 x 3 taps over f32 [IMAGES, H + 2, W + 2, C], with a filter for each channel, f32 [3, 3, C]: an invocation has four channels of four
-// neighbours and goes down ROWS rows. Each row that it reads adds to the three rows of results that it touches, so that it is read once. W is a multiple of 4, H of
-// ROWS, C of 4.
+// A depthwise convolution of 3 x 3 taps over f32 [IMAGES, H + 2, W + 2, C], with a filter for each channel, f32 [3, 3,
+// C]: an invocation has four channels of four neighbours and goes down ROWS rows. Each row that it reads adds to the
+// three rows of results that it touches, so that it is read once. W is a multiple of 4, H of ROWS, C of 4.
 #version 460
 #extension GL_EXT_buffer_reference : require
 #extension GL_EXT_control_flow_attributes : require

@@ -1,8 +1,10 @@
-// Flash attention, forward, without matrix instructions: o = softmax(q k^T / sqrt(D)) v for [BATCH, LENGTH, HEADS, D], CAUSAL or not. A workgroup takes 64
-// queries of a head and walks over blocks of KEYS keys (64, or 32 for chips with 32 KiB of shared memory); each of its LOCAL = 1024 / ROWS invocations has ROWS rows x KEYS / 16 columns of the scores in registers, and of the
-// result ROWS rows x D / 16.
-// Shared memory holds q, k (whose place the exponentials take) and v; rows of it are exclusive-ored, not padded. Four barriers a block; the next keys are
-// fetched while the second product runs. The result is scaled when a row's maximum rises, its sum is added up at the end. KIND: 0 f32, 1 f16. LENGTH is a multiple of 64.
+// Flash attention, forward, without matrix instructions: o = softmax(q k^T / sqrt(D)) v for [BATCH, LENGTH, HEADS, D],
+// CAUSAL or not. A workgroup takes 64 queries of a head and walks over blocks of KEYS keys (64, or 32 for chips with 32
+// KiB of shared memory); each of its LOCAL = 1024 / ROWS invocations has ROWS rows x KEYS / 16 columns of the scores in
+// registers, and of the result ROWS rows x D / 16. Shared memory holds q, k (whose place the exponentials take) and v;
+// rows of it are exclusive-ored, not padded. Four barriers a block; the next keys are fetched while the second product
+// runs. The result is scaled when a row's maximum rises, its sum is added up at the end. KIND: 0 f32, 1 f16. LENGTH is
+// a multiple of 64.
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #extension GL_EXT_shader_explicit_arithmetic_types_float16 : require

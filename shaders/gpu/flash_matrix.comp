@@ -1,7 +1,9 @@
-// Flash attention, forward, by cooperative matrices of FM x FM x FM: o = softmax(q k^T / sqrt(D)) v for f16 [BATCH, LENGTH, HEADS, D], CAUSAL or not, sums in f32.
-// A subgroup of WAVE invocations has FM queries by itself, whose q stays in fragments; the WAVES subgroups of a workgroup share blocks of BLOCK keys and values,
-// the values turned. Scores pass through a few lines of shared memory of the subgroup's own, from fragments to rows and back as f16, without a barrier of the
-// workgroup; rows of factors come back as fragments whose columns are all the same. LENGTH is a multiple of BLOCK and of FM * WAVES.
+// Flash attention, forward, by cooperative matrices of FM x FM x FM: o = softmax(q k^T / sqrt(D)) v for f16 [BATCH,
+// LENGTH, HEADS, D], CAUSAL or not, sums in f32. A subgroup of WAVE invocations has FM queries by itself, whose q stays
+// in fragments; the WAVES subgroups of a workgroup share blocks of BLOCK keys and values, the values turned. Scores
+// pass through a few lines of shared memory of the subgroup's own, from fragments to rows and back as f16, without a
+// barrier of the workgroup; rows of factors come back as fragments whose columns are all the same. LENGTH is a multiple
+// of BLOCK and of FM * WAVES.
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #extension GL_KHR_cooperative_matrix : require

@@ -1,8 +1,10 @@
-// o = x @ y, [BATCH, M, K] @ [BATCH, K, N], or y is [N, K] (TRANSPOSED), without matrix instructions: a workgroup computes BM x BN results, an invocation TM x TN of
-// them as quads of neighbours, from strips of BK k in two shared buffers, so that a strip takes one barrier. Loads are of 128 bits, from shared memory too; a
-// strip is fetched while the one before it is computed. KIND: 0 f32, 1 f16 (f16 in shared memory too, as mixed multiply-adds take it), 2 bf16. Sums are f32.
-// 3 i8, to i32, for chips without packed dot products: 1024 products of i8 add up to at most 2^24, which f32 holds exactly; then the sums go to integers.
-// GELU: the function of the sums plus a row of biases. Sizes that are no multiples of a piece are loaded element by element.
+// o = x @ y, [BATCH, M, K] @ [BATCH, K, N], or y is [N, K] (TRANSPOSED), without matrix instructions: a workgroup
+// computes BM x BN results, an invocation TM x TN of them as quads of neighbours, from strips of BK k in two shared
+// buffers, so that a strip takes one barrier. Loads are of 128 bits, from shared memory too; a strip is fetched while
+// the one before it is computed. KIND: 0 f32, 1 f16 (f16 in shared memory too, as mixed multiply-adds take it), 2 bf16.
+// Sums are f32. 3 i8, to i32, for chips without packed dot products: 1024 products of i8 add up to at most 2^24, which
+// f32 holds exactly; then the sums go to integers. GELU: the function of the sums plus a row of biases. Sizes that are
+// no multiples of a piece are loaded element by element.
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #extension GL_EXT_shader_16bit_storage : require

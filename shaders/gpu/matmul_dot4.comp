@@ -1,6 +1,7 @@
-// o = x @ y for i8 [BATCH, M, K] @ [BATCH, K, N], or y is [N, K] (TRANSPOSED), to i32, by packed dot products of four: a workgroup of 256 computes 128 x 128
-// results, an invocation 8 x 8 of them as quads of neighbours, from strips of 32 k in two shared buffers of words of four k. The next strip is fetched meanwhile.
-// K is a multiple of 32, N of 16 (of any size where TRANSPOSED).
+// o = x @ y for i8 [BATCH, M, K] @ [BATCH, K, N], or y is [N, K] (TRANSPOSED), to i32, by packed dot products of four:
+// a workgroup of 256 computes 128 x 128 results, an invocation 8 x 8 of them as quads of neighbours, from strips of 32
+// k in two shared buffers of words of four k. The next strip is fetched meanwhile. K is a multiple of 32, N of 16 (of
+// any size where TRANSPOSED).
 #version 460
 #extension GL_EXT_spirv_intrinsics : require
 #extension GL_EXT_control_flow_attributes : require

@@ -1,7 +1,9 @@
-// o = x @ y, [BATCH, M, K] @ [BATCH, K, N], or y is [N, K] (TRANSPOSED), by cooperative matrices of FM x FN x FK: a workgroup is WAVES_M x WAVES_N subgroups of WAVE
-// invocations with WM x WN fragments of sums each. Strips of BK k pass through shared memory, whose rows are padded by 16 bytes; the next one is fetched to
-// registers meanwhile. K_MAJOR: y is turned on its way to shared memory, for chips whose loads of a fragment want neighbours in k. KIND: 1 f16 (sums f32), 3 i8
-// (sums and results i32). GELU: the function of the sums plus a row of biases. Results pass through shared memory too, so that they are written in 128 bits.
+// o = x @ y, [BATCH, M, K] @ [BATCH, K, N], or y is [N, K] (TRANSPOSED), by cooperative matrices of FM x FN x FK: a
+// workgroup is WAVES_M x WAVES_N subgroups of WAVE invocations with WM x WN fragments of sums each. Strips of BK k pass
+// through shared memory, whose rows are padded by 16 bytes; the next one is fetched to registers meanwhile. K_MAJOR: y
+// is turned on its way to shared memory, for chips whose loads of a fragment want neighbours in k. KIND: 1 f16 (sums
+// f32), 3 i8 (sums and results i32). GELU: the function of the sums plus a row of biases. Results pass through shared
+// memory too, so that they are written in 128 bits.
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #extension GL_KHR_cooperative_matrix : require
@@ -68,7 +70,8 @@ struct Strip {
   uvec4 x[left_pieces], y[right_pieces];
 };
 
-// A piece of elements one by one, number more + lane on, where `more` is the same for all; the first `zeros` of them count as zeros, and those from `end` on may be any.
+// A piece of elements one by one, number more + lane on, where `more` is the same for all; the first `zeros` of them
+// count as zeros, and those from `end` on may be any.
 uvec4 piece_of(uint64_t array, uint more, uint lane, uint zeros, uint end) {
   uint words[4] = {0, 0, 0, 0};
 #if KIND == 1
@@ -81,7 +84,8 @@ uvec4 piece_of(uint64_t array, uint more, uint lane, uint zeros, uint end) {
 }
 
 void fetch(uint batch, uint row, uint column, uint k0, out Strip s) {
-  // By elements, the last strip begins earlier, and what the one before had counts as zeros: all loads are inside, without a branch.
+  // By elements, the last strip begins earlier, and what the one before had counts as zeros: all loads are inside,
+  // without a branch.
   const uint t = gl_LocalInvocationIndex, from = min(k0, K - BK), again = k0 - from;
   [[unroll]] for (uint i = 0; i < left_pieces; ++i) {
     const uint at = (i * lanes + t) * piece, r = row + at / BK, k = at % BK;

@@ -1,4 +1,5 @@
-// Pieces of 16 bytes of f16 (KIND 1) or i8 (3) for shaders with cooperative matrices, and turning them: `deep` rows of a piece as words along the column.
+// Pieces of 16 bytes of f16 (KIND 1) or i8 (3) for shaders with cooperative matrices, and turning them: `deep` rows of
+// a piece as words along the column.
 #extension GL_EXT_buffer_reference : require
 #extension GL_EXT_control_flow_attributes : require
 #extension GL_EXT_shader_explicit_arithmetic_types_int64 : require

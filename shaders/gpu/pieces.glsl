@@ -1,5 +1,6 @@
-// Pieces of 16 bytes of an array of floats, as vec4s: 4 elements of f32 (KIND 0), 8 of f16 (1) or bf16 (2), 16 of i8 (3). They lie at an address that is the same for all
-// invocations plus bytes that fit 32 bits, which costs no arithmetic in 64 bits where loads take both.
+// Pieces of 16 bytes of an array of floats, as vec4s: 4 elements of f32 (KIND 0), 8 of f16 (1) or bf16 (2), 16 of i8
+// (3). They lie at an address that is the same for all invocations plus bytes that fit 32 bits, which costs no
+// arithmetic in 64 bits where loads take both.
 #extension GL_EXT_buffer_reference : require
 #extension GL_EXT_shader_explicit_arithmetic_types_int64 : require
 #extension GL_EXT_shader_explicit_arithmetic_types_float16 : require

@@ -1,5 +1,6 @@
-// 100 steps of x + (the four neighbours' sum - 4 x) / 8 on each of f32 [GRIDS, 64, 64], whose borders keep their values: a workgroup keeps a grid in registers, 4 x 4
-// cells to an invocation, which share the edges of their squares in shared memory, in two buffers: one barrier a step.
+// 100 steps of x + (the four neighbours' sum - 4 x) / 8 on each of f32 [GRIDS, 64, 64], whose borders keep their
+// values: a workgroup keeps a grid in registers, 4 x 4 cells to an invocation, which share the edges of their squares
+// in shared memory, in two buffers: one barrier a step.
 #version 460
 #extension GL_EXT_buffer_reference : require
 #extension GL_EXT_control_flow_attributes : require

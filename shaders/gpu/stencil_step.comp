@@ -1,5 +1,6 @@
-// A step of o = x + (the four neighbours' sum - 4 x) / 8 on f32 [H, W], whose border keeps its values: an invocation has four neighbours of a row and goes down eight
-// rows. What lies left and right of them comes from the nearest cache by loads of its own: some drivers' shuffles cost more. W is a multiple of 1024, H of 8.
+// A step of o = x + (the four neighbours' sum - 4 x) / 8 on f32 [H, W], whose border keeps its values: an invocation
+// has four neighbours of a row and goes down eight rows. What lies left and right of them comes from the nearest cache
+// by loads of its own: some drivers' shuffles cost more. W is a multiple of 1024, H of 8.
 #version 460
 #extension GL_EXT_buffer_reference : require
 #extension GL_EXT_control_flow_attributes : require

@@ -1,6 +1,7 @@
-// o = x transposed, [M, N] to [N, M] in tiles of 64 x 64, all accesses of 128 bits, to shared memory too: an invocation turns a square of `each` x `each` elements
-// in registers. A square's column in the shared tile is exclusive-ored with its row, so that neither writes nor reads meet in a bank. KIND: 0 f32, 1 f16;
-// 256 or 64 invocations. M and N are multiples of 64.
+// o = x transposed, [M, N] to [N, M] in tiles of 64 x 64, all accesses of 128 bits, to shared memory too: an invocation
+// turns a square of `each` x `each` elements in registers. A square's column in the shared tile is exclusive-ored with
+// its row, so that neither writes nor reads meet in a bank. KIND: 0 f32, 1 f16; 256 or 64 invocations. M and N are
+// multiples of 64.
 #version 460
 #extension GL_EXT_buffer_reference : require
 #extension GL_EXT_control_flow_attributes : require

@@ -1,5 +1,5 @@
-// o = x transposed, [M, N] to [N, M] of any sizes, in tiles of 64 x 64 through padded shared memory, element by element: rows of such sizes begin at no multiple of
-// 16 bytes. KIND: 0 f32, 1 f16.
+// o = x transposed, [M, N] to [N, M] of any sizes, in tiles of 64 x 64 through padded shared memory, element by
+// element: rows of such sizes begin at no multiple of 16 bytes. KIND: 0 f32, 1 f16.
 #version 460
 #extension GL_EXT_buffer_reference : require
 #extension GL_EXT_control_flow_attributes : require
@@ -25,7 +25,8 @@ void main() {
   const uint row = gl_WorkGroupID.x / tiles * tile, column = gl_WorkGroupID.x % tiles * tile;
   const uint i = gl_LocalInvocationIndex / tile, j = gl_LocalInvocationIndex % tile;
   const uint64_t from = x + (row * N + column) * size, to = o + (column * M + row) * size;
-  const uint in_x = (i * N + j) * size, in_o = (i * M + j) * size, step = 4 * size;  // of the first row; four rows further
+  // of the first row; four rows further
+  const uint in_x = (i * N + j) * size, in_o = (i * M + j) * size, step = 4 * size;
   if (row + tile <= M && column + tile <= N) {
     ELEMENT v[16];
     [[unroll]] for (uint r = 0; r < 16; ++r) v[r] = Element((from + r * step * N) + uint64_t(in_x)).v;

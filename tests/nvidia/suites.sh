@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# run.sh [--seconds N] [--only LIST] [--jobs N]: what tests/nvidia/run packs, on a machine with an NVIDIA GPU: every suite, in N seconds at most (200), as many at once as there are
-# processors. The last lines are a line per suite and "N passed, N failed". $OUT (out, beside this file) receives logs.tar.gz and summary.txt.
+# run.sh [--seconds N] [--only LIST] [--jobs N]: what tests/nvidia/run packs, on a machine with an NVIDIA GPU: every
+# suite, in N seconds at most (200), as many at once as there are processors. The last lines are a line per suite and "N
+# passed, N failed". $OUT (out, beside this file) receives logs.tar.gz and summary.txt.
 #   --only LIST    of these, with commas between them; all of them without it:
 #     properties   what the drivers say of the GPU
 #     suites       the test programs that use a device
@@ -57,8 +58,8 @@ if [ -d layers ]; then
   export VK_LAYER_PATH=$here/layers
   TESSERA_VALIDATION=1 build/tests/test_runtime -tc='the default device is one device' > "$logs/layers.log" 2>&1 || unset VK_LAYER_PATH
 fi
-# A layer that is older than the driver says of each device that it does not know an extension's structure (the first two) or name (the next two), and of the loader that it
-# asks for a function of instances (the last).
+# A layer that is older than the driver says of each device that it does not know an extension's structure (the first
+# two) or name (the next two), and of the loader that it asks for a function of instances (the last).
 export VK_LAYER_MESSAGE_ID_FILTER=VUID-VkDeviceCreateInfo-pNext-pNext,0x901f59ec,0x79de34d4,0x297ec5be,0x22b1fbac
 if [ -x glslang/program ]; then  # on its own C library
   printf '#!/bin/sh\nexec "%s"/glslang/ld-linux-x86-64.so.2 --library-path "%s/glslang" "%s/glslang/program" "$@"\n' "$here" "$here" "$here" > "$work/bin/glslangValidator"
@@ -86,7 +87,8 @@ begin() {
     echo "exit status $? after $((($(now) - t) / 1000)) s of $limit"
   } > "$logs/$name.log" 2>&1 < /dev/null &
 }
-# fuzz NAME DEVICE ARGUMENTS...: each kernel in both forms; without the passes and the lane-level interpreter, which need no GPU.
+# fuzz NAME DEVICE ARGUMENTS...: each kernel in both forms; without the passes and the lane-level interpreter, which
+# need no GPU.
 fuzz() {
   local name=$1 device=$2
   shift 2

@@ -1,10 +1,13 @@
-# Sourced after setup.sh: a root of Debian 13 beside this system, for programs that want its newer drivers. Nothing is mounted, so such a folder can simply be removed.
+# Sourced after setup.sh: a root of Debian 13 beside this system, for programs that want its newer drivers. Nothing is
+# mounted, so such a folder can simply be removed.
 
-# Drivers for GPUs that are not there (mesa-drm-shim), a glslang that knows cooperative matrices, and what the tests themselves use.
+# Drivers for GPUs that are not there (mesa-drm-shim), a glslang that knows cooperative matrices, and what the tests
+# themselves use.
 debian13_packages=(mesa-vulkan-drivers mesa-drm-shim glslang-tools vulkan-validationlayers)
 debian13=${TESSERA_DEBIAN13:-$root/build/debian13}
 
-# make_debian13: that root, with these packages, those of Mesa from the backports. True if it is there; else `why_no_root` says in a line why not.
+# make_debian13: that root, with these packages, those of Mesa from the backports. True if it is there; else
+# `why_no_root` says in a line why not.
 make_debian13() {
   local root=$debian13 uri log
   set -- "${debian13_packages[@]}"

@@ -21,7 +21,8 @@ ROWS = [  # lines
     (r"\.md$", r"^ *\|", "a row of a table"),
     (r"\.md$", r"^ *(<img |!\[)", "a picture"),
     (r"\.tir$", r"^(?!//)|^//  ", "an op is a line, and so is what a pass printed"),
-    (r"\.tir$", r"^// (error|remark|note|\w+ \w+): ", "a message of the compiler's, as it is printed"),
+    (r"\.tir$", r"^// (\w+: )?(in|out) \d+: ", "an array's elements"),
+    (r"\.tir$", r"^// (error|note): ", "a message of the compiler's, as it is printed"),
 ]
 
 

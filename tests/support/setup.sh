@@ -1,10 +1,12 @@
-# Sourced by samples/run, tests/run and tests/bench/run (with `root` set to the repository): installs what is missing from the Debian archive
-# that this machine's apt already uses, and builds into build/. It adds no apt source, and downloads from nowhere else.
+# Sourced by samples/run, tests/run and tests/bench/run (with `root` set to the repository): installs what is missing
+# from the Debian archive that this machine's apt already uses, and builds into build/. It adds no apt source, and
+# downloads from nowhere else.
 
 build=$root/build
 packages=(libvulkan1 libvulkan-dev mesa-vulkan-drivers vulkan-validationlayers glslang-tools spirv-tools spirv-headers doctest-dev libpng-dev
           libcli11-dev ninja-build libopenblas0-serial nlohmann-json3-dev libglfw3-dev xvfb)
-sample_packages=(pkg-config libavformat-dev libswscale-dev qt6-base-dev)  # of samples/ffmpeg and samples/qt, which are left out without them
+# of samples/ffmpeg and samples/qt, which are left out without them
+sample_packages=(pkg-config libavformat-dev libswscale-dev qt6-base-dev)
 vma=libvulkan-memory-allocator-dev  # in Debian from 13 on; only headers, so it installs on 12 as well
 
 say() { printf '== %s\n' "$*"; }
@@ -106,7 +108,8 @@ configure() {
     rm -rf "$build/CMakeCache.txt" "$build/CMakeFiles"  # of a configuration that failed, perhaps for another generator
     command -v ninja >/dev/null && options+=(-G Ninja)
     command -v ccache >/dev/null && options+=(-DCMAKE_CXX_COMPILER_LAUNCHER=ccache)
-    [ "$preset" != release ] || options+=(-DTESSERA_UNITY=ON)  # elsewhere each file by itself shows what it forgot to include
+    # elsewhere each file by itself shows what it forgot to include
+    [ "$preset" != release ] || options+=(-DTESSERA_UNITY=ON)
     say "configuring ${build##*/}/"
     (cd "$root" && cmake --preset "$preset" "${options[@]}") ||
       { missing=$(missing_packages)

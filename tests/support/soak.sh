@@ -1,8 +1,10 @@
-# tests/run --soak HOURS: every generator on every judge with seeds that were never tried, until the time is over. Sourced by tests/run with `root`, `build`, `jobs`.
-# build/soak keeps all there is: next seeds and counts (counts.tsv), what failed, shrunk (fuzz_SEED.tir, *.log). A later call goes on where this one ended.
+# tests/run --soak HOURS: every generator on every judge with seeds that were never tried, until the time is over.
+# Sourced by tests/run with `root`, `build`, `jobs`. build/soak keeps all there is: next seeds and counts (counts.tsv),
+# what failed, shrunk (fuzz_SEED.tir, *.log). A later call goes on where this one ended.
 
-# Generator and judges, and the command; %seed is where a turn begins. A turn is about two minutes. Those of JAX and of the second driver take what tests/jax.sh and
-# tests/vendors/run have made in the build folder, and are left out where that is not there.
+# Generator and judges, and the command; %seed is where a turn begins. A turn is about two minutes. Those of JAX and of
+# the second driver take what tests/jax.sh and tests/vendors/run have made in the build folder, and are left out where
+# that is not there.
 soak_venv=$build/jax/venv-0.10.2
 soak_turns=(
   "random kernels: passes, lane interpreter, judge|\"$build/tests/fuzz\" --targets 1 --shrink 40 --out %out --seed %seed --seconds 120"
