@@ -22,7 +22,8 @@ run --seed 1 --count 60
 # This kernel's atomics take words of which nobody has written every byte, and the emulator ends it there.
 out=$(fuzz tests/tir/add.tir tests/tir/atomics_beside_stores.tir tests/tir/iota.tir)
 want="2 passed, 1 failed"
-if [ "$(tail -n 1 <<< "$out")" = "$want" ] && grep -q 'atomics_beside_stores.tir FAILED in general/device' <<< "$out"; then passed=$((passed + 1))
+if [ "$(tail -n 1 <<< "$out")" = "$want" ] &&
+    grep -q 'atomics_beside_stores.tir FAILED in general/device' <<< "$out"; then passed=$((passed + 1))
 else failed=$((failed + 1)); printf 'FAILED: a lost device costs one case and no more ("%s"):\n%s\n' "$want" "$out"; fi
 printf '%d passed, %d failed\n' "$passed" "$failed"
 [ "$failed" -eq 0 ]

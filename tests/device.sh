@@ -27,7 +27,8 @@ if [ "${TESSERA_TESTS_ALL:-0}" = 1 ]; then
   run --target all --seed 1 --count 600
   run --device minimum --seed 1000 --count 300 --no-passes
   run --seed 2000 --count 150 --no-passes --optimised
-else  # most compiled for the device once; the suite `fuzz` has the passes and the lane-level interpreter for these files and seeds
+else
+  # Most compiled for the device once: the suite `fuzz` has the passes and the lane-level interpreter for these.
   even=() odd=()
   for i in "${!files[@]}"; do if ((i % 2)); then odd+=("${files[i]}"); else even+=("${files[i]}"); fi; done
   run "${files[@]}" "${pallas[@]}" --no-passes --codegen fast

@@ -16,7 +16,8 @@ if [ ! -x "$formatter" ]; then
   python3 -m venv "$venv" > /dev/null 2>&1 ||
     skip "python3 cannot make a virtual environment (Debian: python3-venv)"
   timeout 200 "$venv/bin/pip" install -q --disable-pip-version-check --retries 1 --timeout 15 \
-    "clang-format==$version" 2> "$venv/log" || skip "pip could not install clang-format $version: $(tail -n 1 "$venv/log")"
+    "clang-format==$version" 2> "$venv/log" || skip "pip could not install clang-format $version: $(tail -n 1 \
+    "$venv/log")"
 fi
 case $("$formatter" --version) in
   *" $version"*) ;;
@@ -33,5 +34,6 @@ sources() {  # not ops.def and its like, whose rows are tables
 }
 [ "${1:-}" = --fix ] && sources | xargs -d '\n' -P 2 -n 40 "$formatter" -i
 check "every C and C++ file is formatted (tests/format.sh --fix)" "$(
-  sources | xargs -d '\n' -P 2 -n 40 "$formatter" --dry-run -Werror 2>&1 | sed -n 's/: error: .*//p' | cut -d: -f1 | sort -u)"
+  sources | xargs -d '\n' -P 2 -n 40 "$formatter" --dry-run -Werror 2>&1 | sed -n 's/: error: .*//p' | cut -d: -f1 |
+    sort -u)"
 end

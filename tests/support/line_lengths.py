@@ -20,6 +20,7 @@ ROWS = [  # lines
     (r"\.def$", r"^ *TESSERA_\w+\(", "a row of a table"),
     (r"\.md$", r"^ *\|", "a row of a table"),
     (r"\.md$", r"^ *(<img |!\[)", "a picture"),
+    (r"\.sh$", r"^ *'[^']*'$", "a message that a test expects, to the letter"),
     (r"\.tir$", r"^(?!//)|^//  ", "an op is a line, and so is what a pass printed"),
     (r"\.tir$", r"^// (\w+: )?(in|out) \d+: ", "an array's elements"),
     (r"\.tir$", r"^// (error|note): ", "a message of the compiler's, as it is printed"),
