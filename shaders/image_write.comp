@@ -96,7 +96,9 @@ uint code(uint f, uint c) {
       if ((f & 0x7fffffffu) > 0x7f800000u) return (63u << (mantissa - 1));
       if (f >= 0x80000000u) return 0;
       uint infinity = 31u << mantissa;
-      return f == 0x7f800000u ? infinity : f >= 0x47800000u ? infinity - 1 : min(small_float(f, mantissa), infinity - 1);
+      return f == 0x7f800000u   ? infinity
+             : f >= 0x47800000u ? infinity - 1
+                                : min(small_float(f, mantissa), infinity - 1);
     }
   }
   return fixed_point(f, most_of(c));

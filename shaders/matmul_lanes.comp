@@ -33,10 +33,12 @@ float finish(float v) {
 
 void main() {
   const uint lane = gl_SubgroupInvocationID;
-  const uint batch = gl_WorkGroupID.x / (row_tiles * column_tiles), tile = gl_WorkGroupID.x % (row_tiles * column_tiles);
+  const uint batch = gl_WorkGroupID.x / (row_tiles * column_tiles),
+             tile = gl_WorkGroupID.x % (row_tiles * column_tiles);
   const uint row = tile % row_tiles * rows, column = tile / row_tiles * columns;  // y's columns stay in the cache
   uint left_row[rows], right_pair[pairs];  // where a row of x begins; a lane's pairs in a row of y
-  [[unroll]] for (uint r = 0; r < rows; ++r) left_row[r] = (batch * m + (whole_rows ? row + r : min(row + r, m - 1))) * k_size;
+  [[unroll]] for (uint r = 0; r < rows; ++r)
+    left_row[r] = (batch * m + (whole_rows ? row + r : min(row + r, m - 1))) * k_size;
   [[unroll]] for (uint c = 0; c < pairs; ++c) {
     const uint first = column / 2 + c * 8 + lane;
     right_pair[c] = batch * k_size * n / 2 + (whole_columns ? first : min(first, n / 2 - 1));
@@ -48,7 +50,8 @@ void main() {
     vec2 b[strip][pairs];
     [[unroll]] for (uint r = 0; r < rows; ++r) a[r] = x.at[left_row[r] + k0 + lane];
     [[unroll]] for (uint k = 0; k < strip; ++k)
-      [[unroll]] for (uint c = 0; c < pairs; ++c) b[k][c] = uintBitsToFloat(unpackUint2x32(y.at[(k0 + k) * (n / 2) + right_pair[c]]));
+      [[unroll]] for (uint c = 0; c < pairs; ++c)
+        b[k][c] = uintBitsToFloat(unpackUint2x32(y.at[(k0 + k) * (n / 2) + right_pair[c]]));
     [[unroll]] for (uint r = 0; r < rows; ++r)
       [[unroll]] for (uint k = 0; k < strip; ++k) {
         const float left = subgroupShuffle(a[r], k);

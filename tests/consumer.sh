@@ -207,8 +207,8 @@ try "libraries for no C++ source are" refused 'tessera_add_kernels(consumer scal
 try "a C++ source is where what is built does not run" refused 'set(CMAKE_CROSSCOMPILING ON)
   tessera_add_kernels(consumer filters.cpp)' \
   "tessera_add_kernels(consumer): filters.cpp is compiled and run during the build, and a program for $(uname -s) on \
-$(uname -m) does not run here: set CMAKE_CROSSCOMPILING_EMULATOR, or build for this machine first and give the .tir files that \
-it writes to kernels/consumer of the build folder instead of filters.cpp"
+$(uname -m) does not run here: set CMAKE_CROSSCOMPILING_EMULATOR, or build for this machine first and give the .tir \
+files that it writes to kernels/consumer of the build folder instead of filters.cpp"
 # traced STATEMENTS SENTENCE: what the build says, lines joined, of a source with these statements in tessera_kernels().
 mkdir -p "$work/traced"
 cat > "$work/traced/CMakeLists.txt" <<'END'

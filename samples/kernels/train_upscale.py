@@ -171,8 +171,8 @@ def main():
             for name, values in (("Weights", w), ("Bias", b)):
                 numbers = np.clip(np.rint(values * 4096), -32768, 32767).astype(int).ravel()
                 f.write(f"inline constexpr int16_t k{name}{i + 1}[{len(numbers)}] = {{\n")
-                for k in range(0, len(numbers), 20):
-                    f.write("    " + " ".join(f"{n}," for n in numbers[k : k + 20]) + "\n")
+                for k in range(0, len(numbers), 18):
+                    f.write("    " + " ".join(f"{n}," for n in numbers[k : k + 18]) + "\n")
                 f.write("};\n")
         f.write("// clang-format on\n}  // namespace tessera::kernels::upscale\n")
 

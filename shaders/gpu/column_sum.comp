@@ -42,7 +42,8 @@ void main() {
   [[unroll]] for (uint i = 0; i < vectors; ++i) total[i] = vec4(0);
   [[dont_unroll]] for (uint r = 0; r < fours; ++r) {
     uvec4 p[4];
-    [[unroll]] for (uint i = 0; i < 4; ++i) p[i] = load_piece(x, line * row_pieces + first, (r * 4 + i) * down * row_pieces);
+    [[unroll]] for (uint i = 0; i < 4; ++i)
+      p[i] = load_piece(x, line * row_pieces + first, (r * 4 + i) * down * row_pieces);
     [[unroll]] for (uint i = 0; i < 4; ++i) {
       vec4 v[vectors];
       unpack(p[i], v);

@@ -31,7 +31,8 @@ void main() {
   const uint t = gl_LocalInvocationIndex, tx = t % 8, ty = t / 8;
   const uint columns = W / 16, rows = H / 8, groups = N / 64;
   const uint group = gl_WorkGroupID.x % groups * 64, column = gl_WorkGroupID.x / groups % columns * 16;
-  const uint row = gl_WorkGroupID.x / (groups * columns) % rows * 8, image = gl_WorkGroupID.x / (groups * columns * rows);
+  const uint row = gl_WorkGroupID.x / (groups * columns) % rows * 8,
+             image = gl_WorkGroupID.x / (groups * columns * rows);
   const uint from = ((image * (H + 2) + row) * (W + 2) + column) * (C / each);
   vec4 sum[8][2];
   [[unroll]] for (uint p = 0; p < 8; ++p) [[unroll]] for (uint c = 0; c < 2; ++c) sum[p][c] = vec4(0);

@@ -54,18 +54,21 @@ void put(Strip s) {
     uint words[8];
     two[0] = s.f[i][0], two[1] = s.f[i][1];
     turn(two, words);
-    [[unroll]] for (uint e = 0; e < 8; ++e) stage[tile_size + (tap * CHANNELS + k + e) * line + c / 4][c % 4] = words[e];
+    [[unroll]] for (uint e = 0; e < 8; ++e)
+      stage[tile_size + (tap * CHANNELS + k + e) * line + c / 4][c % 4] = words[e];
   }
 }
 
 void main() {
   const uint columns = W / FM, rows = H / 8, groups = N / CHANNELS;
   const uint group = gl_WorkGroupID.x % groups * CHANNELS, column = gl_WorkGroupID.x / groups % columns * FM;
-  const uint row = gl_WorkGroupID.x / (groups * columns) % rows * 8, image = gl_WorkGroupID.x / (groups * columns * rows);
+  const uint row = gl_WorkGroupID.x / (groups * columns) % rows * 8,
+             image = gl_WorkGroupID.x / (groups * columns * rows);
   const uint from = ((image * (H + 2) + row) * (W + 2) + column) * (C / 8), mine = gl_SubgroupID * 2;
   coopmat<float, gl_ScopeSubgroup, FM, FM, gl_MatrixUseAccumulator> sum[2][across];
   [[unroll]] for (uint i = 0; i < 2; ++i)
-    [[unroll]] for (uint j = 0; j < across; ++j) sum[i][j] = coopmat<float, gl_ScopeSubgroup, FM, FM, gl_MatrixUseAccumulator>(0.0);
+    [[unroll]] for (uint j = 0; j < across; ++j)
+      sum[i][j] = coopmat<float, gl_ScopeSubgroup, FM, FM, gl_MatrixUseAccumulator>(0.0);
   Strip next;
   fetch(from, group, 0, next);
   [[dont_unroll]] for (uint c0 = 0; c0 < C; c0 += 16) {
@@ -81,7 +84,8 @@ void main() {
         [[unroll]] for (uint dy = 0; dy < 3; ++dy)
           [[unroll]] for (uint j = 0; j < across; ++j) {
             coopmat<float16_t, gl_ScopeSubgroup, FM, FM, gl_MatrixUseB> b;
-            coopMatLoad(b, stage, tile_size + ((dy * 3 + dx) * CHANNELS + j * FM) * line + c / 8, line, gl_CooperativeMatrixLayoutColumnMajor);
+            coopMatLoad(b, stage, tile_size + ((dy * 3 + dx) * CHANNELS + j * FM) * line + c / 8, line,
+                        gl_CooperativeMatrixLayoutColumnMajor);
             [[unroll]] for (uint i = 0; i < 2; ++i) sum[i][j] = coopMatMulAdd(a[dy + i], b, sum[i][j]);
           }
       }
@@ -98,7 +102,9 @@ void main() {
     subgroupBarrier();
     [[unroll]] for (uint n = 0; n < FM * out_pieces; n += WAVE) {
       const uint item = n + gl_SubgroupInvocationID;
-      store_piece(o, item / out_pieces * (N / 8) + item % out_pieces, (((image * H + row + mine + i) * W + column) * N + group) / 8, stage[own + item / out_pieces * out_line + item % out_pieces]);
+      store_piece(o, item / out_pieces * (N / 8) + item % out_pieces,
+                  (((image * H + row + mine + i) * W + column) * N + group) / 8,
+                  stage[own + item / out_pieces * out_line + item % out_pieces]);
     }
     subgroupMemoryBarrierShared();
     subgroupBarrier();

@@ -16,7 +16,8 @@ const uint all_of_them = IMAGES * down * across * quads;
 void main() {
   const uint n = gl_WorkGroupID.x * LOCAL + gl_LocalInvocationIndex;
   if (all_of_them % LOCAL != 0 && n >= all_of_them) return;
-  const uint quad = n % quads, column = n / quads % across * 4, row = n / (quads * across) % down * ROWS, image = n / (quads * across * down);
+  const uint quad = n % quads, column = n / quads % across * 4, row = n / (quads * across) % down * ROWS,
+             image = n / (quads * across * down);
   const uint from = (image * (H + 2) + row) * in_row + column * C * 4 + quad * 16;
   const uint to = (image * H + row) * out_row + column * C * 4 + quad * 16;
   vec4 f[3][3];

@@ -17,7 +17,8 @@ void main() {
   const uint grid = gl_WorkGroupID.x * 16384;
   vec4 v[4];
   [[unroll]] for (uint r = 0; r < 4; ++r) v[r] = Quad((x + (grid + r * 256)) + uint64_t(at)).v;
-  const uint up = i == 0 ? t : t - 16, down = i == 15 ? t : t + 16, before = j == 0 ? t : t - 1, after = j == 15 ? t : t + 1;
+  const uint up = i == 0 ? t : t - 16, down = i == 15 ? t : t + 16, before = j == 0 ? t : t - 1,
+             after = j == 15 ? t : t + 1;
   [[dont_unroll]] for (uint s = 0; s < 100; ++s) {
     const uint b = s & 1u;
     top[b][t] = v[0];

@@ -14,7 +14,8 @@ layout(push_constant) uniform Arguments { uint64_t x, o; };
 const uint rows = 8, across = W / 1024, row_bytes = W * 4;
 
 void main() {
-  const uint column = gl_WorkGroupID.x % across * 1024 + gl_LocalInvocationIndex * 4, row = gl_WorkGroupID.x / across * rows;
+  const uint column = gl_WorkGroupID.x % across * 1024 + gl_LocalInvocationIndex * 4,
+             row = gl_WorkGroupID.x / across * rows;
   const uint64_t first = x + row * row_bytes, to = o + row * row_bytes;  // the same for all
   const uint at = column * 4, left_at = column == 0 ? 0 : at - 4, right_at = min(at + 16, row_bytes - 4);
   vec4 v[rows + 2];

@@ -42,7 +42,9 @@ uint pair(float s, uint p, uint q) {
   const uint high = rounded(fma(s, uintBitsToFloat(p & 0xffff0000u), uintBitsToFloat(q & 0xffff0000u)));
   return low >> 16 | (high & 0xffff0000u);
 }
-uint16_t axpy(uint16_t s, uint16_t p, uint16_t q) { return uint16_t(pair(uintBitsToFloat(uint(s) << 16), uint(p), uint(q)) & 0xffffu); }
+uint16_t axpy(uint16_t s, uint16_t p, uint16_t q) {
+  return uint16_t(pair(uintBitsToFloat(uint(s) << 16), uint(p), uint(q)) & 0xffffu);
+}
 uvec4 axpy(uint16_t s, uvec4 p, uvec4 q) {
   const float f = uintBitsToFloat(uint(s) << 16);
   return uvec4(pair(f, p.x, q.x), pair(f, p.y, q.y), pair(f, p.z, q.z), pair(f, p.w, q.w));
@@ -65,6 +67,7 @@ void main() {
   }
 #if COUNT % 8 != 0
   const uint tail = pieces * each + t;
-  if (gl_WorkGroupID.x == 0 && tail < COUNT) OutputElements(o).at[tail] = axpy(s, Elements(x).at[tail], Elements(y).at[tail]);
+  if (gl_WorkGroupID.x == 0 && tail < COUNT)
+    OutputElements(o).at[tail] = axpy(s, Elements(x).at[tail], Elements(y).at[tail]);
 #endif
 }

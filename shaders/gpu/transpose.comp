@@ -28,9 +28,11 @@ void main() {
   const uint x_line = N / each * 16, o_line = M / each * 16;  // bytes
   const uint64_t from = x + row * x_line + column / each * 16, to = o + column * o_line + row / each * 16;
   PIECE square[each];
-  [[unroll]] for (uint r = 0; r < each; ++r) square[r] = Piece((from + r * x_line) + uint64_t(i * each * x_line + j * 16)).v;
+  [[unroll]] for (uint r = 0; r < each; ++r)
+    square[r] = Piece((from + r * x_line) + uint64_t(i * each * x_line + j * 16)).v;
 #if KIND == 0
-  [[unroll]] for (uint c = 0; c < 4; ++c) turned[j * 4 + c][i ^ j] = vec4(square[0][c], square[1][c], square[2][c], square[3][c]);
+  [[unroll]] for (uint c = 0; c < 4; ++c)
+    turned[j * 4 + c][i ^ j] = vec4(square[0][c], square[1][c], square[2][c], square[3][c]);
 #else
   [[unroll]] for (uint c = 0; c < 4; ++c) {
     uvec4 even, odd;

@@ -32,12 +32,15 @@ void main() {
     [[unroll]] for (uint r = 0; r < 16; ++r) v[r] = Element((from + r * step * N) + uint64_t(in_x)).v;
     [[unroll]] for (uint r = 0; r < 16; ++r) turned[j][i + 4 * r] = uint(v[r]);
     barrier();
-    [[unroll]] for (uint r = 0; r < 16; ++r) Output((to + r * step * M) + uint64_t(in_o)).v = ELEMENT(turned[i + 4 * r][j]);
+    [[unroll]] for (uint r = 0; r < 16; ++r)
+      Output((to + r * step * M) + uint64_t(in_o)).v = ELEMENT(turned[i + 4 * r][j]);
   } else {
     [[dont_unroll]] for (uint r = 0; r < 16; ++r)
-      if (row + i + 4 * r < M && column + j < N) turned[j][i + 4 * r] = uint(Element((from + r * step * N) + uint64_t(in_x)).v);
+      if (row + i + 4 * r < M && column + j < N)
+        turned[j][i + 4 * r] = uint(Element((from + r * step * N) + uint64_t(in_x)).v);
     barrier();
     [[dont_unroll]] for (uint r = 0; r < 16; ++r)
-      if (column + i + 4 * r < N && row + j < M) Output((to + r * step * M) + uint64_t(in_o)).v = ELEMENT(turned[i + 4 * r][j]);
+      if (column + i + 4 * r < N && row + j < M)
+        Output((to + r * step * M) + uint64_t(in_o)).v = ELEMENT(turned[i + 4 * r][j]);
   }
 }

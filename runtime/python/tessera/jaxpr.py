@@ -4,7 +4,8 @@
 
 Nothing here knows what a primitive means: equations are written down as they stand, with parameters reduced to plain
 JSON. What the importer cannot read, it refuses with the primitive's name and the line of Python. Only what JAX flattens
-into opaque trees (the indices of loads and stores) is unflattened here, because C++ could not. equations.py writes the equations; here is the call.
+into opaque trees (the indices of loads and stores) is unflattened here, because C++ could not. equations.py writes the
+equations; here is the call.
 """
 
 import dataclasses
