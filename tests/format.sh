@@ -8,8 +8,8 @@ root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 build=${TESSERA_BUILD_DIR:-$root/build}
 . "$root/tests/support/checks.sh"
 
-# formatter PROGRAM VERSION PATH: puts the program into `formatter`: PATH, or else that of a virtual environment which is
-# made for it. False where there is none; then it has said why.
+# formatter PROGRAM VERSION PATH: puts the program into `formatter`: PATH, or else that of a virtual environment, which
+# it makes. False where there is none; then it has said why.
 formatter() {
   local name=$1 version=$2 venv=$build/$1-$2 why
   formatter=${3:-$venv/bin/$name}
