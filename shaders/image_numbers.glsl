@@ -1,6 +1,8 @@
-// Numbers of image_read.comp and image_write.comp in integer code, so that they are the same on every device: floats as the bits of an f32, rounded to nearest even.
+// Numbers of image_read.comp and image_write.comp in integer code, so that they are the same on every device: floats as
+// the bits of an f32, rounded to nearest even.
 
-// Of an f32 from 0 to 65536, as a float of 5 bits of exponent and `mantissa` of mantissa. What rounds to 65536 becomes infinity.
+// Of an f32 from 0 to 65536, as a float of 5 bits of exponent and `mantissa` of mantissa. What rounds to 65536 becomes
+// infinity.
 uint small_float(uint f, int mantissa) {
   int shift = 23 - mantissa;
   uint bits = f - (112u << 23);

@@ -1,5 +1,6 @@
-// The texels of an image as an array ([slices,] height, width, channels): one word of memory per invocation, so that elements narrower than a word need no feature of the
-// device. Slices are layers, or those of a 3-D image: runtime/image/kit.cpp then changes the image's type. KIND 0: floats, 1: unsigned, 2: signed integers.
+// The texels of an image as an array ([slices,] height, width, channels): one word of memory per invocation, so that
+// elements narrower than a word need no feature of the device. Slices are layers, or those of a 3-D image:
+// runtime/image/kit.cpp then changes the image's type. KIND 0: floats, 1: unsigned, 2: signed integers.
 // runtime/image/formats.cpp has the same numbers.
 #version 460
 #extension GL_EXT_buffer_reference : require

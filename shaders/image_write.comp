@@ -1,6 +1,8 @@
-// An array ([slices,] height, width, channels) into an image: stored texel by texel, or with PACK as the bytes of its format's texels, which a copy then puts into it.
-// Both round to the format's numbers here, so that no device's own rounding is seen. runtime/image/kit.cpp changes the image's type for 3-D images and for devices that
-// want to know its format, and gives the constants. KIND 0: floats, 1: unsigned, 2: signed integers. runtime/image/formats.cpp has the same numbers.
+// An array ([slices,] height, width, channels) into an image: stored texel by texel, or with PACK as the bytes of its
+// format's texels, which a copy then puts into it. Both round to the format's numbers here, so that no device's own
+// rounding is seen. runtime/image/kit.cpp changes the image's type for 3-D images and for devices that want to know its
+// format, and gives the constants. KIND 0: floats, 1: unsigned, 2: signed integers. runtime/image/formats.cpp has the
+// same numbers.
 #version 460
 #extension GL_EXT_buffer_reference : require
 #extension GL_EXT_buffer_reference_uvec2 : require
@@ -65,7 +67,8 @@ uint element(uint e, uint c) {
   float most = float(most_of(c));
   return floatBitsToUint(kNumbers == SNORM ? max(float(with_sign(x, bits_of(c))) / most, -1.0) : float(x) / most);
 }
-// Nearest to x * most, x from 0 to 1, most of up to 16 bits: exact products, halves upwards. Of what is less, and of a NaN: 0.
+// Nearest to x * most, x from 0 to 1, most of up to 16 bits: exact products, halves upwards. Of what is less, and of a
+// NaN: 0.
 uint fixed_point(uint f, uint most) {
   if (f - 1u >= 0x7f800000u) return 0;
   if (f >= kOne) return most;
@@ -93,7 +96,9 @@ uint code(uint f, uint c) {
       if ((f & 0x7fffffffu) > 0x7f800000u) return (63u << (mantissa - 1));
       if (f >= 0x80000000u) return 0;
       uint infinity = 31u << mantissa;
-      return f == 0x7f800000u ? infinity : f >= 0x47800000u ? infinity - 1 : min(small_float(f, mantissa), infinity - 1);
+      return f == 0x7f800000u   ? infinity
+             : f >= 0x47800000u ? infinity - 1
+                                : min(small_float(f, mantissa), infinity - 1);
     }
   }
   return fixed_point(f, most_of(c));

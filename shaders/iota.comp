@@ -10,7 +10,8 @@ layout(push_constant) uniform Arguments {
 };
 
 void main() {
-  const uint workgroup = gl_WorkGroupID.x + gl_NumWorkGroups.x * (gl_WorkGroupID.y + gl_NumWorkGroups.y * gl_WorkGroupID.z);
+  const uint workgroup =
+      gl_WorkGroupID.x + gl_NumWorkGroups.x * (gl_WorkGroupID.y + gl_NumWorkGroups.y * gl_WorkGroupID.z);
   const uint i = workgroup * 256 + gl_LocalInvocationIndex;
   if (i < count) o.at[i] = int(i);
 }

@@ -1,5 +1,5 @@
-// The mandelbrot sample's picture, [3, 480, 640] f32, one pixel per invocation: as a shader would be written, a point's loop ends when it has
-// left the circle.
+// The mandelbrot sample's picture, [3, 480, 640] f32, one pixel per invocation: as a shader would be written, a point's
+// loop ends when it has left the circle.
 #version 460
 #extension GL_EXT_buffer_reference : require
 layout(local_size_x = 64) in;

@@ -1,7 +1,8 @@
-// o = x @ y in f32, [batch, M, K] @ [batch, K, N], the fastest way known on lavapipe: a workgroup is one subgroup of 8 and computes
-// ROWS rows x 64 columns. Each lane owns 8 columns in adjacent pairs, so one 64-bit load brings two of them; the lanes hold 8 k-values of a row
-// of x between them and hand each round by shuffle. Rows are outermost inside a strip of 8 k, so that a row's sums stay in CPU registers
-// for all 8. N is even and K a multiple of 8; other sizes are clamped at the edges. GELU applies that function to the sums.
+// o = x @ y in f32, [batch, M, K] @ [batch, K, N], the fastest way known on lavapipe: a workgroup is one subgroup of 8
+// and computes ROWS rows x 64 columns. Each lane owns 8 columns in adjacent pairs, so one 64-bit load brings two of
+// them; the lanes hold 8 k-values of a row of x between them and hand each round by shuffle. Rows are outermost inside
+// a strip of 8 k, so that a row's sums stay in CPU registers for all 8. N is even and K a multiple of 8; other sizes
+// are clamped at the edges. GELU applies that function to the sums.
 #version 460
 #extension GL_EXT_buffer_reference : require
 #extension GL_EXT_control_flow_attributes : require
@@ -32,10 +33,12 @@ float finish(float v) {
 
 void main() {
   const uint lane = gl_SubgroupInvocationID;
-  const uint batch = gl_WorkGroupID.x / (row_tiles * column_tiles), tile = gl_WorkGroupID.x % (row_tiles * column_tiles);
+  const uint batch = gl_WorkGroupID.x / (row_tiles * column_tiles),
+             tile = gl_WorkGroupID.x % (row_tiles * column_tiles);
   const uint row = tile % row_tiles * rows, column = tile / row_tiles * columns;  // y's columns stay in the cache
   uint left_row[rows], right_pair[pairs];  // where a row of x begins; a lane's pairs in a row of y
-  [[unroll]] for (uint r = 0; r < rows; ++r) left_row[r] = (batch * m + (whole_rows ? row + r : min(row + r, m - 1))) * k_size;
+  [[unroll]] for (uint r = 0; r < rows; ++r)
+    left_row[r] = (batch * m + (whole_rows ? row + r : min(row + r, m - 1))) * k_size;
   [[unroll]] for (uint c = 0; c < pairs; ++c) {
     const uint first = column / 2 + c * 8 + lane;
     right_pair[c] = batch * k_size * n / 2 + (whole_columns ? first : min(first, n / 2 - 1));
@@ -47,7 +50,8 @@ void main() {
     vec2 b[strip][pairs];
     [[unroll]] for (uint r = 0; r < rows; ++r) a[r] = x.at[left_row[r] + k0 + lane];
     [[unroll]] for (uint k = 0; k < strip; ++k)
-      [[unroll]] for (uint c = 0; c < pairs; ++c) b[k][c] = uintBitsToFloat(unpackUint2x32(y.at[(k0 + k) * (n / 2) + right_pair[c]]));
+      [[unroll]] for (uint c = 0; c < pairs; ++c)
+        b[k][c] = uintBitsToFloat(unpackUint2x32(y.at[(k0 + k) * (n / 2) + right_pair[c]]));
     [[unroll]] for (uint r = 0; r < rows; ++r)
       [[unroll]] for (uint k = 0; k < strip; ++k) {
         const float left = subgroupShuffle(a[r], k);

@@ -1,5 +1,6 @@
-// o = x @ y for 1024 x 1024 f32, for real GPUs: a workgroup of 256 computes 128 x 128 results, 8 x 8 per invocation, from operand tiles
-// staged in shared memory in strips of 8 k. Loads are 128 bits wide; the next strip is in registers while this one is computed.
+// o = x @ y for 1024 x 1024 f32, for real GPUs: a workgroup of 256 computes 128 x 128 results, 8 x 8 per invocation,
+// from operand tiles staged in shared memory in strips of 8 k. Loads are 128 bits wide; the next strip is in registers
+// while this one is computed.
 #version 460
 #extension GL_EXT_buffer_reference : require
 #extension GL_EXT_control_flow_attributes : require

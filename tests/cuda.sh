@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# The kernels of tests/tir and tests/data/pallas and some random ones through runtime/cuda.h, in both forms, against the interpreter, on the libcuda that runs PTX on the emulator
-# (tests/support/cuda); tests/nvidia/run does the same on a GPU. And what the fuzzer does about a device that is lost to its process.
+# The kernels of tests/tir and tests/data/pallas and some random ones through runtime/cuda.h, in both forms, against the
+# interpreter, on the libcuda that runs PTX on the emulator (tests/support/cuda); tests/nvidia/run does the same on a
+# GPU. And what the fuzzer does about a device that is lost to its process.
 set -u
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
 build=${TESSERA_BUILD_DIR:-build}
@@ -21,7 +22,8 @@ run --seed 1 --count 60
 # This kernel's atomics take words of which nobody has written every byte, and the emulator ends it there.
 out=$(fuzz tests/tir/add.tir tests/tir/atomics_beside_stores.tir tests/tir/iota.tir)
 want="2 passed, 1 failed"
-if [ "$(tail -n 1 <<< "$out")" = "$want" ] && grep -q 'atomics_beside_stores.tir FAILED in general/device' <<< "$out"; then passed=$((passed + 1))
+if [ "$(tail -n 1 <<< "$out")" = "$want" ] &&
+    grep -q 'atomics_beside_stores.tir FAILED in general/device' <<< "$out"; then passed=$((passed + 1))
 else failed=$((failed + 1)); printf 'FAILED: a lost device costs one case and no more ("%s"):\n%s\n' "$want" "$out"; fi
 printf '%d passed, %d failed\n' "$passed" "$failed"
 [ "$failed" -eq 0 ]

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# The machine code that this machine's AMD driver makes of the kernels of tests/bench/gpu spills no more, and is no longer, than bounds.tsv there says; no GPU is needed, and
-# nothing is executed. And the programs that read machine code read that of tests. TESSERA_BLESS=1 rewrites the bounds of the driver's version that there is.
+# The machine code that this machine's AMD driver makes of the kernels of tests/bench/gpu spills no more, and is no
+# longer, than bounds.tsv there says; no GPU is needed, and nothing is executed. And the programs that read machine code
+# read that of tests. TESSERA_BLESS=1 rewrites the bounds of the driver's version that there is.
 set -u
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
 export PYTHONDONTWRITEBYTECODE=1

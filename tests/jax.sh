@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# The Python package: built against the installed library of this build, installed in a virtual environment with a pinned JAX, and tested by
-# tests/jax; once with the oldest JAX that it is made for, and once with the newest. Both come from the machine's package index; where that, or a
-# Python of 3.11 or later, is missing, the suite says so and tests nothing. TESSERA_PYTHON names the Python to use. The newest JAX needs 3.12: where
-# that Python is older, python3.13 on the path is used for it.
+# The Python package: built against the installed library of this build, installed in a virtual environment with a
+# pinned JAX, and tested by tests/jax; once with the oldest JAX that it is made for, and once with the newest. Both come
+# from the machine's package index; where that, or a Python of 3.11 or later, is missing, the suite says so and tests
+# nothing. TESSERA_PYTHON names the Python to use. The newest JAX needs 3.12: where that Python is older, python3.13 on
+# the path is used for it.
 set -u
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 build=${TESSERA_BUILD_DIR:-$root/build}
@@ -16,19 +17,25 @@ number() { local n; n=$(sed -n "s/.*\b\([0-9][0-9]*\) $1.*/\1/p" log | tail -n 1
 
 # JAX PYTHON
 suite() {
-  local jax=$1 python=$2 venv=$build/jax/venv-$1 status now
+  local jax=$1 python=$2 venv=$build/jax/venv-$1 status now why
   if [ ! -f "$venv/complete" ]; then
     rm -rf "$venv"
-    "$python" -m venv "$venv" > "$build/jax/log" 2>&1 || { skip "$python cannot make a virtual environment (Debian: python3-venv)"; return; }
-    timeout 400 "$venv/bin/pip" install -q --disable-pip-version-check --retries 1 --timeout 15 "jax==$jax" absl-py flatbuffers pytest scikit-build-core > "$build/jax/log" 2>&1 ||
-      { skip "pip could not install jax $jax, absl-py, flatbuffers, pytest and scikit-build-core: $(grep -v '^ *$' "$build/jax/log" | tail -n 1)"; return; }
+    "$python" -m venv "$venv" > "$build/jax/log" 2>&1 ||
+      { skip "$python cannot make a virtual environment (Debian: python3-venv)"; return; }
+    timeout 400 "$venv/bin/pip" install -q --disable-pip-version-check --retries 1 --timeout 15 "jax==$jax" absl-py \
+      flatbuffers pytest scikit-build-core > "$build/jax/log" 2>&1 ||
+      { why=$(grep -v '^ *$' "$build/jax/log" | tail -n 1)
+        skip "pip could not install jax $jax, absl-py, flatbuffers, pytest and scikit-build-core: $why"; return; }
     touch "$venv/complete"
   fi
-  CMAKE_PREFIX_PATH=$build/jax/prefix "$venv/bin/pip" install --disable-pip-version-check --no-index --no-build-isolation --no-deps --force-reinstall \
-    -C build-dir="$build/jax/package-$jax" "$root/runtime/python" > "$build/jax/log" 2>&1 || { broken "pip install ./runtime/python, with jax $jax"; return; }
+  CMAKE_PREFIX_PATH=$build/jax/prefix "$venv/bin/pip" install --disable-pip-version-check --no-index \
+    --no-build-isolation --no-deps --force-reinstall -C build-dir="$build/jax/package-$jax" "$root/runtime/python" \
+    > "$build/jax/log" 2>&1 ||
+    { broken "pip install ./runtime/python, with jax $jax"; return; }
   printf 'with jax %s:\n' "$jax"
   cd "$build/jax" || exit 1  # not the root: what is imported is what was installed
-  JAX_PLATFORMS=cpu "$venv/bin/python" -m pytest -q -p no:cacheprovider --rootdir "$root/tests/jax" "$root/tests/jax" 2>&1 | tee log
+  JAX_PLATFORMS=cpu "$venv/bin/python" -m pytest -q -p no:cacheprovider --rootdir "$root/tests/jax" "$root/tests/jax" \
+    2>&1 | tee log
   status=${PIPESTATUS[0]}
   now=$(($(number failed) + $(number error)))
   [ "$status" -eq 0 ] || [ "$now" -gt 0 ] || now=1

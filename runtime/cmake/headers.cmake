@@ -1,7 +1,8 @@
-# cmake -DROOT=source -DENTRIES=folder -DOUTPUT=folder -P headers.cmake: the headers as users include them. OUTPUT/tessera gets those of ENTRIES/tessera, and
-# OUTPUT/tessera/detail all that they include of engine, codegen and runtime, with includes that begin with tessera/detail: so <tessera/...> is the only
-# name that a user's include paths get, and headers that no public header includes are not there. The kernels of samples/kernels are <tessera/kernels/...>.
-# Files that have not changed are not written.
+# cmake -DROOT=source -DENTRIES=folder -DOUTPUT=folder -P headers.cmake: the headers as users include them.
+# OUTPUT/tessera gets those of ENTRIES/tessera, and OUTPUT/tessera/detail all that they include of engine, codegen and
+# runtime, with includes that begin with tessera/detail: so <tessera/...> is the only name that a user's include paths
+# get, and headers that no public header includes are not there. The kernels of samples/kernels are
+# <tessera/kernels/...>. Files that have not changed are not written.
 cmake_minimum_required(VERSION 3.20)
 set(ours "(engine|codegen|runtime)/[^\"]*")
 file(GLOB entries RELATIVE ${ENTRIES} ${ENTRIES}/tessera/*)

@@ -1,5 +1,5 @@
-# cmake -DCLI=tessera -DOUTPUT=folder -P man_page.cmake: from what the command line says with --help, its man page (tessera.1) and its completion for bash
-# (completion/tessera), so that both know every option.
+# cmake -DCLI=tessera -DOUTPUT=folder -P man_page.cmake: from what the command line says with --help, its man page
+# (tessera.1) and its completion for bash (completion/tessera), so that both know every option.
 cmake_minimum_required(VERSION 3.20)
 function(help variable)
   execute_process(COMMAND ${CLI} ${ARGN} --help OUTPUT_VARIABLE text COMMAND_ERROR_IS_FATAL ANY)
@@ -15,12 +15,21 @@ function(preformatted variable text)
 endfunction()
 
 help(main)
-execute_process(COMMAND ${CLI} --version OUTPUT_VARIABLE version OUTPUT_STRIP_TRAILING_WHITESPACE COMMAND_ERROR_IS_FATAL ANY)
+execute_process(COMMAND ${CLI} --version OUTPUT_VARIABLE version OUTPUT_STRIP_TRAILING_WHITESPACE
+  COMMAND_ERROR_IS_FATAL ANY)
 string(REGEX MATCH "^[^\n]*" summary "${main}")
 string(REGEX REPLACE ".*\nSubcommands:\n" "" rest "${main}")
 string(REGEX MATCHALL "(^|\n)  [a-z]+" commands "${rest}")
 string(REGEX REPLACE ".*\n\n([^\n]+)\n*$" "\\1" last "${main}")
-set(man ".TH TESSERA 1 \"\" \"${version}\" \"User Commands\"\n.SH NAME\ntessera \\- ${summary}\n.SH SYNOPSIS\n.B tessera\n.I COMMAND\n[\\fIOPTIONS\\fR]\n")
+set(man
+  ".TH TESSERA 1 \"\" \"${version}\" \"User Commands\"
+.SH NAME
+tessera \\- ${summary}
+.SH SYNOPSIS
+.B tessera
+.I COMMAND
+[\\fIOPTIONS\\fR]
+")
 set(words "")
 set(cases "")
 set(values "")
@@ -50,7 +59,8 @@ endforeach()
 preformatted(end "${last}")
 string(APPEND man ".SH NOTES\n${end}")
 file(WRITE ${OUTPUT}/tessera.1 "${man}")
-file(WRITE ${OUTPUT}/completion/tessera "# bash completion for tessera: its commands, options and their values; else files.
+file(WRITE ${OUTPUT}/completion/tessera
+  "# bash completion for tessera: its commands, options and their values; else files.
 _tessera() {
   local current=\${COMP_WORDS[COMP_CWORD]} before=\${COMP_WORDS[COMP_CWORD - 1]} command=\${COMP_WORDS[1]} words=''
   case \$command:\$before in

@@ -1,4 +1,5 @@
-# Compiler options by what they are for, as GCC and Clang spell them or as MSVC's driver does (clang-cl). tests/consumer.sh asks clang-cl whether it knows each.
+# Compiler options by what they are for, as GCC and Clang spell them or as MSVC's driver does (clang-cl).
+# tests/consumer.sh asks clang-cl whether it knows each.
 set(released $<CONFIG:Release,RelWithDebInfo>)
 if(MSVC)
   set(warnings /W4 -Wshadow -Werror=switch)

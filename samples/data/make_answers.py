@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
-"""Makes samples/data/*.npy, the answers that the samples check themselves against: run by hand, in an environment with JAX and SciPy.
+"""Makes samples/data/*.npy, the answers that the samples check themselves against: run by hand, in an environment with
+JAX and SciPy.
 
     JAX_PLATFORMS=cpu python samples/data/make_answers.py
 
-The tutorial's kernels run as JAX's own Pallas kernels, interpreted, on the same inputs as the samples make but in float64, so that the answers have
-no rounding errors of their own. Each file is a float64 vector: the result's shape, 500 sampled entries, the sums of all rows.
+The tutorial's kernels run as JAX's own Pallas kernels, interpreted, on the same inputs as the samples make but in
+float64, so that the answers have no rounding errors of their own. Each file is a float64 vector: the result's shape,
+500 sampled entries, the sums of all rows.
 """
 import functools
 import pathlib
@@ -114,7 +116,12 @@ def softmax(x):
 
     spec = pl.BlockSpec((8, x.shape[1]), lambda i: (i, 0))
     return pl.pallas_call(
-        kernel, out_shape=jax.ShapeDtypeStruct(x.shape, x.dtype), grid=(pl.cdiv(x.shape[0], 8),), in_specs=[spec], out_specs=spec, interpret=True
+        kernel,
+        out_shape=jax.ShapeDtypeStruct(x.shape, x.dtype),
+        grid=(pl.cdiv(x.shape[0], 8),),
+        in_specs=[spec],
+        out_specs=spec,
+        interpret=True,
     )(x)
 
 
@@ -130,7 +137,9 @@ def read_png(path):
         elif kind == b"IDAT":
             packed += chunk
         at += 12 + length
-    raw, rows = np.frombuffer(zlib.decompress(packed), np.uint8).reshape(h, 1 + 3 * w), np.zeros((h + 1, 3 * w + 3), np.int64)
+    raw, rows = np.frombuffer(zlib.decompress(packed), np.uint8).reshape(h, 1 + 3 * w), np.zeros(
+        (h + 1, 3 * w + 3), np.int64
+    )
     for y in range(h):  # undo the filter of each row; rows[y] is the row above, with three zeros at the left
         kind, line = raw[y, 0], raw[y, 1:].astype(np.int64)
         for x in range(3 * w):
@@ -172,7 +181,9 @@ def mandelbrot(w=640, h=480, iterations=200, dtype=np.float64, nudge=0.0):
                 steps += inside
             distance = zr * zr + zi * zi
             smooth = steps - np.log2(np.log2(np.maximum(distance, 256)) / 8)
-            wave = 0.5 + 0.5 * np.cos(2 * np.pi * (np.log2(np.maximum(smooth, 1)) / 4 + np.arange(3)[:, None, None] * 0.1))
+            wave = 0.5 + 0.5 * np.cos(
+                2 * np.pi * (np.log2(np.maximum(smooth, 1)) / 4 + np.arange(3)[:, None, None] * 0.1)
+            )
             total += np.where(distance < 256, 0, wave)
     return total / 4
 
@@ -183,14 +194,26 @@ if __name__ == "__main__":
     save("iota", iota(10_000))
     save("jit", power_iteration(1 + random((512, 512), 1), 10))
     save("matmul", matmul(random(square, 1), random(square, 2)))
-    save("matmul_activation", matmul(random(square, 1), random(square, 2, 0.125), functools.partial(jax.nn.gelu, approximate=True)))
+    save(
+        "matmul_activation",
+        matmul(random(square, 1), random(square, 2, 0.125), functools.partial(jax.nn.gelu, approximate=True)),
+    )
     save("matmul_vmap", jax.vmap(matmul)(random((4, *square), 1), random((4, *square), 2)))
     save("matmul_scratch", matmul_scratch(random((500, 960), 1), random((960, 700), 2), 128, 128, 96))
     save("softmax", softmax(random((1021, 1000), 1, 8)))
-    # Near the set's edge a rounding moves a colour by any amount: pixels that a nudge of some f32 roundings moves are not compared.
-    picture, others = mandelbrot(), [mandelbrot(dtype=np.float32), mandelbrot(nudge=1e-6), mandelbrot(nudge=-1e-6), mandelbrot(nudge=3e-7)]
+    # Near the set's edge a rounding moves a colour by any amount: pixels that a nudge of some f32 roundings moves are
+    # not compared.
+    picture, others = mandelbrot(), [
+        mandelbrot(dtype=np.float32),
+        mandelbrot(nudge=1e-6),
+        mandelbrot(nudge=-1e-6),
+        mandelbrot(nudge=3e-7),
+    ]
     moved = np.max([np.abs(o - picture) for o in others], axis=0)
     save("mandelbrot", picture, moved < 1e-3)
-    print(f"  not compared: {(moved >= 1e-3).mean():.2%}; row sums move by {max(np.abs((o - picture).sum(axis=2)).max() for o in others):.2f}")
+    print(
+        f"  not compared: {(moved >= 1e-3).mean():.2%}; row sums move by"
+        f" {max(np.abs((o - picture).sum(axis=2)).max() for o in others):.2f}"
+    )
     if (HERE.parent / "mandelbrot.png").exists():  # drawn by the sample
         save("blur", blur(read_png(HERE.parent / "mandelbrot.png"), 18))

@@ -1,6 +1,7 @@
 """The Pallas kernels of a transformer's training step, forward and backward, as functions that JAX differentiates.
 
-Each takes arrays of any size: blocks that hang over an array's end are masked where their contents would count. Arrays are float32.
+Each takes arrays of any size: blocks that hang over an array's end are masked where their contents would count. Arrays
+are float32.
 """
 
 import functools
@@ -49,8 +50,16 @@ def _product(a, b, contract):
     """The product of two matrices that sums over dim contract[0] of a and contract[1] of b."""
     rows, size, columns = a.shape[1 - contract[0]], a.shape[contract[0]], b.shape[1 - contract[1]]
     tm, tk, tn = min(TILE, rows), min(TILE, size), min(TILE, columns)
-    a_spec = pl.BlockSpec((tm, tk), lambda i, j, k: (i, k)) if contract[0] == 1 else pl.BlockSpec((tk, tm), lambda i, j, k: (k, i))
-    b_spec = pl.BlockSpec((tk, tn), lambda i, j, k: (k, j)) if contract[1] == 0 else pl.BlockSpec((tn, tk), lambda i, j, k: (j, k))
+    a_spec = (
+        pl.BlockSpec((tm, tk), lambda i, j, k: (i, k))
+        if contract[0] == 1
+        else pl.BlockSpec((tk, tm), lambda i, j, k: (k, i))
+    )
+    b_spec = (
+        pl.BlockSpec((tk, tn), lambda i, j, k: (k, j))
+        if contract[1] == 0
+        else pl.BlockSpec((tn, tk), lambda i, j, k: (j, k))
+    )
     return pl.pallas_call(
         functools.partial(_product_kernel, contract=contract, size=size),
         out_shape=_shape(rows, columns),
@@ -69,7 +78,10 @@ def matmul(a, b):
     return _product(a, b, (1, 0))
 
 
-matmul.defvjp(lambda a, b: (_product(a, b, (1, 0)), (a, b)), lambda ab, g: (_product(g, ab[1], (1, 1)), _product(ab[0], g, (0, 0))))
+matmul.defvjp(
+    lambda a, b: (_product(a, b, (1, 0)), (a, b)),
+    lambda ab, g: (_product(g, ab[1], (1, 1)), _product(ab[0], g, (0, 0))),
+)
 
 
 # Root mean square norm
@@ -97,26 +109,43 @@ def _norm_gradient_kernel(x_ref, w_ref, g_ref, dx_ref, dw_ref, *, epsilon, rows)
 def _norm_specs(x):
     rows, width = x.shape
     block = min(ROWS, rows)
-    return (pl.cdiv(rows, block),), pl.BlockSpec((block, width), lambda i: (i, 0)), pl.BlockSpec((1, width), lambda i: (0, 0))
+    return (
+        (pl.cdiv(rows, block),),
+        pl.BlockSpec((block, width), lambda i: (i, 0)),
+        pl.BlockSpec((1, width), lambda i: (0, 0)),
+    )
 
 
 def _norm_forward(x, weight, epsilon):
     grid, of_x, of_w = _norm_specs(x)
-    return pl.pallas_call(functools.partial(_norm_kernel, epsilon=epsilon), out_shape=_shape(*x.shape), grid=grid, in_specs=[of_x, of_w],
-                          out_specs=of_x, name="rms_norm")(x, weight[None])
+    return pl.pallas_call(
+        functools.partial(_norm_kernel, epsilon=epsilon),
+        out_shape=_shape(*x.shape),
+        grid=grid,
+        in_specs=[of_x, of_w],
+        out_specs=of_x,
+        name="rms_norm",
+    )(x, weight[None])
 
 
 def _norm_backward(epsilon, residuals, g):
     x, weight = residuals
     grid, of_x, of_w = _norm_specs(x)
-    dx, dw = pl.pallas_call(functools.partial(_norm_gradient_kernel, epsilon=epsilon, rows=x.shape[0]), out_shape=[_shape(*x.shape), _shape(1, x.shape[1])],
-                            grid=grid, in_specs=[of_x, of_w, of_x], out_specs=[of_x, of_w], name="rms_norm_gradient")(x, weight[None], g)
+    dx, dw = pl.pallas_call(
+        functools.partial(_norm_gradient_kernel, epsilon=epsilon, rows=x.shape[0]),
+        out_shape=[_shape(*x.shape), _shape(1, x.shape[1])],
+        grid=grid,
+        in_specs=[of_x, of_w, of_x],
+        out_specs=[of_x, of_w],
+        name="rms_norm_gradient",
+    )(x, weight[None], g)
     return dx, dw[0]
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(2,))
 def rms_norm(x, weight, epsilon=1e-6):
-    """The rows of x [n, width] divided by the root of their mean square, times weight [width] (Zhang and Sennrich, 2019)."""
+    """The rows of x [n, width] divided by the root of their mean square, times weight [width] (Zhang and Sennrich,
+    2019)."""
     return _norm_forward(x, weight, epsilon)
 
 
@@ -142,8 +171,14 @@ def _elementwise(kernel, outputs, name, *arrays):
     rows, width = arrays[0].shape
     block = (min(ROWS, rows), min(4 * TILE, width))
     spec = pl.BlockSpec(block, lambda i, j: (i, j))
-    return pl.pallas_call(kernel, out_shape=[_shape(rows, width)] * outputs, grid=(pl.cdiv(rows, block[0]), pl.cdiv(width, block[1])),
-                          in_specs=[spec] * len(arrays), out_specs=[spec] * outputs, name=name)(*arrays)
+    return pl.pallas_call(
+        kernel,
+        out_shape=[_shape(rows, width)] * outputs,
+        grid=(pl.cdiv(rows, block[0]), pl.cdiv(width, block[1])),
+        in_specs=[spec] * len(arrays),
+        out_specs=[spec] * outputs,
+        name=name,
+    )(*arrays)
 
 
 @jax.custom_vjp
@@ -152,14 +187,18 @@ def gated(a, b):
     return _elementwise(_gate_kernel, 1, "gated", a, b)[0]
 
 
-gated.defvjp(lambda a, b: (gated(a, b), (a, b)), lambda ab, g: tuple(_elementwise(_gate_gradient_kernel, 2, "gated_gradient", *ab, g)))
+gated.defvjp(
+    lambda a, b: (gated(a, b), (a, b)),
+    lambda ab, g: tuple(_elementwise(_gate_gradient_kernel, 2, "gated_gradient", *ab, g)),
+)
 
 
 # Causal attention, without the matrix of all scores (Dao, 2023: forward and backward over blocks of keys)
 
 
 def _scores(q_ref, k_ref, scale, size, i, j):
-    """The queries and the keys, zeros where there are none, and their scores, -inf where a key is later than the query or either does not exist."""
+    """The queries and the keys, zeros where there are none, and their scores, -inf where a key is later than the query
+    or either does not exist."""
     rows, columns = q_ref.shape[1], k_ref.shape[1]
     q = _inside(q_ref[0], 0, i * rows, size)
     k = _inside(k_ref[0], 0, j * columns, size)
@@ -186,7 +225,9 @@ def _attention_kernel(q_ref, k_ref, v_ref, o_ref, lse_ref, most_ref, sum_ref, ac
         shrink = jnp.exp(most_ref[...] - most)
         sum_ref[...] = sum_ref[...] * shrink + jnp.sum(p, axis=1, keepdims=True)
         v = _inside(v_ref[0], 0, j * v_ref.shape[1], size)
-        acc_ref[...] = acc_ref[...] * shrink + lax.dot_general(p, v, (((1,), (0,)), ((), ())), preferred_element_type=f32)
+        acc_ref[...] = acc_ref[...] * shrink + lax.dot_general(
+            p, v, (((1,), (0,)), ((), ())), preferred_element_type=f32
+        )
         most_ref[...] = most
 
     @pl.when(j == pl.num_programs(2) - 1)
@@ -222,7 +263,9 @@ def _queries_gradient_kernel(q_ref, k_ref, v_ref, g_ref, lse_ref, delta_ref, dq_
         dq_ref[0] = acc_ref[...]
 
 
-def _keys_gradient_kernel(q_ref, k_ref, v_ref, g_ref, lse_ref, delta_ref, dk_ref, dv_ref, dk_acc_ref, dv_acc_ref, *, scale, size):
+def _keys_gradient_kernel(
+    q_ref, k_ref, v_ref, g_ref, lse_ref, delta_ref, dk_ref, dv_ref, dk_acc_ref, dv_acc_ref, *, scale, size
+):
     j, i = pl.program_id(1), pl.program_id(2)
 
     @pl.when(i == 0)
@@ -243,8 +286,8 @@ def _keys_gradient_kernel(q_ref, k_ref, v_ref, g_ref, lse_ref, delta_ref, dk_ref
 
 
 def _attention_call(kernel, name, arrays, by_query, outputs, scratch):
-    """`by_query`: what the second axis of the grid counts; the third, over which sums are kept, counts the other. An array is given with its width and
-    whether it belongs to queries."""
+    """`by_query`: what the second axis of the grid counts; the third, over which sums are kept, counts the other. An
+    array is given with its width and whether it belongs to queries."""
     heads, size = arrays[0][0].shape[:2]
     block = min(KEYS, size)
 
@@ -254,12 +297,14 @@ def _attention_call(kernel, name, arrays, by_query, outputs, scratch):
 
     blocks = pl.cdiv(size, block)
     return pl.pallas_call(
-        functools.partial(kernel, size=size), grid=(heads, blocks, blocks),
+        functools.partial(kernel, size=size),
+        grid=(heads, blocks, blocks),
         out_shape=[_shape(heads, size, width) for width in outputs],
         in_specs=[spec(a.shape[2], of_query) for a, of_query in arrays],
         out_specs=[spec(width, by_query) for width in outputs],
         scratch_shapes=[pltpu.VMEM((block, width), f32) for width in scratch],
-        compiler_params=pltpu.CompilerParams(dimension_semantics=("parallel", "parallel", "arbitrary")), name=name,
+        compiler_params=pltpu.CompilerParams(dimension_semantics=("parallel", "parallel", "arbitrary")),
+        name=name,
     )(*(a for a, _ in arrays))
 
 
@@ -276,8 +321,12 @@ def _attention_backward(residuals, g):
     delta = jnp.sum(g * o, axis=2, keepdims=True)
     arrays = [(q, True), (k, False), (v, False), (g, True), (lse, True), (delta, True)]
     scaled = lambda kernel: functools.partial(kernel, scale=width**-0.5)
-    (dq,) = _attention_call(scaled(_queries_gradient_kernel), "attention_gradient_of_queries", arrays, True, [width], [width])
-    dk, dv = _attention_call(scaled(_keys_gradient_kernel), "attention_gradient_of_keys", arrays, False, [width, width], [width, width])
+    (dq,) = _attention_call(
+        scaled(_queries_gradient_kernel), "attention_gradient_of_queries", arrays, True, [width], [width]
+    )
+    dk, dv = _attention_call(
+        scaled(_keys_gradient_kernel), "attention_gradient_of_keys", arrays, False, [width, width], [width, width]
+    )
     return dq, dk, dv
 
 
@@ -318,26 +367,42 @@ def _loss_gradient_kernel(x_ref, label_ref, lse_ref, scale_ref, dx_ref):
 def _loss_specs(logits):
     rows, columns = logits.shape
     block = (min(ROWS, rows), min(2 * TILE, columns))
-    return ((pl.cdiv(rows, block[0]), pl.cdiv(columns, block[1])), pl.BlockSpec(block, lambda i, j: (i, j)),
-            pl.BlockSpec((block[0], 1), lambda i, j: (i, 0)))
+    return (
+        (pl.cdiv(rows, block[0]), pl.cdiv(columns, block[1])),
+        pl.BlockSpec(block, lambda i, j: (i, j)),
+        pl.BlockSpec((block[0], 1), lambda i, j: (i, 0)),
+    )
 
 
 def row_statistics(logits, labels):
-    """Per row of logits [n, columns]: the largest one, the sum of exp(logit - that), and the logit of column labels[row], 0 where there is no such column."""
+    """Per row of logits [n, columns]: the largest one, the sum of exp(logit - that), and the logit of column
+    labels[row], 0 where there is no such column."""
     grid, wide, narrow = _loss_specs(logits)
     most, total, picked = pl.pallas_call(
-        functools.partial(_row_statistics_kernel, columns=logits.shape[1]), out_shape=[_shape(logits.shape[0], 1)] * 3, grid=grid,
-        in_specs=[wide, narrow], out_specs=[narrow] * 3, name="row_statistics",
-        compiler_params=pltpu.CompilerParams(dimension_semantics=("parallel", "arbitrary")))(logits, labels[:, None])
+        functools.partial(_row_statistics_kernel, columns=logits.shape[1]),
+        out_shape=[_shape(logits.shape[0], 1)] * 3,
+        grid=grid,
+        in_specs=[wide, narrow],
+        out_specs=[narrow] * 3,
+        name="row_statistics",
+        compiler_params=pltpu.CompilerParams(dimension_semantics=("parallel", "arbitrary")),
+    )(logits, labels[:, None])
     return most[:, 0], total[:, 0], picked[:, 0]
 
 
 def loss_gradient(logits, labels, lse, scale):
-    """(softmax - one at the label) * scale, with lse [n] the logarithm of the sum of exp over all columns, of all processes."""
+    """(softmax - one at the label) * scale, with lse [n] the logarithm of the sum of exp over all columns, of all
+    processes."""
     grid, wide, narrow = _loss_specs(logits)
     one = pl.BlockSpec((1, 1), lambda i, j: (0, 0))
-    return pl.pallas_call(_loss_gradient_kernel, out_shape=_shape(*logits.shape), grid=grid, in_specs=[wide, narrow, narrow, one], out_specs=wide,
-                          name="loss_gradient")(logits, labels[:, None], lse[:, None], scale[None, None])
+    return pl.pallas_call(
+        _loss_gradient_kernel,
+        out_shape=_shape(*logits.shape),
+        grid=grid,
+        in_specs=[wide, narrow, narrow, one],
+        out_specs=wide,
+        name="loss_gradient",
+    )(logits, labels[:, None], lse[:, None], scale[None, None])
 
 
 # The optimiser
@@ -355,6 +420,12 @@ def adam(p, m, v, g, step, rate=3e-3, b1=0.9, b2=0.99, epsilon=1e-8):
     rates = jnp.stack([rate / (1 - b1**step), 1 / (1 - b2**step)]).astype(f32)
     block = min(4096, p.shape[0])
     spec = pl.BlockSpec((block,), lambda i: (i,))
-    return pl.pallas_call(functools.partial(_adam_kernel, b1=b1, b2=b2, epsilon=epsilon), out_shape=[_shape(*p.shape)] * 3, grid=(pl.cdiv(p.shape[0], block),),
-                          in_specs=[pl.BlockSpec(memory_space=pltpu.SMEM)] + [spec] * 4, out_specs=[spec] * 3, input_output_aliases={1: 0, 2: 1, 3: 2},
-                          name="adam")(rates, p, m, v, g)
+    return pl.pallas_call(
+        functools.partial(_adam_kernel, b1=b1, b2=b2, epsilon=epsilon),
+        out_shape=[_shape(*p.shape)] * 3,
+        grid=(pl.cdiv(p.shape[0], block),),
+        in_specs=[pl.BlockSpec(memory_space=pltpu.SMEM)] + [spec] * 4,
+        out_specs=[spec] * 3,
+        input_output_aliases={1: 0, 2: 1, 3: 2},
+        name="adam",
+    )(rates, p, m, v, g)

@@ -1,7 +1,9 @@
-"""A small language model of which each process holds a part: its share of the heads, of the MLP's columns and of the vocabulary's logits.
+"""A small language model of which each process holds a part: its share of the heads, of the MLP's columns and of the
+vocabulary's logits.
 
-`loss` is what one process computes, on its part of the parameters and of the batch, with the kernels of kernels.py. `reference_loss` is the same model by jax.numpy,
-whole, to compare with. `specs` says along which dim each parameter is divided.
+`loss` is what one process computes, on its part of the parameters and of the batch, with the kernels of kernels.py.
+`reference_loss` is the same model by jax.numpy, whole, to compare with. `specs` says along which dim each parameter is
+divided.
 """
 
 import dataclasses
@@ -14,7 +16,8 @@ import numpy as np
 from jax import lax
 from jax.sharding import PartitionSpec as P
 
-DATA, MODEL = "data", "model"  # the mesh's axes: processes along "data" see other texts, along "model" hold other parts of the parameters
+# the mesh's axes: processes along "data" see other texts, along "model" hold other parts of the parameters
+DATA, MODEL = "data", "model"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,19 +33,42 @@ class Config:
         return self.width // self.heads
 
 
-_LAYER = {"attention_norm": P(), "wq": P(None, MODEL), "wk": P(None, MODEL), "wv": P(None, MODEL), "wo": P(MODEL, None), "mlp_norm": P(), "gate": P(None, MODEL),
-          "up": P(None, MODEL), "down": P(MODEL, None)}
+_LAYER = {
+    "attention_norm": P(),
+    "wq": P(None, MODEL),
+    "wk": P(None, MODEL),
+    "wv": P(None, MODEL),
+    "wo": P(MODEL, None),
+    "mlp_norm": P(),
+    "gate": P(None, MODEL),
+    "up": P(None, MODEL),
+    "down": P(MODEL, None),
+}
 
 
 def specs(config):
-    return {"embedding": P(), "norm": P(), "head": P(None, MODEL), **{f"layers.{i}.{name}": spec for i in range(config.layers) for name, spec in _LAYER.items()}}
+    return {
+        "embedding": P(),
+        "norm": P(),
+        "head": P(None, MODEL),
+        **{f"layers.{i}.{name}": spec for i in range(config.layers) for name, spec in _LAYER.items()},
+    }
 
 
 def parameters(config, seed):
     """All of them, the same in every process: name to a NumPy array."""
     random = np.random.default_rng(seed % 2**32)
     w, h = config.width, config.hidden
-    shapes = {"wq": (w, w), "wk": (w, w), "wv": (w, w), "wo": (w, w), "gate": (w, h), "up": (w, h), "down": (h, w), "head": (w, config.vocabulary)}
+    shapes = {
+        "wq": (w, w),
+        "wk": (w, w),
+        "wv": (w, w),
+        "wo": (w, w),
+        "gate": (w, h),
+        "up": (w, h),
+        "down": (h, w),
+        "head": (w, config.vocabulary),
+    }
 
     def made(name):
         kind = name.split(".")[-1]
@@ -51,6 +77,7 @@ def parameters(config, seed):
         if kind == "embedding":
             return random.normal(size=(config.vocabulary, w)).astype(np.float32)
         return (random.normal(size=shapes[kind]) / np.sqrt(shapes[kind][0])).astype(np.float32)
+
     return {name: made(name) for name in specs(config)}
 
 
@@ -63,10 +90,12 @@ def rotated(x):
     return jnp.concatenate([a * cos - b * sin, b * cos + a * sin], -1)
 
 
-# What the processes of one copy of the model exchange (Shoeybi et al., 2019): where an activation that all of them hold enters a product by divided columns, its
-# gradient is the sum of theirs; where a product by divided rows leaves, its result is.
+# What the processes of one copy of the model exchange (Shoeybi et al., 2019): where an activation that all of them hold
+# enters a product by divided columns, its gradient is the sum of theirs; where a product by divided rows leaves, its
+# result is.
 
-traffic = {DATA: 0, MODEL: 0}  # bytes that a process gives to sums and maxima over each axis; counted while a step is traced
+# bytes that a process gives to sums and maxima over each axis; counted while a step is traced
+traffic = {DATA: 0, MODEL: 0}
 
 
 def over(reduction, x, axis):
@@ -115,7 +144,8 @@ cross_entropy.defvjp(_loss_forward, _loss_backward)
 
 
 def loss(p, tokens, labels, config):
-    """One process's: `p` its part of the parameters, tokens and labels [texts, length] those of its copy of the model."""
+    """One process's: `p` its part of the parameters, tokens and labels [texts, length] those of its copy of the
+    model."""
     texts, length = tokens.shape
     x = p["embedding"][tokens].reshape(texts * length, config.width)
 
@@ -128,11 +158,15 @@ def loss(p, tokens, labels, config):
     for i in range(config.layers):
         w = {name: p[f"layers.{i}.{name}"] for name in _LAYER}
         h = enter(kernels.rms_norm(x, w["attention_norm"]))
-        o = kernels.attention(by_head(rotated(heads(h, w["wq"]))), by_head(rotated(heads(h, w["wk"]))), by_head(heads(h, w["wv"])))
+        o = kernels.attention(
+            by_head(rotated(heads(h, w["wq"]))), by_head(rotated(heads(h, w["wk"]))), by_head(heads(h, w["wv"]))
+        )
         o = o.reshape(texts, -1, length, config.head_width).transpose(0, 2, 1, 3).reshape(texts * length, -1)
         x = x + leave(kernels.matmul(o, w["wo"]))
         h = enter(kernels.rms_norm(x, w["mlp_norm"]))
-        x = x + leave(kernels.matmul(kernels.gated(kernels.matmul(h, w["gate"]), kernels.matmul(h, w["up"])), w["down"]))
+        x = x + leave(
+            kernels.matmul(kernels.gated(kernels.matmul(h, w["gate"]), kernels.matmul(h, w["up"])), w["down"])
+        )
     logits = kernels.matmul(enter(kernels.rms_norm(x, p["norm"])), p["head"])
     return cross_entropy(logits, labels.reshape(-1))
 
@@ -149,7 +183,9 @@ def reference_loss(p, tokens, labels, config):
     for i in range(config.layers):
         w = {name: p[f"layers.{i}.{name}"] for name in _LAYER}
         h = norm(x, w["attention_norm"])
-        q, k, v = (product(h, w[name]).reshape(texts, length, config.heads, config.head_width) for name in ("wq", "wk", "wv"))
+        q, k, v = (
+            product(h, w[name]).reshape(texts, length, config.heads, config.head_width) for name in ("wq", "wk", "wv")
+        )
         scores = jnp.einsum("tqhd,tkhd->thqk", rotated(q), rotated(k), precision="highest") / config.head_width**0.5
         weights = jax.nn.softmax(jnp.where(jnp.tril(jnp.ones((length, length), bool)), scores, -jnp.inf), -1)
         o = jnp.einsum("thqk,tkhd->tqhd", weights, v, precision="highest").reshape(texts, length, config.width)

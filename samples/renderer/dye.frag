@@ -22,7 +22,8 @@ void main() {
   vec2 part = where - floor(where);
   vec3 color;
   for (int c = 0; c < 3; ++c)
-    color[c] = mix(mix(at(c, cell), at(c, cell + ivec2(0, 1)), part.y), mix(at(c, cell + ivec2(1, 0)), at(c, cell + ivec2(1, 1)), part.y), part.x);
+    color[c] = mix(mix(at(c, cell), at(c, cell + ivec2(0, 1)), part.y),
+                   mix(at(c, cell + ivec2(1, 0)), at(c, cell + ivec2(1, 1)), part.y), part.x);
   color = max(color, vec3(0.0));
   result = vec4(pow(color / (1.0 + color), vec3(1.0 / 2.2)), 1.0);
 }

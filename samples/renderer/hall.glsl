@@ -18,9 +18,12 @@ const int kStill = 0, kCloth = 1, kLeaf = 2, kFloor = 3, kWall = 4;
 
 // Where a vertex is at a time; `weight`: how freely it moves. Cloth swings along its normal, which follows.
 vec3 moved(vec3 p, int kind, inout vec3 normal, float weight, float time) {
-  if (kind == kLeaf) return p + weight * vec3(sin(1.3 * time + 2.0 * p.x + 3.0 * p.z), 0.5 * sin(1.7 * time + 5.0 * p.y), cos(1.1 * time + 3.0 * p.z));
+  if (kind == kLeaf)
+    return p + weight * vec3(sin(1.3 * time + 2.0 * p.x + 3.0 * p.z), 0.5 * sin(1.7 * time + 5.0 * p.y),
+                             cos(1.1 * time + 3.0 * p.z));
   if (kind != kCloth) return p;
-  vec3 across = abs(normal.y) > 0.9 ? vec3(1.0, 0.0, 0.0) : normalize(cross(vec3(0.0, 1.0, 0.0), normal)), along = cross(normal, across);
+  vec3 across = abs(normal.y) > 0.9 ? vec3(1.0, 0.0, 0.0) : normalize(cross(vec3(0.0, 1.0, 0.0), normal)),
+       along = cross(normal, across);
   float s = dot(p, across), t = dot(p, along);
   float swing = 2.1 * s + 1.4 * t - 2.1 * time, ripple = 5.3 * s - 3.1 * t + 1.7 * time, fold = 11.0 * s;
   float still = 0.3 + 0.7 * weight;

@@ -1,7 +1,9 @@
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "hall.glsl"
-// The light on each surface, by one random ray of each kind per pixel: towards the sun's disc (in its depth map), into the half space above (in the picture's depths; what it meets shines as it did in the frame before), and mirrored. That is noisy; the denoiser is to mend it.
+// The light on each surface, by one random ray of each kind per pixel: towards the sun's disc (in its depth map), into
+// the half space above (in the picture's depths; what it meets shines as it did in the frame before), and mirrored.
+// That is noisy; the denoiser is to mend it.
 layout(set = 0, binding = 0) uniform sampler2D guides;
 layout(set = 0, binding = 1) uniform sampler2D surfaces;
 layout(set = 0, binding = 2) uniform sampler2D motions;
@@ -30,14 +32,16 @@ vec3 any_direction() {
 vec3 sky(vec3 way, vec3 sun) {
   vec3 high = vec3(0.20, 0.42, 0.95), low = vec3(0.75, 0.82, 0.92);
   vec3 c = mix(low, high, pow(clamp(way.y, 0.0, 1.0), 0.55));
-  return 0.75 * c + vec3(1.0, 0.75, 0.45) * (0.25 * pow(max(dot(way, sun), 0.0), 8.0) + 0.9 * pow(max(dot(way, sun), 0.0), 200.0));
+  return 0.75 * c +
+         vec3(1.0, 0.75, 0.45) * (0.25 * pow(max(dot(way, sun), 0.0), 8.0) + 0.9 * pow(max(dot(way, sun), 0.0), 200.0));
 }
 
 // Whether a ray meets something that the picture shows, and where. It goes `reach` far in steps that grow.
 bool meets(vec3 from, vec3 way, float reach, int steps, float first, out ivec2 where) {
   float jump = random();
   for (int i = 0; i < steps; ++i) {
-    float part = (float(i) + jump) / float(steps), t = mix(first, reach, part * part), next = mix(first, reach, (part + 1.0 / float(steps)) * (part + 1.0 / float(steps)));
+    float part = (float(i) + jump) / float(steps), t = mix(first, reach, part * part),
+          next = mix(first, reach, (part + 1.0 / float(steps)) * (part + 1.0 / float(steps)));
     vec3 at = from + t * way;
     vec4 clip = now.to_clip * vec4(at, 1.0);
     if (clip.w <= 0.1) return false;
@@ -58,7 +62,8 @@ int earlier(ivec2 pixel) {
   return now.goes_on && inside ? was.y * size.x + was.x : -1;
 }
 
-// One tap of the sun's disc: a first look says how far away what may be in between is, and so how wide its shadow's edge.
+// One tap of the sun's disc: a first look says how far away what may be in between is, and so how wide its shadow's
+// edge.
 float sunlit(vec3 from, float wide) {
   vec4 clip = now.to_sun * vec4(from, 1.0);
   vec2 size = vec2(textureSize(shadows, 0)), at = (0.5 + 0.5 * clip.xy) * size;
@@ -78,7 +83,8 @@ float sunlit(vec3 from, float wide) {
 
 void main() {
   Frame f = Frame(push.frame);
-  // All that is uniform is read here: llvmpipe (Mesa 22.3) reads wrong numbers by addresses where pixels have gone different ways.
+  // All that is uniform is read here: llvmpipe (Mesa 22.3) reads wrong numbers by addresses where pixels have gone
+  // different ways.
   now = Now(f.to_clip, f.to_sun, f.eye, f.sun, f.size, f.picture, f.frame.y != 0u);
   ivec2 pixel = ivec2(gl_FragCoord.xy);
   state = uint(pixel.x) * 1973u + uint(pixel.y) * 9277u + f.frame.x * 26699u + 1u;
@@ -99,7 +105,8 @@ void main() {
     float facing = max(dot(n, now.sun.xyz), 0.0);
     if (facing > 0.0) light.rgb += facing * vec3(6.6, 5.3, 3.7) * sunlit(from + 0.02 * n, now.sun.w);
     vec3 up = normalize(n + 0.999 * any_direction());
-    if (meets(from, up, 3.5, 8, 0.02, where)) above = earlier(where), from_above = 0.3 * texelFetch(surfaces, where, 0).rgb;
+    if (meets(from, up, 3.5, 8, 0.02, where))
+      above = earlier(where), from_above = 0.3 * texelFetch(surfaces, where, 0).rgb;
     else from_above = mix(vec3(0.13, 0.10, 0.08), sky(up, now.sun.xyz), smoothstep(-0.1, 0.5, up.y));
   }
   if (there && !lamp && surface.a > 0.02) {
@@ -108,7 +115,8 @@ void main() {
     if (dot(mirrored, n) < 0.0) mirrored = reflect(mirrored, n);
     float slant = 1.0 - max(-dot(way, bent), 0.0), coat = mix(0.06, 1.0, slant * slant * slant * slant * slant);
     part = metal ? mix(surface.rgb, vec3(1.0), slant * slant * slant * slant * slant) : vec3(2.0 * surface.a * coat);
-    if (meets(from, mirrored, 16.0, 32, 0.05, where)) ahead = earlier(where), from_ahead = 0.3 * texelFetch(surfaces, where, 0).rgb;
+    if (meets(from, mirrored, 16.0, 32, 0.05, where))
+      ahead = earlier(where), from_ahead = 0.3 * texelFetch(surfaces, where, 0).rgb;
     else from_ahead = mix(vec3(0.24, 0.19, 0.14), sky(mirrored, now.sun.xyz), smoothstep(0.05, 0.45, mirrored.y));
   }
   vec3 was_above = Picture(now.picture).at[max(above, 0)].rgb, was_ahead = Picture(now.picture).at[max(ahead, 0)].rgb;

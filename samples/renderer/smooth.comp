@@ -30,7 +30,8 @@ float tap(int dy, int dx) { return (dy == 0 ? 0.5 : 0.25) * (dx == 0 ? 0.5 : 0.2
 // component that is read by itself.
 void main() {
   ivec2 p = ivec2(gl_GlobalInvocationID.xy);
-  // No invocation goes another way than the others before the end: llvmpipe (Mesa 22.3) would read wrong numbers by addresses.
+  // No invocation goes another way than the others before the end: llvmpipe (Mesa 22.3) would read wrong numbers by
+  // addresses.
   In picture = In(push.picture), guides = In(push.guide);
   vec4 mine = picture.at[index(p)], surface = guides.at[index(p)];
   float bright = luminance(mine.rgb), variance = 0.0;

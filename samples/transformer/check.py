@@ -3,8 +3,9 @@
     build/samples/transformer --answers answers.safetensors
     python samples/transformer/check.py transformer.safetensors answers.safetensors
 
-Reads the weights that the sample read, runs the same model by jax.numpy in float64, and prints the largest difference between the logits. Exits with 1 if that is
-more than roundings explain, or if a token that the sample chose is not the likeliest.
+Reads the weights that the sample read, runs the same model by jax.numpy in float64, and prints the largest difference
+between the logits. Exits with 1 if that is more than roundings explain, or if a token that the sample chose is not the
+likeliest.
 """
 
 import json
@@ -55,7 +56,10 @@ def forward(w, config, tokens):
 
     x = w["embedding"][tokens]
     for i in range(int(config["layers"])):
-        p = {name: w[f"layers.{i}.{name}"] for name in ("attention_norm", "wq", "wk", "wv", "wo", "mlp_norm", "gate", "up", "down")}
+        p = {
+            name: w[f"layers.{i}.{name}"]
+            for name in ("attention_norm", "wq", "wk", "wv", "wo", "mlp_norm", "gate", "up", "down")
+        }
         h = norm(x, p["attention_norm"])
         q = rope((h @ p["wq"]).reshape(length, heads, head_dim))
         k = rope((h @ p["wk"]).reshape(length, kv_heads, head_dim))
@@ -76,8 +80,8 @@ def check(weights_path, answers_path):
     answers, _, _ = read_safetensors(answers_path)
     tokens, logits = answers["tokens"], answers["logits"]
     wanted = np.asarray(forward(w, config, tokens))
-    # A rounding to the model's dtype after each of a layer's ten or so ops, which add up as a random walk, times the largest logit; in f32 sums of
-    # hundreds of terms round as much again several times.
+    # A rounding to the model's dtype after each of a layer's ten or so ops, which add up as a random walk, times the
+    # largest logit; in f32 sums of hundreds of terms round as much again several times.
     unit = {"F32": 8 * 2.0**-24, "F16": 2.0**-11, "BF16": 2.0**-8}[dtype]
     allowed = unit * np.sqrt(10 * int(config["layers"])) * np.abs(wanted).max()
     difference = np.abs(wanted - logits).max()
@@ -92,5 +96,8 @@ if __name__ == "__main__":
         sys.exit(__doc__)
     difference, allowed, wrong, count = check(*sys.argv[1:])
     good = difference <= allowed and wrong == 0
-    print(f"transformer: {count} tokens against JAX in float64: logits differ by at most {difference:.3g}, allowed {allowed:.3g}; {wrong} tokens are others: {'ok' if good else 'WRONG'}")
+    print(
+        f"transformer: {count} tokens against JAX in float64: logits differ by at most {difference:.3g}, allowed"
+        f" {allowed:.3g}; {wrong} tokens are others: {'ok' if good else 'WRONG'}"
+    )
     sys.exit(not good)

@@ -1,6 +1,7 @@
-// A bilateral filter of 5 x 5 taps over f32 [H + 4, W + 4, 3], without the border of two: weights fall with the distance in the picture (sigma 2) and of the colours
-// (sigma 0.2). A workgroup stages a tile of 64 x 16 pixels and what is around it, plane by plane; an invocation computes four neighbours, so that eight pixels of
-// a row serve twenty taps. W is a multiple of 64, H of 16.
+// A bilateral filter of 5 x 5 taps over f32 [H + 4, W + 4, 3], without the border of two: weights fall with the
+// distance in the picture (sigma 2) and of the colours (sigma 0.2). A workgroup stages a tile of 64 x 16 pixels and
+// what is around it, plane by plane; an invocation computes four neighbours, so that eight pixels of a row serve twenty
+// taps. W is a multiple of 64, H of 16.
 #version 460
 #extension GL_EXT_buffer_reference : require
 #extension GL_EXT_control_flow_attributes : require
@@ -14,7 +15,8 @@ const uint rows = 20, width = 68, line = width * 3 / 4;  // a tile with its surr
 shared vec4 planes[3][rows][width / 4];
 
 void main() {
-  const uint t = gl_LocalInvocationIndex, row = gl_WorkGroupID.x / (W / 64) * 16, column = gl_WorkGroupID.x % (W / 64) * 64;
+  const uint t = gl_LocalInvocationIndex, row = gl_WorkGroupID.x / (W / 64) * 16,
+             column = gl_WorkGroupID.x % (W / 64) * 64;
   const uint64_t from = x + (row * (W + 4) + column) * 12;
   vec4 staged[4];
   [[unroll]] for (uint i = 0; i < 4; ++i) {
@@ -59,7 +61,8 @@ void main() {
   }
   const vec4 scale = 1 / weights;
   float pixels[12];
-  [[unroll]] for (uint i = 0; i < 4; ++i) [[unroll]] for (uint c = 0; c < 3; ++c) pixels[i * 3 + c] = sum[c][i] * scale[i];
+  [[unroll]] for (uint i = 0; i < 4; ++i)
+    [[unroll]] for (uint c = 0; c < 3; ++c) pixels[i * 3 + c] = sum[c][i] * scale[i];
   [[unroll]] for (uint i = 0; i < 3; ++i)
     OutputQuad((o + i * 16) + uint64_t(((row + ty) * W + column + tx * 4) * 12)).v =
         vec4(pixels[4 * i], pixels[4 * i + 1], pixels[4 * i + 2], pixels[4 * i + 3]);

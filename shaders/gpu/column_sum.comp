@@ -1,5 +1,6 @@
-// The sum of each column of [ROWS, COLUMNS], in f32, or with WEIGHTED of each row's element of x times the column, rounded to the dtype: a workgroup takes 128 bytes of all rows, eight invocations to a row, and keeps four loads in flight. KIND: 0
-// f32, 1 f16, 2 bf16. COLUMNS is a multiple of what 128 bytes hold, LOCAL of 64.
+// The sum of each column of [ROWS, COLUMNS], in f32, or with WEIGHTED of each row's element of x times the column,
+// rounded to the dtype: a workgroup takes 128 bytes of all rows, eight invocations to a row, and keeps four loads in
+// flight. KIND: 0 f32, 1 f16, 2 bf16. COLUMNS is a multiple of what 128 bytes hold, LOCAL of 64.
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #include "pieces.glsl"
@@ -41,7 +42,8 @@ void main() {
   [[unroll]] for (uint i = 0; i < vectors; ++i) total[i] = vec4(0);
   [[dont_unroll]] for (uint r = 0; r < fours; ++r) {
     uvec4 p[4];
-    [[unroll]] for (uint i = 0; i < 4; ++i) p[i] = load_piece(x, line * row_pieces + first, (r * 4 + i) * down * row_pieces);
+    [[unroll]] for (uint i = 0; i < 4; ++i)
+      p[i] = load_piece(x, line * row_pieces + first, (r * 4 + i) * down * row_pieces);
     [[unroll]] for (uint i = 0; i < 4; ++i) {
       vec4 v[vectors];
       unpack(p[i], v);

@@ -1,6 +1,7 @@
-// A convolution of 3 x 3 taps, [IMAGES, H + 2, W + 2, C] by [3, 3, C, N] to [IMAGES, H, W, N], without matrix instructions: a workgroup of 128 computes 8 x 16 pixels x 64
-// channels, an invocation eight neighbours x 8 channels, from strips of 8 (f32) or 16 (f16) channels in shared memory. Ten pixels of a row serve the three taps
-// of that row. KIND: 0 f32, 1 f16; sums are f32. H is a multiple of 8, W of 16, N of 64, C of a strip.
+// A convolution of 3 x 3 taps, [IMAGES, H + 2, W + 2, C] by [3, 3, C, N] to [IMAGES, H, W, N], without matrix
+// instructions: a workgroup of 128 computes 8 x 16 pixels x 64 channels, an invocation eight neighbours x 8 channels,
+// from strips of 8 (f32) or 16 (f16) channels in shared memory. Ten pixels of a row serve the three taps of that row.
+// KIND: 0 f32, 1 f16; sums are f32. H is a multiple of 8, W of 16, N of 64, C of a strip.
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #extension GL_EXT_shader_explicit_arithmetic_types_float16 : require
@@ -30,7 +31,8 @@ void main() {
   const uint t = gl_LocalInvocationIndex, tx = t % 8, ty = t / 8;
   const uint columns = W / 16, rows = H / 8, groups = N / 64;
   const uint group = gl_WorkGroupID.x % groups * 64, column = gl_WorkGroupID.x / groups % columns * 16;
-  const uint row = gl_WorkGroupID.x / (groups * columns) % rows * 8, image = gl_WorkGroupID.x / (groups * columns * rows);
+  const uint row = gl_WorkGroupID.x / (groups * columns) % rows * 8,
+             image = gl_WorkGroupID.x / (groups * columns * rows);
   const uint from = ((image * (H + 2) + row) * (W + 2) + column) * (C / each);
   vec4 sum[8][2];
   [[unroll]] for (uint p = 0; p < 8; ++p) [[unroll]] for (uint c = 0; c < 2; ++c) sum[p][c] = vec4(0);

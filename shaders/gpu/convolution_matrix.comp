@@ -1,7 +1,8 @@
-// A convolution of 3 x 3 taps, f16 [IMAGES, H + 2, W + 2, C] by [3, 3, C, N] to [IMAGES, H, W, N], by cooperative matrices of FM x FM x FM: a fragment's rows are FM
-// neighbours in a row of pixels, which lie in shared memory once for all nine taps. A workgroup of four subgroups of WAVE computes 8 x FM pixels x CHANNELS channels, a
-// subgroup two rows of pixels. Strips of 16 channels; filters are turned on their way to shared memory. The next strip is fetched meanwhile. H is a multiple of 8,
-// W of FM, N of CHANNELS, C of 16.
+// A convolution of 3 x 3 taps, f16 [IMAGES, H + 2, W + 2, C] by [3, 3, C, N] to [IMAGES, H, W, N], by cooperative
+// matrices of FM x FM x FM: a fragment's rows are FM neighbours in a row of pixels, which lie in shared memory once for
+// all nine taps. A workgroup of four subgroups of WAVE computes 8 x FM pixels x CHANNELS channels, a subgroup two rows
+// of pixels. Strips of 16 channels; filters are turned on their way to shared memory. The next strip is fetched
+// meanwhile. H is a multiple of 8, W of FM, N of CHANNELS, C of 16.
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #extension GL_KHR_cooperative_matrix : require
@@ -15,10 +16,12 @@ const uint lanes = 4 * WAVE;
 layout(local_size_x = 4 * WAVE) in;
 layout(push_constant) uniform Arguments { uint64_t x, filters, o; };
 
-const uint width = FM + 2, pixel_pieces = 10 * width * 2, items = 9 * CHANNELS;  // an item is a piece of two channels of a tap
+// an item is a piece of two channels of a tap
+const uint width = FM + 2, pixel_pieces = 10 * width * 2, items = 9 * CHANNELS;
 const uint pixel_rounds = (pixel_pieces + lanes - 1) / lanes, filter_rounds = (items + lanes - 1) / lanes;
 const uint line = 3;                       // 16 channels and padding, in pieces
-const uint across = CHANNELS / FM, out_pieces = CHANNELS / 8, out_line = out_pieces + 1;  // a row of results, and padding
+// a row of results, and padding
+const uint across = CHANNELS / FM, out_pieces = CHANNELS / 8, out_line = out_pieces + 1;
 const uint tile_size = 10 * width * line, filter_size = 9 * CHANNELS * line;
 shared uvec4 stage[tile_size + filter_size];
 
@@ -51,18 +54,21 @@ void put(Strip s) {
     uint words[8];
     two[0] = s.f[i][0], two[1] = s.f[i][1];
     turn(two, words);
-    [[unroll]] for (uint e = 0; e < 8; ++e) stage[tile_size + (tap * CHANNELS + k + e) * line + c / 4][c % 4] = words[e];
+    [[unroll]] for (uint e = 0; e < 8; ++e)
+      stage[tile_size + (tap * CHANNELS + k + e) * line + c / 4][c % 4] = words[e];
   }
 }
 
 void main() {
   const uint columns = W / FM, rows = H / 8, groups = N / CHANNELS;
   const uint group = gl_WorkGroupID.x % groups * CHANNELS, column = gl_WorkGroupID.x / groups % columns * FM;
-  const uint row = gl_WorkGroupID.x / (groups * columns) % rows * 8, image = gl_WorkGroupID.x / (groups * columns * rows);
+  const uint row = gl_WorkGroupID.x / (groups * columns) % rows * 8,
+             image = gl_WorkGroupID.x / (groups * columns * rows);
   const uint from = ((image * (H + 2) + row) * (W + 2) + column) * (C / 8), mine = gl_SubgroupID * 2;
   coopmat<float, gl_ScopeSubgroup, FM, FM, gl_MatrixUseAccumulator> sum[2][across];
   [[unroll]] for (uint i = 0; i < 2; ++i)
-    [[unroll]] for (uint j = 0; j < across; ++j) sum[i][j] = coopmat<float, gl_ScopeSubgroup, FM, FM, gl_MatrixUseAccumulator>(0.0);
+    [[unroll]] for (uint j = 0; j < across; ++j)
+      sum[i][j] = coopmat<float, gl_ScopeSubgroup, FM, FM, gl_MatrixUseAccumulator>(0.0);
   Strip next;
   fetch(from, group, 0, next);
   [[dont_unroll]] for (uint c0 = 0; c0 < C; c0 += 16) {
@@ -78,7 +84,8 @@ void main() {
         [[unroll]] for (uint dy = 0; dy < 3; ++dy)
           [[unroll]] for (uint j = 0; j < across; ++j) {
             coopmat<float16_t, gl_ScopeSubgroup, FM, FM, gl_MatrixUseB> b;
-            coopMatLoad(b, stage, tile_size + ((dy * 3 + dx) * CHANNELS + j * FM) * line + c / 8, line, gl_CooperativeMatrixLayoutColumnMajor);
+            coopMatLoad(b, stage, tile_size + ((dy * 3 + dx) * CHANNELS + j * FM) * line + c / 8, line,
+                        gl_CooperativeMatrixLayoutColumnMajor);
             [[unroll]] for (uint i = 0; i < 2; ++i) sum[i][j] = coopMatMulAdd(a[dy + i], b, sum[i][j]);
           }
       }
@@ -95,7 +102,9 @@ void main() {
     subgroupBarrier();
     [[unroll]] for (uint n = 0; n < FM * out_pieces; n += WAVE) {
       const uint item = n + gl_SubgroupInvocationID;
-      store_piece(o, item / out_pieces * (N / 8) + item % out_pieces, (((image * H + row + mine + i) * W + column) * N + group) / 8, stage[own + item / out_pieces * out_line + item % out_pieces]);
+      store_piece(o, item / out_pieces * (N / 8) + item % out_pieces,
+                  (((image * H + row + mine + i) * W + column) * N + group) / 8,
+                  stage[own + item / out_pieces * out_line + item % out_pieces]);
     }
     subgroupMemoryBarrierShared();
     subgroupBarrier();

@@ -1,5 +1,6 @@
-// The running sums of each row of f32 [ROWS, COLUMNS], a workgroup to a row: an invocation holds EACH vec4s, LOCAL vec4s apart, whose sums are scanned by subgroups
-// and then, through shared memory, over all subgroups at once. What a pass of LOCAL * EACH vec4s leaves is carried to the next. COLUMNS is a multiple of a pass.
+// The running sums of each row of f32 [ROWS, COLUMNS], a workgroup to a row: an invocation holds EACH vec4s, LOCAL
+// vec4s apart, whose sums are scanned by subgroups and then, through shared memory, over all subgroups at once. What a
+// pass of LOCAL * EACH vec4s leaves is carried to the next. COLUMNS is a multiple of a pass.
 #version 460
 #extension GL_EXT_buffer_reference : require
 #extension GL_EXT_control_flow_attributes : require

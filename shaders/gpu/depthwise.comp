@@ -1,6 +1,6 @@
-// A depthwise convolution of 3 x 3 taps over f32 [IMAGES, H + 2, W + 2, C], with a filter for each channel, f32 [3, 3, C]: an invocation has four channels of four
-// neighbours and goes down ROWS rows. Each row that it reads adds to the three rows of results that it touches, so that it is read once. W is a multiple of 4, H of
-// ROWS, C of 4.
+// A depthwise convolution of 3 x 3 taps over f32 [IMAGES, H + 2, W + 2, C], with a filter for each channel, f32 [3, 3,
+// C]: an invocation has four channels of four neighbours and goes down ROWS rows. Each row that it reads adds to the
+// three rows of results that it touches, so that it is read once. W is a multiple of 4, H of ROWS, C of 4.
 #version 460
 #extension GL_EXT_buffer_reference : require
 #extension GL_EXT_control_flow_attributes : require
@@ -16,7 +16,8 @@ const uint all_of_them = IMAGES * down * across * quads;
 void main() {
   const uint n = gl_WorkGroupID.x * LOCAL + gl_LocalInvocationIndex;
   if (all_of_them % LOCAL != 0 && n >= all_of_them) return;
-  const uint quad = n % quads, column = n / quads % across * 4, row = n / (quads * across) % down * ROWS, image = n / (quads * across * down);
+  const uint quad = n % quads, column = n / quads % across * 4, row = n / (quads * across) % down * ROWS,
+             image = n / (quads * across * down);
   const uint from = (image * (H + 2) + row) * in_row + column * C * 4 + quad * 16;
   const uint to = (image * H + row) * out_row + column * C * 4 + quad * 16;
   vec4 f[3][3];

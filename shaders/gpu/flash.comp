@@ -1,8 +1,10 @@
-// Flash attention, forward, without matrix instructions: o = softmax(q k^T / sqrt(D)) v for [BATCH, LENGTH, HEADS, D], CAUSAL or not. A workgroup takes 64
-// queries of a head and walks over blocks of KEYS keys (64, or 32 for chips with 32 KiB of shared memory); each of its LOCAL = 1024 / ROWS invocations has ROWS rows x KEYS / 16 columns of the scores in registers, and of the
-// result ROWS rows x D / 16.
-// Shared memory holds q, k (whose place the exponentials take) and v; rows of it are exclusive-ored, not padded. Four barriers a block; the next keys are
-// fetched while the second product runs. The result is scaled when a row's maximum rises, its sum is added up at the end. KIND: 0 f32, 1 f16. LENGTH is a multiple of 64.
+// Flash attention, forward, without matrix instructions: o = softmax(q k^T / sqrt(D)) v for [BATCH, LENGTH, HEADS, D],
+// CAUSAL or not. A workgroup takes 64 queries of a head and walks over blocks of KEYS keys (64, or 32 for chips with 32
+// KiB of shared memory); each of its LOCAL = 1024 / ROWS invocations has ROWS rows x KEYS / 16 columns of the scores in
+// registers, and of the result ROWS rows x D / 16. Shared memory holds q, k (whose place the exponentials take) and v;
+// rows of it are exclusive-ored, not padded. Four barriers a block; the next keys are fetched while the second product
+// runs. The result is scaled when a row's maximum rises, its sum is added up at the end. KIND: 0 f32, 1 f16. LENGTH is
+// a multiple of 64.
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #extension GL_EXT_shader_explicit_arithmetic_types_float16 : require
@@ -24,7 +26,8 @@ void unpack_staged(uvec4 p, out f16vec4 s[vectors]) {
 void unpack_staged(uvec4 p, out vec4 s[vectors]) { unpack(p, s); }
 #endif
 
-const uint block = 64, each_keys = KEYS / 16, quads = D / 4, row_pieces = D / each, stride = HEADS * D / each, blocks = LENGTH / block;
+const uint block = 64, each_keys = KEYS / 16, quads = D / 4, row_pieces = D / each, stride = HEADS * D / each,
+           blocks = LENGTH / block;
 const uint fetched = KEYS * row_pieces / LOCAL, weights = KEYS / 4,  // quads of a row of exponentials
             columns = D / 64;  // quads of the result's columns
 shared STAGED_QUAD queries[block * quads], keys[max(KEYS * quads, block * weights)], values[KEYS * quads];
@@ -73,7 +76,8 @@ OVER_ROW(sum_of_row, plus)
 
 void main() {
   const uint t = gl_LocalInvocationIndex, tx = t % 16, ty = t / 16;
-  const uint q_block = blocks - 1 - gl_WorkGroupID.x % blocks, head = gl_WorkGroupID.x / blocks % HEADS, batch = gl_WorkGroupID.x / blocks / HEADS;
+  const uint q_block = blocks - 1 - gl_WorkGroupID.x % blocks, head = gl_WorkGroupID.x / blocks % HEADS,
+             batch = gl_WorkGroupID.x / blocks / HEADS;
   const uint first = batch * LENGTH * stride + head * row_pieces;  // the longest rows of causal ones begin first
   uvec4 k_next[fetched], v_next[fetched];
   [[unroll]] for (uint part = 0; part < block; part += KEYS) {
@@ -107,7 +111,8 @@ void main() {
         [[unroll]] for (uint c = 0; c < each_keys; ++c) y[c] = vec4(keys[at(tx * each_keys + c, d, each_keys)]);
         [[unroll]] for (uint r = 0; r < ROWS; ++r) {
           const vec4 x = vec4(queries[at(ty * ROWS + r, d, ROWS)]);
-          [[unroll]] for (uint i = 0; i < 4; ++i) [[unroll]] for (uint c = 0; c < each_keys; ++c) s[r][c] = fma(x[i], y[c][i], s[r][c]);
+          [[unroll]] for (uint i = 0; i < 4; ++i)
+            [[unroll]] for (uint c = 0; c < each_keys; ++c) s[r][c] = fma(x[i], y[c][i], s[r][c]);
         }
       }
 #ifdef CAUSAL
@@ -137,7 +142,8 @@ void main() {
 #if KEYS == 64
       keys[(ty * ROWS + r) * weights + tx] = STAGED_QUAD(p[0], p[1], p[2], p[3]);
 #else
-      [[unroll]] for (uint c = 0; c < each_keys; ++c) keys[(ty * ROWS + r) * weights + tx / 2][tx % 2 * 2 + c] = STAGED_QUAD(p[c])[0];
+      [[unroll]] for (uint c = 0; c < each_keys; ++c)
+        keys[(ty * ROWS + r) * weights + tx / 2][tx % 2 * 2 + c] = STAGED_QUAD(p[c])[0];
 #endif
     }
     barrier();

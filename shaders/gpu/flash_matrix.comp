@@ -1,7 +1,9 @@
-// Flash attention, forward, by cooperative matrices of FM x FM x FM: o = softmax(q k^T / sqrt(D)) v for f16 [BATCH, LENGTH, HEADS, D], CAUSAL or not, sums in f32.
-// A subgroup of WAVE invocations has FM queries by itself, whose q stays in fragments; the WAVES subgroups of a workgroup share blocks of BLOCK keys and values,
-// the values turned. Scores pass through a few lines of shared memory of the subgroup's own, from fragments to rows and back as f16, without a barrier of the
-// workgroup; rows of factors come back as fragments whose columns are all the same. LENGTH is a multiple of BLOCK and of FM * WAVES.
+// Flash attention, forward, by cooperative matrices of FM x FM x FM: o = softmax(q k^T / sqrt(D)) v for f16 [BATCH,
+// LENGTH, HEADS, D], CAUSAL or not, sums in f32. A subgroup of WAVE invocations has FM queries by itself, whose q stays
+// in fragments; the WAVES subgroups of a workgroup share blocks of BLOCK keys and values, the values turned. Scores
+// pass through a few lines of shared memory of the subgroup's own, from fragments to rows and back as f16, without a
+// barrier of the workgroup; rows of factors come back as fragments whose columns are all the same. LENGTH is a multiple
+// of BLOCK and of FM * WAVES.
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #extension GL_KHR_cooperative_matrix : require
@@ -20,7 +22,8 @@ layout(push_constant) uniform Arguments { uint64_t q, k, v, o; };
 
 const uint lanes = WAVES * WAVE, rows = WAVES * FM, row_pieces = D / piece, stride = HEADS * D / piece;
 const uint fragments = D / FM, key_fragments = BLOCK / FM;
-const uint k_stride = D / piece + 1, v_stride = BLOCK / piece + 1, fetched = BLOCK * row_pieces / lanes, turned_items = fetched / deep;
+const uint k_stride = D / piece + 1, v_stride = BLOCK / piece + 1, fetched = BLOCK * row_pieces / lanes,
+           turned_items = fetched / deep;
 const uint s_stride = BLOCK / 4 + 1, o_stride = D / piece + 1, own = FM * max(s_stride, o_stride);
 const uint parts = WAVE / FM, held = BLOCK / 4 / parts;  // invocations to a row of scores, and vec4s of each
 shared uvec4 keys[BLOCK * k_stride], values[D * v_stride], scores[WAVES * own];
@@ -68,14 +71,16 @@ Sums of_rows(float factor, bool writes, uint row) {
 
 void main() {
   const uint blocks = LENGTH / rows, lane = gl_SubgroupInvocationID, row = lane % FM, part = lane / FM;
-  const uint q_block = blocks - 1 - gl_WorkGroupID.x % blocks, head = gl_WorkGroupID.x / blocks % HEADS, batch = gl_WorkGroupID.x / blocks / HEADS;
+  const uint q_block = blocks - 1 - gl_WorkGroupID.x % blocks, head = gl_WorkGroupID.x / blocks % HEADS,
+             batch = gl_WorkGroupID.x / blocks / HEADS;
   const uint first = batch * LENGTH * stride + head * row_pieces, from = gl_SubgroupID * own;
   const uint first_query = q_block * rows + gl_SubgroupID * FM;
   uvec4 k_next[fetched], v_next[fetched];
   fetch(first, 0, k_next, v_next);
   [[unroll]] for (uint i = 0; i < FM * row_pieces / WAVE; ++i) {
     const uint n = i * WAVE + lane;
-    scores[from + n / row_pieces * o_stride + n % row_pieces] = load_piece(q, (first_query + n / row_pieces) * stride + n % row_pieces, first);
+    scores[from + n / row_pieces * o_stride + n % row_pieces] =
+        load_piece(q, (first_query + n / row_pieces) * stride + n % row_pieces, first);
   }
   subgroup_sync();
   coopmat<float16_t, gl_ScopeSubgroup, FM, FM, gl_MatrixUseA> queries[fragments];
@@ -127,7 +132,8 @@ void main() {
     const Sums shrinks = of_rows(shrink, part == 0, row);
     [[unroll]] for (uint i = 0; i < held; i += 2)
       scores[from + row * s_stride + (part * held + i) / 2] =
-          uvec4(packFloat2x16(f16vec2(x[i].xy)), packFloat2x16(f16vec2(x[i].zw)), packFloat2x16(f16vec2(x[i + 1].xy)), packFloat2x16(f16vec2(x[i + 1].zw)));
+          uvec4(packFloat2x16(f16vec2(x[i].xy)), packFloat2x16(f16vec2(x[i].zw)), packFloat2x16(f16vec2(x[i + 1].xy)),
+                packFloat2x16(f16vec2(x[i + 1].zw)));
     [[unroll]] for (uint d = 0; d < fragments; ++d) sum[d] *= shrinks;
     subgroup_sync();
     [[unroll]] for (uint j = 0; j < key_fragments; ++j) {
@@ -150,6 +156,7 @@ void main() {
   subgroup_sync();
   [[unroll]] for (uint i = 0; i < FM * row_pieces / WAVE; ++i) {
     const uint n = i * WAVE + lane;
-    store_piece(o, (first_query + n / row_pieces) * stride + n % row_pieces, first, scores[from + n / row_pieces * o_stride + n % row_pieces]);
+    store_piece(o, (first_query + n / row_pieces) * stride + n % row_pieces, first,
+                scores[from + n / row_pieces * o_stride + n % row_pieces]);
   }
 }

@@ -1,5 +1,5 @@
-// o = y x for a matrix [ROWS, COLUMNS] and a vector: 32 invocations to four rows, so that a piece of x serves four of y (rows.glsl, whose macros it takes; LANES is
-// 32). Sums are f32.
+// o = y x for a matrix [ROWS, COLUMNS] and a vector: 32 invocations to four rows, so that a piece of x serves four of y
+// (rows.glsl, whose macros it takes; LANES is 32). Sums are f32.
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #extension GL_EXT_shader_16bit_storage : require

@@ -1,5 +1,6 @@
-// Adds to o how often each byte is in x, COUNT bytes of it in pieces of 16: each subgroup (of 32 or more) counts in shared memory by itself, or as many
-// subgroups together as there are more than eight; a workgroup adds what it has counted to memory once. EACH pieces to an invocation. COUNT is a multiple of 16.
+// Adds to o how often each byte is in x, COUNT bytes of it in pieces of 16: each subgroup (of 32 or more) counts in
+// shared memory by itself, or as many subgroups together as there are more than eight; a workgroup adds what it has
+// counted to memory once. EACH pieces to an invocation. COUNT is a multiple of 16.
 #version 460
 #extension GL_EXT_buffer_reference : require
 #extension GL_EXT_control_flow_attributes : require

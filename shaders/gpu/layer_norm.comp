@@ -1,5 +1,6 @@
-// A row minus its mean, over the square root of its variance + 1e-5, times a weight and plus a bias for each column. The row is read once and stays in registers
-// (rows.glsl, whose macros it takes), so that the variance is that of the differences.
+// A row minus its mean, over the square root of its variance + 1e-5, times a weight and plus a bias for each column.
+// The row is read once and stays in registers (rows.glsl, whose macros it takes), so that the variance is that of the
+// differences.
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #include "rows.glsl"

@@ -1,8 +1,10 @@
-// o = x @ y, [BATCH, M, K] @ [BATCH, K, N], or y is [N, K] (TRANSPOSED), without matrix instructions: a workgroup computes BM x BN results, an invocation TM x TN of
-// them as quads of neighbours, from strips of BK k in two shared buffers, so that a strip takes one barrier. Loads are of 128 bits, from shared memory too; a
-// strip is fetched while the one before it is computed. KIND: 0 f32, 1 f16 (f16 in shared memory too, as mixed multiply-adds take it), 2 bf16. Sums are f32.
-// 3 i8, to i32, for chips without packed dot products: 1024 products of i8 add up to at most 2^24, which f32 holds exactly; then the sums go to integers.
-// GELU: the function of the sums plus a row of biases. Sizes that are no multiples of a piece are loaded element by element.
+// o = x @ y, [BATCH, M, K] @ [BATCH, K, N], or y is [N, K] (TRANSPOSED), without matrix instructions: a workgroup
+// computes BM x BN results, an invocation TM x TN of them as quads of neighbours, from strips of BK k in two shared
+// buffers, so that a strip takes one barrier. Loads are of 128 bits, from shared memory too; a strip is fetched while
+// the one before it is computed. KIND: 0 f32, 1 f16 (f16 in shared memory too, as mixed multiply-adds take it), 2 bf16.
+// Sums are f32. 3 i8, to i32, for chips without packed dot products: 1024 products of i8 add up to at most 2^24, which
+// f32 holds exactly; then the sums go to integers. GELU: the function of the sums plus a row of biases. Sizes that are
+// no multiples of a piece are loaded element by element.
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #extension GL_EXT_shader_16bit_storage : require
@@ -79,19 +81,27 @@ const bool right_along_k = false;
 #endif
 
 // Element number more + lane, where `more` is the same for all invocations.
-ELEMENT element_at(uint64_t p, uint more, uint lane) { return Elements((p + more * ALIGN) + uint64_t(lane * ALIGN)).at[0]; }
+ELEMENT element_at(uint64_t p, uint more, uint lane) {
+  return Elements((p + more * ALIGN) + uint64_t(lane * ALIGN)).at[0];
+}
 
 void fetch(uint batch, uint row, uint column, uint k0, out Strip s) {
   const uint t = gl_LocalInvocationIndex;
   if (pieces_fit) {
     [[unroll]] for (uint i = 0; i < left_pieces; ++i) {
-      const uint at = all_left ? (i * LOCAL + t) * each : min((i * LOCAL + t) * each, BM * BK - each), r = M % BM == 0 ? row + at / BK : min(row + at / BK, M - 1);
+      const uint at = all_left ? (i * LOCAL + t) * each : min((i * LOCAL + t) * each, BM * BK - each),
+                 r = M % BM == 0 ? row + at / BK : min(row + at / BK, M - 1);
       s.x[i] = load_piece(x, (r * K + at % BK) / each, (batch * M * K + k0) / each);
     }
     [[unroll]] for (uint i = 0; i < right_pieces; ++i) {
       const uint at = all_right ? (i * LOCAL + t) * each : min((i * LOCAL + t) * each, BN * BK - each);
-      if (right_along_k) s.y[i] = load_piece(y, ((N % BN == 0 ? column + at / BK : min(column + at / BK, N - 1)) * K + at % BK) / each, (batch * N * K + k0) / each);
-      else s.y[i] = load_piece(y, (at / BN * N + (N % BN == 0 ? column + at % BN : min(column + at % BN, N - each))) / each, (batch * K + k0) * (N / each));
+      if (right_along_k)
+        s.y[i] = load_piece(y, ((N % BN == 0 ? column + at / BK : min(column + at / BK, N - 1)) * K + at % BK) / each,
+                            (batch * N * K + k0) / each);
+      else
+        s.y[i] =
+            load_piece(y, (at / BN * N + (N % BN == 0 ? column + at % BN : min(column + at % BN, N - each))) / each,
+                       (batch * K + k0) * (N / each));
     }
   }
 }
@@ -112,7 +122,8 @@ void put(uint buffer_, Strip s) {
     unpack_staged(s.y[i], v);
     if (right_along_k) {
       const uint c = at / BK, k = at % BK;
-      [[unroll]] for (uint e = 0; e < each; ++e) right[buffer_][(k + e) * right_stride + c / 4][c % 4] = v[e / 4][e % 4];
+      [[unroll]] for (uint e = 0; e < each; ++e)
+        right[buffer_][(k + e) * right_stride + c / 4][c % 4] = v[e / 4][e % 4];
     } else {
       [[unroll]] for (uint q = 0; q < vectors; ++q) right[buffer_][at / BN * right_stride + at % BN / 4 + q] = v[q];
     }
@@ -134,7 +145,8 @@ void fetch_elements(uint batch, uint row, uint column, uint k0, out Elementwise 
   [[unroll]] for (uint i = 0; i < BN * BK / LOCAL; ++i) {
     const uint at = i * LOCAL + t;
     const uint c = min(column + (right_along_k ? at / BK : at % BN), N - 1), k = right_along_k ? at % BK : at / BN;
-    const STAGED v = of_bits(right_along_k ? element_at(y, batch * N * K + from, c * K + k) : element_at(y, (batch * K + from) * N, k * N + c));
+    const STAGED v = of_bits(right_along_k ? element_at(y, batch * N * K + from, c * K + k)
+                                           : element_at(y, (batch * K + from) * N, k * N + c));
     s.y[i] = from + k >= k0 ? v : STAGED(0);
   }
 }
@@ -194,7 +206,8 @@ void write(uint batch, uint row, uint column, vec4 v) {
 
 void main() {
   const uint t = gl_LocalInvocationIndex, tx = t % lanes_across, ty = t / lanes_across;
-  const uint batch = gl_WorkGroupID.x / (tiles_down * tiles_across), tile = gl_WorkGroupID.x % (tiles_down * tiles_across);
+  const uint batch = gl_WorkGroupID.x / (tiles_down * tiles_across),
+             tile = gl_WorkGroupID.x % (tiles_down * tiles_across);
   const uint row = tile / tiles_across * BM, column = tile % tiles_across * BN;
   vec4 sum[TM][quads_across];
   [[unroll]] for (uint r = 0; r < TM; ++r) [[unroll]] for (uint c = 0; c < quads_across; ++c) sum[r][c] = vec4(0);
@@ -220,7 +233,8 @@ void main() {
     [[unroll]] for (uint k = 0; k < BK; ++k) {
       vec4 a[quads_down], b[quads_across];
       [[unroll]] for (uint q = 0; q < quads_down; ++q) a[q] = vec4(left[here][k * left_stride + q * lanes_down + ty]);
-      [[unroll]] for (uint q = 0; q < quads_across; ++q) b[q] = vec4(right[here][k * right_stride + q * lanes_across + tx]);
+      [[unroll]] for (uint q = 0; q < quads_across; ++q)
+        b[q] = vec4(right[here][k * right_stride + q * lanes_across + tx]);
       [[unroll]] for (uint r = 0; r < TM; ++r)
         [[unroll]] for (uint c = 0; c < quads_across; ++c) sum[r][c] = fma(vec4(a[r / 4][r % 4]), b[c], sum[r][c]);
     }

@@ -1,6 +1,7 @@
-// o = x @ y for i8 [BATCH, M, K] @ [BATCH, K, N], or y is [N, K] (TRANSPOSED), to i32, by packed dot products of four: a workgroup of 256 computes 128 x 128
-// results, an invocation 8 x 8 of them as quads of neighbours, from strips of 32 k in two shared buffers of words of four k. The next strip is fetched meanwhile.
-// K is a multiple of 32, N of 16 (of any size where TRANSPOSED).
+// o = x @ y for i8 [BATCH, M, K] @ [BATCH, K, N], or y is [N, K] (TRANSPOSED), to i32, by packed dot products of four:
+// a workgroup of 256 computes 128 x 128 results, an invocation 8 x 8 of them as quads of neighbours, from strips of 32
+// k in two shared buffers of words of four k. The next strip is fetched meanwhile. K is a multiple of 32, N of 16 (of
+// any size where TRANSPOSED).
 #version 460
 #extension GL_EXT_spirv_intrinsics : require
 #extension GL_EXT_control_flow_attributes : require
@@ -36,7 +37,8 @@ void fetch(uint batch, uint row, uint column, uint k0, out Strip s) {
   s.y = along_k(y, N, batch, column, k0);
 #else
   const uint t = gl_LocalInvocationIndex, c = N % tile == 0 ? column + t % 32 * 4 : min(column + t % 32 * 4, N - 4);
-  [[unroll]] for (uint i = 0; i < 4; ++i) s.y[i] = Word((y + (batch * K + k0) * N) + uint64_t((t / 32 * 4 + i) * N + c)).v;
+  [[unroll]] for (uint i = 0; i < 4; ++i)
+    s.y[i] = Word((y + (batch * K + k0) * N) + uint64_t((t / 32 * 4 + i) * N + c)).v;
 #endif
 }
 
@@ -57,7 +59,8 @@ void put(uint buffer_, Strip s) {
 
 void main() {
   const uint t = gl_LocalInvocationIndex, tx = t % 16, ty = t / 16;
-  const uint batch = gl_WorkGroupID.x / (tiles_down * tiles_across), in_batch = gl_WorkGroupID.x % (tiles_down * tiles_across);
+  const uint batch = gl_WorkGroupID.x / (tiles_down * tiles_across),
+             in_batch = gl_WorkGroupID.x % (tiles_down * tiles_across);
   const uint row = in_batch / tiles_across * tile, column = in_batch % tiles_across * tile;
   ivec4 sum[8][2];
   [[unroll]] for (uint r = 0; r < 8; ++r) [[unroll]] for (uint c = 0; c < 2; ++c) sum[r][c] = ivec4(0);
@@ -82,7 +85,8 @@ void main() {
   }
   [[unroll]] for (uint r = 0; r < 8; ++r)
     [[unroll]] for (uint c = 0; c < 2; ++c) {
-      const uint i = row + (r / 4 * 16 + ty) * 4 + r % 4, j = column + (c * 16 + tx) * 4, at = ((batch * M + i) * N + j) * 4;
+      const uint i = row + (r / 4 * 16 + ty) * 4 + r % 4, j = column + (c * 16 + tx) * 4,
+                 at = ((batch * M + i) * N + j) * 4;
       if (M % tile != 0 && i >= M) continue;
       if (N % 4 == 0) {
         if (N % tile == 0 || j < N) OutputPiece(o + uint64_t(at)).v = sum[r][c];

@@ -1,7 +1,9 @@
-// o = x @ y, [BATCH, M, K] @ [BATCH, K, N], or y is [N, K] (TRANSPOSED), by cooperative matrices of FM x FN x FK: a workgroup is WAVES_M x WAVES_N subgroups of WAVE
-// invocations with WM x WN fragments of sums each. Strips of BK k pass through shared memory, whose rows are padded by 16 bytes; the next one is fetched to
-// registers meanwhile. K_MAJOR: y is turned on its way to shared memory, for chips whose loads of a fragment want neighbours in k. KIND: 1 f16 (sums f32), 3 i8
-// (sums and results i32). GELU: the function of the sums plus a row of biases. Results pass through shared memory too, so that they are written in 128 bits.
+// o = x @ y, [BATCH, M, K] @ [BATCH, K, N], or y is [N, K] (TRANSPOSED), by cooperative matrices of FM x FN x FK: a
+// workgroup is WAVES_M x WAVES_N subgroups of WAVE invocations with WM x WN fragments of sums each. Strips of BK k pass
+// through shared memory, whose rows are padded by 16 bytes; the next one is fetched to registers meanwhile. K_MAJOR: y
+// is turned on its way to shared memory, for chips whose loads of a fragment want neighbours in k. KIND: 1 f16 (sums
+// f32), 3 i8 (sums and results i32). GELU: the function of the sums plus a row of biases. Results pass through shared
+// memory too, so that they are written in 128 bits.
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #extension GL_KHR_cooperative_matrix : require
@@ -36,7 +38,8 @@ const bool turned = false;
 const bool turned = k_major;
 #endif
 const uint left_stride = BK / piece + 1, left_size = bm * left_stride;
-const uint left_pieces = bm * BK / piece / lanes, right_pieces = bn * BK / piece / lanes, turned_items = right_pieces / deep;
+const uint left_pieces = bm * BK / piece / lanes, right_pieces = bn * BK / piece / lanes,
+           turned_items = right_pieces / deep;
 // A subgroup's row of fragments on its way out, in 16 bytes: sums of 32 bits, or f16.
 #if KIND == 1 && !defined(GELU)
 const uint out_bytes = 2;
@@ -68,7 +71,8 @@ struct Strip {
   uvec4 x[left_pieces], y[right_pieces];
 };
 
-// A piece of elements one by one, number more + lane on, where `more` is the same for all; the first `zeros` of them count as zeros, and those from `end` on may be any.
+// A piece of elements one by one, number more + lane on, where `more` is the same for all; the first `zeros` of them
+// count as zeros, and those from `end` on may be any.
 uvec4 piece_of(uint64_t array, uint more, uint lane, uint zeros, uint end) {
   uint words[4] = {0, 0, 0, 0};
 #if KIND == 1
@@ -81,23 +85,27 @@ uvec4 piece_of(uint64_t array, uint more, uint lane, uint zeros, uint end) {
 }
 
 void fetch(uint batch, uint row, uint column, uint k0, out Strip s) {
-  // By elements, the last strip begins earlier, and what the one before had counts as zeros: all loads are inside, without a branch.
+  // By elements, the last strip begins earlier, and what the one before had counts as zeros: all loads are inside,
+  // without a branch.
   const uint t = gl_LocalInvocationIndex, from = min(k0, K - BK), again = k0 - from;
   [[unroll]] for (uint i = 0; i < left_pieces; ++i) {
     const uint at = (i * lanes + t) * piece, r = row + at / BK, k = at % BK;
-    if (pieces_fit) s.x[i] = load_piece(x, ((M % bm == 0 ? r : min(r, M - 1)) * K + k) / piece, (batch * M * K + k0) / piece);
+    if (pieces_fit)
+      s.x[i] = load_piece(x, ((M % bm == 0 ? r : min(r, M - 1)) * K + k) / piece, (batch * M * K + k0) / piece);
     else s.x[i] = piece_of(x, batch * M * K + from, min(r, M - 1) * K + k, max(again, k) - k, piece);
   }
   [[unroll]] for (uint i = 0; i < right_pieces; ++i) {
 #ifdef TRANSPOSED
     const uint at = (i * lanes + t) * piece, c = column + at / BK, k = at % BK;
-    if (pieces_fit) s.y[i] = load_piece(y, ((N % bn == 0 ? c : min(c, N - 1)) * K + k) / piece, (batch * N * K + k0) / piece);
+    if (pieces_fit)
+      s.y[i] = load_piece(y, ((N % bn == 0 ? c : min(c, N - 1)) * K + k) / piece, (batch * N * K + k0) / piece);
     else s.y[i] = piece_of(y, batch * N * K + from, min(c, N - 1) * K + k, max(again, k) - k, piece);
 #else
     const uint item = i / deep * lanes + t, at = (i * lanes + t) * piece;  // an item is a piece of `deep` rows
     const uint k = turned ? item % (BK / deep) * deep + i % deep : at / bn;
     const uint c = column + (turned ? item / (BK / deep) * piece : at % bn);
-    if (pieces_fit) s.y[i] = load_piece(y, (k * N + (N % bn == 0 ? c : min(c, N - piece))) / piece, (batch * K + k0) * (N / piece));
+    if (pieces_fit)
+      s.y[i] = load_piece(y, (k * N + (N % bn == 0 ? c : min(c, N - piece))) / piece, (batch * K + k0) * (N / piece));
     else s.y[i] = piece_of(y, (batch * K + from) * N, k * N + min(c, N - 1), k < again ? piece : 0, N - min(c, N - 1));
 #endif
   }
@@ -116,7 +124,8 @@ void put(Strip s) {
       uint words[piece];
       [[unroll]] for (uint d = 0; d < deep; ++d) rows[d] = s.y[i * deep + d];
       turn(rows, words);
-      [[unroll]] for (uint e = 0; e < piece; ++e) put_word(left_size + (c + e) * right_stride + k / piece, k / deep % 4, words[e]);
+      [[unroll]] for (uint e = 0; e < piece; ++e)
+        put_word(left_size + (c + e) * right_stride + k / piece, k / deep % 4, words[e]);
     }
   } else {
     const uint line = k_major ? BK : bn;
@@ -148,7 +157,8 @@ void write(uint from, uint batch, uint row, uint column) {
   [[unroll]] for (uint i = 0; i < FM * across / WAVE; ++i) {
     const uint item = i * WAVE + gl_SubgroupInvocationID, r = item / across, c = item % across;
 #ifdef GELU
-    const uvec4 v = finish(staged(from + r * out_stride + 2 * c), staged(from + r * out_stride + 2 * c + 1), column + c * result);
+    const uvec4 v =
+        finish(staged(from + r * out_stride + 2 * c), staged(from + r * out_stride + 2 * c + 1), column + c * result);
 #else
     const uvec4 v = staged(from + r * out_stride + c);
 #endif
@@ -158,7 +168,9 @@ void write(uint from, uint batch, uint row, uint column) {
     } else {
 #if KIND == 1
       [[unroll]] for (uint e = 0; e < 8; ++e)
-        if (column + c * 8 + e < N) OutputHalves(o).at[(batch * M + row + r) * N + column + c * 8 + e] = uint16_t(v[e / 2] >> (e % 2 * 16) & 0xffffu);
+        if (column + c * 8 + e < N)
+          OutputHalves(o).at[(batch * M + row + r) * N + column + c * 8 + e] =
+              uint16_t(v[e / 2] >> (e % 2 * 16) & 0xffffu);
 #endif
     }
   }
@@ -166,13 +178,16 @@ void write(uint from, uint batch, uint row, uint column) {
 
 void main() {
   // Tiles that run at once lie near each other: columns of eight rows of tiles.
-  const uint batch = gl_WorkGroupID.x / (tiles_down * tiles_across), tile = gl_WorkGroupID.x % (tiles_down * tiles_across);
-  const uint band = tile / (8 * tiles_across), in_band = tile % (8 * tiles_across), height = min(8, tiles_down - band * 8);
+  const uint batch = gl_WorkGroupID.x / (tiles_down * tiles_across),
+             tile = gl_WorkGroupID.x % (tiles_down * tiles_across);
+  const uint band = tile / (8 * tiles_across), in_band = tile % (8 * tiles_across),
+             height = min(8, tiles_down - band * 8);
   const uint row = (band * 8 + in_band % height) * bm, column = in_band / height * bn;
   const uint wave_row = gl_SubgroupID / WAVES_N * (WM * FM), wave_column = gl_SubgroupID % WAVES_N * (WN * FN);
   coopmat<SUM, gl_ScopeSubgroup, FM, FN, gl_MatrixUseAccumulator> sum[WM][WN];
   [[unroll]] for (uint i = 0; i < WM; ++i)
-    [[unroll]] for (uint j = 0; j < WN; ++j) sum[i][j] = coopmat<SUM, gl_ScopeSubgroup, FM, FN, gl_MatrixUseAccumulator>(SUM(0));
+    [[unroll]] for (uint j = 0; j < WN; ++j)
+      sum[i][j] = coopmat<SUM, gl_ScopeSubgroup, FM, FN, gl_MatrixUseAccumulator>(SUM(0));
   Strip next;
   fetch(batch, row, column, 0, next);
   put(next);
@@ -182,12 +197,17 @@ void main() {
     [[unroll]] for (uint k = 0; k < BK; k += FK) {
       coopmat<FACTOR, gl_ScopeSubgroup, FM, FK, gl_MatrixUseA> a[WM];
       [[unroll]] for (uint i = 0; i < WM; ++i)
-        coopMatLoad(a[i], stage, (wave_row + i * FM) * left_stride * units + k / unit, left_stride * units, gl_CooperativeMatrixLayoutRowMajor);
+        coopMatLoad(a[i], stage, (wave_row + i * FM) * left_stride * units + k / unit, left_stride * units,
+                    gl_CooperativeMatrixLayoutRowMajor);
       [[unroll]] for (uint j = 0; j < WN; ++j) {
         coopmat<FACTOR, gl_ScopeSubgroup, FK, FN, gl_MatrixUseB> b;
         const uint c = wave_column + j * FN;
-        if (k_major) coopMatLoad(b, stage, (left_size + c * right_stride) * units + k / unit, right_stride * units, gl_CooperativeMatrixLayoutColumnMajor);
-        else coopMatLoad(b, stage, (left_size + k * right_stride) * units + c / unit, right_stride * units, gl_CooperativeMatrixLayoutRowMajor);
+        if (k_major)
+          coopMatLoad(b, stage, (left_size + c * right_stride) * units + k / unit, right_stride * units,
+                      gl_CooperativeMatrixLayoutColumnMajor);
+        else
+          coopMatLoad(b, stage, (left_size + k * right_stride) * units + c / unit, right_stride * units,
+                      gl_CooperativeMatrixLayoutRowMajor);
         [[unroll]] for (uint i = 0; i < WM; ++i) sum[i][j] = coopMatMulAdd(a[i], b, sum[i][j]);
       }
     }
@@ -201,9 +221,11 @@ void main() {
 #if KIND == 1 && !defined(GELU)
       const coopmat<float16_t, gl_ScopeSubgroup, FM, FN, gl_MatrixUseAccumulator> result =
           coopmat<float16_t, gl_ScopeSubgroup, FM, FN, gl_MatrixUseAccumulator>(sum[i][j]);
-      coopMatStore(result, stage, (from * 16 + j * FN * out_bytes) / 16 * units, out_stride * units, gl_CooperativeMatrixLayoutRowMajor);
+      coopMatStore(result, stage, (from * 16 + j * FN * out_bytes) / 16 * units, out_stride * units,
+                   gl_CooperativeMatrixLayoutRowMajor);
 #else
-      coopMatStore(sum[i][j], stage, (from * 16 + j * FN * out_bytes) / 16 * units, out_stride * units, gl_CooperativeMatrixLayoutRowMajor);
+      coopMatStore(sum[i][j], stage, (from * 16 + j * FN * out_bytes) / 16 * units, out_stride * units,
+                   gl_CooperativeMatrixLayoutRowMajor);
 #endif
     }
     subgroupMemoryBarrierShared();

@@ -1,4 +1,5 @@
-// Pieces of 16 bytes of f16 (KIND 1) or i8 (3) for shaders with cooperative matrices, and turning them: `deep` rows of a piece as words along the column.
+// Pieces of 16 bytes of f16 (KIND 1) or i8 (3) for shaders with cooperative matrices, and turning them: `deep` rows of
+// a piece as words along the column.
 #extension GL_EXT_buffer_reference : require
 #extension GL_EXT_control_flow_attributes : require
 #extension GL_EXT_shader_explicit_arithmetic_types_int64 : require
@@ -18,8 +19,12 @@ layout(buffer_reference, buffer_reference_align = 2, std430) readonly buffer Hal
 layout(buffer_reference, buffer_reference_align = 2, std430) writeonly buffer OutputHalves { uint16_t at[]; };
 
 // Piece number first + more, where `more` is the same for all invocations.
-uvec4 load_piece(uint64_t array, uint first, uint more) { return Piece((array + more * 16u) + uint64_t(first * 16u)).v; }
-void store_piece(uint64_t array, uint first, uint more, uvec4 v) { OutputPiece((array + more * 16u) + uint64_t(first * 16u)).v = v; }
+uvec4 load_piece(uint64_t array, uint first, uint more) {
+  return Piece((array + more * 16u) + uint64_t(first * 16u)).v;
+}
+void store_piece(uint64_t array, uint first, uint more, uvec4 v) {
+  OutputPiece((array + more * 16u) + uint64_t(first * 16u)).v = v;
+}
 
 // words[c]: column c of the rows, the first row in the lowest bits.
 void turn(uvec4 rows[deep], out uint words[piece]) {

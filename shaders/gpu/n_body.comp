@@ -1,5 +1,6 @@
-// A step of bodies [4, COUNT] (x, y, z, mass) that all pull at each other: velocities change by times[0] times the pull, places by times[1] times the velocities.
-// An invocation has EACH bodies; the others pass LOCAL at a time through shared memory, as vec4s that all read together. Two buffers: one barrier a block.
+// A step of bodies [4, COUNT] (x, y, z, mass) that all pull at each other: velocities change by times[0] times the
+// pull, places by times[1] times the velocities. An invocation has EACH bodies; the others pass LOCAL at a time through
+// shared memory, as vec4s that all read together. Two buffers: one barrier a block.
 #version 460
 #extension GL_EXT_buffer_reference : require
 #extension GL_EXT_control_flow_attributes : require

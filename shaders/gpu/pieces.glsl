@@ -1,5 +1,6 @@
-// Pieces of 16 bytes of an array of floats, as vec4s: 4 elements of f32 (KIND 0), 8 of f16 (1) or bf16 (2), 16 of i8 (3). They lie at an address that is the same for all
-// invocations plus bytes that fit 32 bits, which costs no arithmetic in 64 bits where loads take both.
+// Pieces of 16 bytes of an array of floats, as vec4s: 4 elements of f32 (KIND 0), 8 of f16 (1) or bf16 (2), 16 of i8
+// (3). They lie at an address that is the same for all invocations plus bytes that fit 32 bits, which costs no
+// arithmetic in 64 bits where loads take both.
 #extension GL_EXT_buffer_reference : require
 #extension GL_EXT_shader_explicit_arithmetic_types_int64 : require
 #extension GL_EXT_shader_explicit_arithmetic_types_float16 : require
@@ -16,8 +17,12 @@ layout(buffer_reference, buffer_reference_align = 16, std430) readonly buffer Pi
 layout(buffer_reference, buffer_reference_align = 16, std430) writeonly buffer OutputPiece { uvec4 v; };
 
 // Piece number first + more, where `more` is the same for all invocations.
-uvec4 load_piece(uint64_t array, uint first, uint more) { return Piece((array + more * 16u) + uint64_t(first * 16u)).v; }
-void store_piece(uint64_t array, uint first, uint more, uvec4 v) { OutputPiece((array + more * 16u) + uint64_t(first * 16u)).v = v; }
+uvec4 load_piece(uint64_t array, uint first, uint more) {
+  return Piece((array + more * 16u) + uint64_t(first * 16u)).v;
+}
+void store_piece(uint64_t array, uint first, uint more, uvec4 v) {
+  OutputPiece((array + more * 16u) + uint64_t(first * 16u)).v = v;
+}
 
 void unpack(uvec4 p, out vec4 v[vectors]) {
 #if KIND == 0
@@ -25,7 +30,8 @@ void unpack(uvec4 p, out vec4 v[vectors]) {
 #elif KIND == 3
   [[unroll]] for (uint i = 0; i < 4; ++i) {
     const int w = int(p[i]);
-    v[i] = vec4(bitfieldExtract(w, 0, 8), bitfieldExtract(w, 8, 8), bitfieldExtract(w, 16, 8), bitfieldExtract(w, 24, 8));
+    v[i] =
+        vec4(bitfieldExtract(w, 0, 8), bitfieldExtract(w, 8, 8), bitfieldExtract(w, 16, 8), bitfieldExtract(w, 24, 8));
   }
 #elif KIND == 1
   v[0] = vec4(unpackHalf2x16(p.x), unpackHalf2x16(p.y));

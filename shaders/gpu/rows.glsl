@@ -1,5 +1,6 @@
-// Rows of a matrix [ROWS, COLUMNS] in registers: LANES invocations to a row, LOCAL / LANES rows to a workgroup, and sums and maxima over a row's invocations.
-// LANES and LOCAL are powers of two, COLUMNS a multiple of a piece's elements. Read pieces.glsl first.
+// Rows of a matrix [ROWS, COLUMNS] in registers: LANES invocations to a row, LOCAL / LANES rows to a workgroup, and
+// sums and maxima over a row's invocations. LANES and LOCAL are powers of two, COLUMNS a multiple of a piece's
+// elements. Read pieces.glsl first.
 #extension GL_KHR_shader_subgroup_arithmetic : require
 #extension GL_KHR_shader_subgroup_shuffle : require
 #extension GL_GOOGLE_include_directive : require

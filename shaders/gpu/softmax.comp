@@ -14,7 +14,8 @@ void main() {
   load_row(x, inside ? row : ROWS - 1, lane, uintBitsToFloat(0xff800000u), v);
   vec4 high = v[0][0];
   [[unroll]] for (uint p = 0; p < held; ++p) [[unroll]] for (uint i = 0; i < vectors; ++i) high = max(high, v[p][i]);
-  const float log2e = 1.4426950408889634, greatest = log2e * maximum_of_row(max(max(high.x, high.y), max(high.z, high.w)), 0);
+  const float log2e = 1.4426950408889634,
+              greatest = log2e * maximum_of_row(max(max(high.x, high.y), max(high.z, high.w)), 0);
   vec4 total = vec4(0);
   [[unroll]] for (uint p = 0; p < held; ++p)
     [[unroll]] for (uint i = 0; i < vectors; ++i) {

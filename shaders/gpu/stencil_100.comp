@@ -1,5 +1,6 @@
-// 100 steps of x + (the four neighbours' sum - 4 x) / 8 on each of f32 [GRIDS, 64, 64], whose borders keep their values: a workgroup keeps a grid in registers, 4 x 4
-// cells to an invocation, which share the edges of their squares in shared memory, in two buffers: one barrier a step.
+// 100 steps of x + (the four neighbours' sum - 4 x) / 8 on each of f32 [GRIDS, 64, 64], whose borders keep their
+// values: a workgroup keeps a grid in registers, 4 x 4 cells to an invocation, which share the edges of their squares
+// in shared memory, in two buffers: one barrier a step.
 #version 460
 #extension GL_EXT_buffer_reference : require
 #extension GL_EXT_control_flow_attributes : require
@@ -16,7 +17,8 @@ void main() {
   const uint grid = gl_WorkGroupID.x * 16384;
   vec4 v[4];
   [[unroll]] for (uint r = 0; r < 4; ++r) v[r] = Quad((x + (grid + r * 256)) + uint64_t(at)).v;
-  const uint up = i == 0 ? t : t - 16, down = i == 15 ? t : t + 16, before = j == 0 ? t : t - 1, after = j == 15 ? t : t + 1;
+  const uint up = i == 0 ? t : t - 16, down = i == 15 ? t : t + 16, before = j == 0 ? t : t - 1,
+             after = j == 15 ? t : t + 1;
   [[dont_unroll]] for (uint s = 0; s < 100; ++s) {
     const uint b = s & 1u;
     top[b][t] = v[0];

@@ -1,5 +1,6 @@
-// A step of o = x + (the four neighbours' sum - 4 x) / 8 on f32 [H, W], whose border keeps its values: an invocation has four neighbours of a row and goes down eight
-// rows. What lies left and right of them comes from the nearest cache by loads of its own: some drivers' shuffles cost more. W is a multiple of 1024, H of 8.
+// A step of o = x + (the four neighbours' sum - 4 x) / 8 on f32 [H, W], whose border keeps its values: an invocation
+// has four neighbours of a row and goes down eight rows. What lies left and right of them comes from the nearest cache
+// by loads of its own: some drivers' shuffles cost more. W is a multiple of 1024, H of 8.
 #version 460
 #extension GL_EXT_buffer_reference : require
 #extension GL_EXT_control_flow_attributes : require
@@ -13,7 +14,8 @@ layout(push_constant) uniform Arguments { uint64_t x, o; };
 const uint rows = 8, across = W / 1024, row_bytes = W * 4;
 
 void main() {
-  const uint column = gl_WorkGroupID.x % across * 1024 + gl_LocalInvocationIndex * 4, row = gl_WorkGroupID.x / across * rows;
+  const uint column = gl_WorkGroupID.x % across * 1024 + gl_LocalInvocationIndex * 4,
+             row = gl_WorkGroupID.x / across * rows;
   const uint64_t first = x + row * row_bytes, to = o + row * row_bytes;  // the same for all
   const uint at = column * 4, left_at = column == 0 ? 0 : at - 4, right_at = min(at + 16, row_bytes - 4);
   vec4 v[rows + 2];

@@ -1,5 +1,5 @@
-// o = a x + y in the dtype itself, all accesses of 128 bits: an invocation takes two pieces of 16 bytes, a workgroup's width apart. KIND: 0 f32, 1 f16,
-// 2 bf16. COUNT elements; what is left behind the last whole piece is done one by one.
+// o = a x + y in the dtype itself, all accesses of 128 bits: an invocation takes two pieces of 16 bytes, a workgroup's
+// width apart. KIND: 0 f32, 1 f16, 2 bf16. COUNT elements; what is left behind the last whole piece is done one by one.
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #extension GL_EXT_shader_16bit_storage : require
@@ -31,7 +31,8 @@ uvec4 axpy(uint16_t s, uvec4 p, uvec4 q) {
   return uvec4(pair(both, p.x, q.x), pair(both, p.y, q.y), pair(both, p.z, q.z), pair(both, p.w, q.w));
 }
 #else
-// To nearest even. What is no number comes from bf16s, or is the machine's own: its lower half is zero, so that it stays none.
+// To nearest even. What is no number comes from bf16s, or is the machine's own: its lower half is zero, so that it
+// stays none.
 uint rounded(float v) {
   const uint bits = floatBitsToUint(v);
   return bits + 0x7fffu + (bits >> 16 & 1u);
@@ -41,7 +42,9 @@ uint pair(float s, uint p, uint q) {
   const uint high = rounded(fma(s, uintBitsToFloat(p & 0xffff0000u), uintBitsToFloat(q & 0xffff0000u)));
   return low >> 16 | (high & 0xffff0000u);
 }
-uint16_t axpy(uint16_t s, uint16_t p, uint16_t q) { return uint16_t(pair(uintBitsToFloat(uint(s) << 16), uint(p), uint(q)) & 0xffffu); }
+uint16_t axpy(uint16_t s, uint16_t p, uint16_t q) {
+  return uint16_t(pair(uintBitsToFloat(uint(s) << 16), uint(p), uint(q)) & 0xffffu);
+}
 uvec4 axpy(uint16_t s, uvec4 p, uvec4 q) {
   const float f = uintBitsToFloat(uint(s) << 16);
   return uvec4(pair(f, p.x, q.x), pair(f, p.y, q.y), pair(f, p.z, q.z), pair(f, p.w, q.w));
@@ -64,6 +67,7 @@ void main() {
   }
 #if COUNT % 8 != 0
   const uint tail = pieces * each + t;
-  if (gl_WorkGroupID.x == 0 && tail < COUNT) OutputElements(o).at[tail] = axpy(s, Elements(x).at[tail], Elements(y).at[tail]);
+  if (gl_WorkGroupID.x == 0 && tail < COUNT)
+    OutputElements(o).at[tail] = axpy(s, Elements(x).at[tail], Elements(y).at[tail]);
 #endif
 }

@@ -1,6 +1,7 @@
-// o = x transposed, [M, N] to [N, M] in tiles of 64 x 64, all accesses of 128 bits, to shared memory too: an invocation turns a square of `each` x `each` elements
-// in registers. A square's column in the shared tile is exclusive-ored with its row, so that neither writes nor reads meet in a bank. KIND: 0 f32, 1 f16;
-// 256 or 64 invocations. M and N are multiples of 64.
+// o = x transposed, [M, N] to [N, M] in tiles of 64 x 64, all accesses of 128 bits, to shared memory too: an invocation
+// turns a square of `each` x `each` elements in registers. A square's column in the shared tile is exclusive-ored with
+// its row, so that neither writes nor reads meet in a bank. KIND: 0 f32, 1 f16; 256 or 64 invocations. M and N are
+// multiples of 64.
 #version 460
 #extension GL_EXT_buffer_reference : require
 #extension GL_EXT_control_flow_attributes : require
@@ -27,9 +28,11 @@ void main() {
   const uint x_line = N / each * 16, o_line = M / each * 16;  // bytes
   const uint64_t from = x + row * x_line + column / each * 16, to = o + column * o_line + row / each * 16;
   PIECE square[each];
-  [[unroll]] for (uint r = 0; r < each; ++r) square[r] = Piece((from + r * x_line) + uint64_t(i * each * x_line + j * 16)).v;
+  [[unroll]] for (uint r = 0; r < each; ++r)
+    square[r] = Piece((from + r * x_line) + uint64_t(i * each * x_line + j * 16)).v;
 #if KIND == 0
-  [[unroll]] for (uint c = 0; c < 4; ++c) turned[j * 4 + c][i ^ j] = vec4(square[0][c], square[1][c], square[2][c], square[3][c]);
+  [[unroll]] for (uint c = 0; c < 4; ++c)
+    turned[j * 4 + c][i ^ j] = vec4(square[0][c], square[1][c], square[2][c], square[3][c]);
 #else
   [[unroll]] for (uint c = 0; c < 4; ++c) {
     uvec4 even, odd;

@@ -1,5 +1,5 @@
-// o = x transposed, [M, N] to [N, M] of any sizes, in tiles of 64 x 64 through padded shared memory, element by element: rows of such sizes begin at no multiple of
-// 16 bytes. KIND: 0 f32, 1 f16.
+// o = x transposed, [M, N] to [N, M] of any sizes, in tiles of 64 x 64 through padded shared memory, element by
+// element: rows of such sizes begin at no multiple of 16 bytes. KIND: 0 f32, 1 f16.
 #version 460
 #extension GL_EXT_buffer_reference : require
 #extension GL_EXT_control_flow_attributes : require
@@ -25,18 +25,22 @@ void main() {
   const uint row = gl_WorkGroupID.x / tiles * tile, column = gl_WorkGroupID.x % tiles * tile;
   const uint i = gl_LocalInvocationIndex / tile, j = gl_LocalInvocationIndex % tile;
   const uint64_t from = x + (row * N + column) * size, to = o + (column * M + row) * size;
-  const uint in_x = (i * N + j) * size, in_o = (i * M + j) * size, step = 4 * size;  // of the first row; four rows further
+  // of the first row; four rows further
+  const uint in_x = (i * N + j) * size, in_o = (i * M + j) * size, step = 4 * size;
   if (row + tile <= M && column + tile <= N) {
     ELEMENT v[16];
     [[unroll]] for (uint r = 0; r < 16; ++r) v[r] = Element((from + r * step * N) + uint64_t(in_x)).v;
     [[unroll]] for (uint r = 0; r < 16; ++r) turned[j][i + 4 * r] = uint(v[r]);
     barrier();
-    [[unroll]] for (uint r = 0; r < 16; ++r) Output((to + r * step * M) + uint64_t(in_o)).v = ELEMENT(turned[i + 4 * r][j]);
+    [[unroll]] for (uint r = 0; r < 16; ++r)
+      Output((to + r * step * M) + uint64_t(in_o)).v = ELEMENT(turned[i + 4 * r][j]);
   } else {
     [[dont_unroll]] for (uint r = 0; r < 16; ++r)
-      if (row + i + 4 * r < M && column + j < N) turned[j][i + 4 * r] = uint(Element((from + r * step * N) + uint64_t(in_x)).v);
+      if (row + i + 4 * r < M && column + j < N)
+        turned[j][i + 4 * r] = uint(Element((from + r * step * N) + uint64_t(in_x)).v);
     barrier();
     [[dont_unroll]] for (uint r = 0; r < 16; ++r)
-      if (column + i + 4 * r < N && row + j < M) Output((to + r * step * M) + uint64_t(in_o)).v = ELEMENT(turned[i + 4 * r][j]);
+      if (column + i + 4 * r < N && row + j < M)
+        Output((to + r * step * M) + uint64_t(in_o)).v = ELEMENT(turned[i + 4 * r][j]);
   }
 }

@@ -1,5 +1,5 @@
-"""Writes the stored answers in pallas/ about how arrays are cut into blocks: scalar prefetch, aliases, element blocks, bounded slices, large grids. As make_answers.py: run by hand, in an environment
-with jax, ml_dtypes and mpmath.
+"""Writes the stored answers in pallas/ about how arrays are cut into blocks: scalar prefetch, aliases, element blocks,
+bounded slices, large grids. As make_answers.py: run by hand, in an environment with jax, ml_dtypes and mpmath.
 
     JAX_PLATFORMS=cpu python tests/data/make_block_answers.py
 """
@@ -28,11 +28,18 @@ def prefetch():
     # Rows by data; a block index beyond the last is clamped to it.
     def gather(rows_ref, scale_ref, x_ref, o_ref):
         o_ref[...] = x_ref[...] * scale_ref[1] + rows_ref[pl.program_id(0)]
+
     rows, scale = np.array([2, 0, 3, 2, 9, 1], np.int32), np.array([3, 10], np.int32)
     x = rng.integers(-50, 50, (4, 5)).astype(np.int32)
-    spec = pltpu.PrefetchScalarGridSpec(num_scalar_prefetch=2, grid=(6,), in_specs=[pl.BlockSpec((None, 5), lambda i, rows, scale: (rows[i], 0))],
-                                        out_specs=[pl.BlockSpec((None, 5), lambda i, rows, scale: (i, 0))])
-    write("prefetch_gather", """
+    spec = pltpu.PrefetchScalarGridSpec(
+        num_scalar_prefetch=2,
+        grid=(6,),
+        in_specs=[pl.BlockSpec((None, 5), lambda i, rows, scale: (rows[i], 0))],
+        out_specs=[pl.BlockSpec((None, 5), lambda i, rows, scale: (i, 0))],
+    )
+    write(
+        "prefetch_gather",
+        """
 kernel @prefetch_gather
 grid (6)
 prefetch i32[6] whole
@@ -56,21 +63,33 @@ body (%rows, %scale, %x, %o) {
   %m = mul %a, %sb
   %b = add %m, %rb
   store %o[0:5], %b
-}""", [rows, scale, x], call(gather, [((6, 5), i32)], rows, scale, x, grid_spec=spec))
+}""",
+        [rows, scale, x],
+        call(gather, [((6, 5), i32)], rows, scale, x, grid_spec=spec),
+    )
 
-    # Output blocks by data: consecutive programs on one block keep its contents, later visits find what earlier ones left, the last block hangs
-    # over the edge. The index is computed from two prefetch operands and the program id.
+    # Output blocks by data: consecutive programs on one block keep its contents, later visits find what earlier ones
+    # left, the last block hangs over the edge. The index is computed from two prefetch operands and the program id.
     def groups(to_ref, first_ref, x_ref, o_ref):
         i = pl.program_id(0)
+
         @pl.when(first_ref[i] == 1)
         def _():
             o_ref[...] = jnp.zeros((2, 3), i32)
+
         o_ref[...] += x_ref[...]
+
     to, first = np.array([1, 1, 0, 2, 1, 0, 2], np.int32), np.array([1, 0, 1, 1, 0, 0, 0], np.int8)
     y = rng.integers(-50, 50, (14, 3)).astype(np.int32)
-    spec = pltpu.PrefetchScalarGridSpec(num_scalar_prefetch=2, grid=(7,), in_specs=[pl.BlockSpec((2, 3), lambda i, to, first: (i, 0))],
-                                        out_specs=[pl.BlockSpec((2, 3), lambda i, to, first: (to[i] + first[i].astype(i32) - first[i].astype(i32), 0))])
-    write("prefetch_groups", """
+    spec = pltpu.PrefetchScalarGridSpec(
+        num_scalar_prefetch=2,
+        grid=(7,),
+        in_specs=[pl.BlockSpec((2, 3), lambda i, to, first: (i, 0))],
+        out_specs=[pl.BlockSpec((2, 3), lambda i, to, first: (to[i] + first[i].astype(i32) - first[i].astype(i32), 0))],
+    )
+    write(
+        "prefetch_groups",
+        """
 kernel @prefetch_groups
 grid (7)
 prefetch i32[7] whole
@@ -101,17 +120,23 @@ body (%to, %first, %x, %o) {
   %b = load %x[0:2, 0:3]
   %c = add %a, %b
   store %o[0:2, 0:3], %c
-}""", [to, first, y], call(groups, [((5, 3), i32)], to, first, y, grid_spec=spec))
+}""",
+        [to, first, y],
+        call(groups, [((5, 3), i32)], to, first, y, grid_spec=spec),
+    )
 
 
 def aliases():
     # The third of four blocks is visited by nobody and keeps the input's contents.
     def bump(x_ref, o_ref):
         o_ref[...] = x_ref[...] + 100
+
     x = rng.integers(-50, 50, (4, 6)).astype(np.int32)
     rows = lambda i: (3 * (i // 2) + i % 2 * (1 - i // 2), 0)  # 0, 1, 3
     spec = pl.BlockSpec((1, 6), rows)
-    write("alias_unvisited", """
+    write(
+        "alias_unvisited",
+        """
 kernel @alias_unvisited
 grid (3)
 in i32[4, 6] block (1, 6) map (%i) {
@@ -145,15 +170,30 @@ body (%x, %o) {
   %c = constant 100 : i32[1, 6]
   %b = add %a, %c
   store %o[0:1, 0:6], %b
-}""", [x], call(bump, [((4, 6), i32)], x, grid=(3,), in_specs=[spec], out_specs=[spec], input_output_aliases={0: 0}))
+}""",
+        [x],
+        call(bump, [((4, 6), i32)], x, grid=(3,), in_specs=[spec], out_specs=[spec], input_output_aliases={0: 0}),
+    )
 
-    # Numbers count the scalar-prefetch operand. Rows by data are replaced in a table: the output is read, modified and written, the input never read.
+    # Numbers count the scalar-prefetch operand. Rows by data are replaced in a table: the output is read, modified and
+    # written, the input never read.
     def put(to_ref, v_ref, t_ref, o_ref):
         o_ref[...] = v_ref[...] * 2 + o_ref[...]
-    to, v, t = np.array([3, 0, 3], np.int32), rng.integers(-9, 9, (3, 5)).astype(np.int32), rng.integers(-9, 9, (7, 5)).astype(np.int32)
-    grid_spec = pltpu.PrefetchScalarGridSpec(num_scalar_prefetch=1, grid=(3,), in_specs=[pl.BlockSpec((None, 5), lambda i, to: (i, 0)), pl.BlockSpec(memory_space=pl.ANY)],
-                                             out_specs=[pl.BlockSpec((2, 5), lambda i, to: (to[i], 0))])
-    write("alias_prefetch", """
+
+    to, v, t = (
+        np.array([3, 0, 3], np.int32),
+        rng.integers(-9, 9, (3, 5)).astype(np.int32),
+        rng.integers(-9, 9, (7, 5)).astype(np.int32),
+    )
+    grid_spec = pltpu.PrefetchScalarGridSpec(
+        num_scalar_prefetch=1,
+        grid=(3,),
+        in_specs=[pl.BlockSpec((None, 5), lambda i, to: (i, 0)), pl.BlockSpec(memory_space=pl.ANY)],
+        out_specs=[pl.BlockSpec((2, 5), lambda i, to: (to[i], 0))],
+    )
+    write(
+        "alias_prefetch",
+        """
 kernel @alias_prefetch
 grid (3)
 prefetch i32[3] whole
@@ -175,11 +215,16 @@ body (%to, %v, %t, %o) {
   %d = load %o[0:2, 0:5]
   %e = add %c, %d
   store %o[0:2, 0:5], %e
-}""", [to, v, t], call(put, [((7, 5), i32)], to, v, t, grid_spec=grid_spec, input_output_aliases={2: 0}))
+}""",
+        [to, v, t],
+        call(put, [((7, 5), i32)], to, v, t, grid_spec=grid_spec, input_output_aliases={2: 0}),
+    )
 
     # No program at all: the output is the input.
     spec = pl.BlockSpec((1, 6), lambda i: (i, 0))
-    write("alias_no_programs", """
+    write(
+        "alias_no_programs",
+        """
 kernel @alias_no_programs
 grid (0)
 in i32[4, 6] block (1, 6) map (%i) {
@@ -195,15 +240,22 @@ body (%x, %o) {
   %c = constant 100 : i32[1, 6]
   %b = add %a, %c
   store %o[0:1, 0:6], %b
-}""", [x], call(bump, [((4, 6), i32)], x, grid=(0,), in_specs=[spec], out_specs=[spec], input_output_aliases={0: 0}))
+}""",
+        [x],
+        call(bump, [((4, 6), i32)], x, grid=(0,), in_specs=[spec], out_specs=[spec], input_output_aliases={0: 0}),
+    )
 
-    # Within a program the input is read as it was when the program started, whatever the program stores before it reads.
+    # Within a program the input is read as it was when the program started, whatever the program stores before it
+    # reads.
     def rotate(x_ref, o_ref):
         o_ref[0:1] = x_ref[3:4]
         o_ref[1:4] = x_ref[0:3]
+
     y = rng.integers(-50, 50, (8,)).astype(np.int32)
     spec = pl.BlockSpec((4,), lambda i: (i,))
-    write("alias_read_after_store", """
+    write(
+        "alias_read_after_store",
+        """
 kernel @alias_read_after_store
 grid (2)
 in i32[8] block (4) map (%i) { yield %i }
@@ -213,14 +265,20 @@ body (%x, %o) {
   store %o[0:1], %a
   %b = load %x[0:3]
   store %o[1:4], %b
-}""", [y], call(rotate, [((8,), i32)], y, grid=(2,), in_specs=[spec], out_specs=[spec], input_output_aliases={0: 0}))
+}""",
+        [y],
+        call(rotate, [((8,), i32)], y, grid=(2,), in_specs=[spec], out_specs=[spec], input_output_aliases={0: 0}),
+    )
 
     # Blocks of an input that is stored to: later programs on the block see it, the last block hangs over the edge.
     def stored(x_ref, o_ref):
         o_ref[...] = x_ref[...]
         x_ref[0:2] = x_ref[0:2] * 2 + 1
+
     spec = pl.BlockSpec((3,), lambda i, j: (j,))
-    write("stored_input_blocks", """
+    write(
+        "stored_input_blocks",
+        """
 kernel @stored_input_blocks
 grid (3, 2)
 in i32[5] block (3) map (%i, %j) { yield %j }
@@ -234,15 +292,29 @@ body (%x, %o) {
   %c = mul %b, %2
   %d = add %c, %1
   store %x[0:2], %d
-}""", [y[:5]], call(stored, [((3, 5), i32)], y[:5], grid=(3, 2), in_specs=[spec], out_specs=[pl.BlockSpec((None, 3), lambda i, j: (i, j))]))
+}""",
+        [y[:5]],
+        call(
+            stored,
+            [((3, 5), i32)],
+            y[:5],
+            grid=(3, 2),
+            in_specs=[spec],
+            out_specs=[pl.BlockSpec((None, 3), lambda i, j: (i, j))],
+        ),
+    )
 
 
 def element():
-    # Windows of four that overlap by two; the last start is clamped so that the block fits into the array padded to a multiple of four.
+    # Windows of four that overlap by two; the last start is clamped so that the block fits into the array padded to a
+    # multiple of four.
     def sums(x_ref, o_ref):
         o_ref[...] = (x_ref[0] + x_ref[3] * 10).reshape(1)
+
     x = rng.integers(-50, 50, (12,)).astype(np.int32)
-    write("element_windows", """
+    write(
+        "element_windows",
+        """
 kernel @element_windows
 grid (7)
 in i32[12] block (element(4)) map (%i) {
@@ -259,7 +331,17 @@ body (%x, %o) {
   %d = add %a, %c
   %e = broadcast %d dims [] : i32[1]
   store %o[0:1], %e
-}""", [x], call(sums, [((7,), i32)], x, grid=(7,), in_specs=[pl.BlockSpec((pl.Element(4),), lambda i: (i * 2,))], out_specs=[pl.BlockSpec((1,), lambda i: (i,))]))
+}""",
+        [x],
+        call(
+            sums,
+            [((7,), i32)],
+            x,
+            grid=(7,),
+            in_specs=[pl.BlockSpec((pl.Element(4),), lambda i: (i * 2,))],
+            out_specs=[pl.BlockSpec((1,), lambda i: (i,))],
+        ),
+    )
 
     # A stencil with padding before and behind: what it reads there is unspecified, and masked.
     def stencil(x_ref, o_ref):
@@ -267,8 +349,11 @@ body (%x, %o) {
         at = jax.lax.broadcasted_iota(jnp.int32, (6,), 0) + i * 4 - 1
         v = jnp.where((at >= 0) & (at < 10), x_ref[...], 0.0)
         o_ref[...] = v[0:4] + 2 * v[1:5] + 4 * v[2:6]
+
     y = rng.integers(-8, 8, (10,)).astype(np.float32)
-    write("element_padding", """
+    write(
+        "element_padding",
+        """
 kernel @element_padding
 grid (3)
 in f32[10] block (element(6, 1, 3)) map (%i) {
@@ -304,15 +389,29 @@ body (%x, %o) {
   %s1 = add %v0, %m1
   %s2 = add %s1, %m2
   store %o[0:4], %s2
-}""", [y], call(stencil, [((10,), f32)], y, grid=(3,), in_specs=[pl.BlockSpec((pl.Element(6, (1, 3)),), lambda i: (i * 4,))], out_specs=[pl.BlockSpec((4,), lambda i: (i,))]))
+}""",
+        [y],
+        call(
+            stencil,
+            [((10,), f32)],
+            y,
+            grid=(3,),
+            in_specs=[pl.BlockSpec((pl.Element(6, (1, 3)),), lambda i: (i * 4,))],
+            out_specs=[pl.BlockSpec((4,), lambda i: (i,))],
+        ),
+    )
 
-    # Output blocks that overlap: a program adds to what the one before left in the first half, and stores the second half anew.
+    # Output blocks that overlap: a program adds to what the one before left in the first half, and stores the second
+    # half anew.
     def carry(x_ref, o_ref):
         o_ref[0:2] = jnp.where(pl.program_id(0) > 0, o_ref[0:2], 0) + x_ref[0:2]
         o_ref[2:4] = x_ref[2:4] * 3
+
     z = rng.integers(-50, 50, (12,)).astype(np.int32)
     spec = pl.BlockSpec((pl.Element(4),), lambda i: (i * 2,))
-    write("element_overlap", """
+    write(
+        "element_overlap",
+        """
 kernel @element_overlap
 grid (5)
 in i32[12] block (element(4)) map (%i) {
@@ -340,13 +439,19 @@ body (%x, %o) {
   %3 = constant 3 : i32[2]
   %f = mul %e, %3
   store %o[2:4], %f
-}""", [z], call(carry, [((12,), i32)], z, grid=(5,), in_specs=[spec], out_specs=[spec]))
+}""",
+        [z],
+        call(carry, [((12,), i32)], z, grid=(5,), in_specs=[spec], out_specs=[spec]),
+    )
 
     # Padded output blocks beside a squeezed dim and a blocked one: what is stored to the padding is dropped.
     def padded(x_ref, o_ref):
         o_ref[...] = x_ref[...]
+
     w = rng.integers(-50, 50, (3, 4, 6)).astype(np.int32)
-    write("element_padded_output", """
+    write(
+        "element_padded_output",
+        """
 kernel @element_padded_output
 grid (3, 2)
 in i32[3, 4, 6] block (squeezed, 2, 6) map (%i, %j) {
@@ -359,26 +464,51 @@ out i32[3, 4, 4] block (squeezed, 2, element(6, 1, 2)) map (%i, %j) {
 body (%x, %o) {
   %a = load %x[0:2, 0:6]
   store %o[0:2, 0:6], %a
-}""", [w], call(padded, [((3, 4, 4), i32)], w, grid=(3, 2), in_specs=[pl.BlockSpec((None, 2, 6), lambda i, j: (i, j, 0))],
-                out_specs=[pl.BlockSpec((None, 2, pl.Element(6, (1, 2))), lambda i, j: (i, j, i))]))
+}""",
+        [w],
+        call(
+            padded,
+            [((3, 4, 4), i32)],
+            w,
+            grid=(3, 2),
+            in_specs=[pl.BlockSpec((None, 2, 6), lambda i, j: (i, j, 0))],
+            out_specs=[pl.BlockSpec((None, 2, pl.Element(6, (1, 2))), lambda i, j: (i, j, i))],
+        ),
+    )
 
 
 def bounded():
-    # JAX has bounded slices in pipelines only, on a TPU, whose kind it asks for while it traces. Two of the 128 columns are kept.
+    # JAX has bounded slices in pipelines only, on a TPU, whose kind it asks for while it traces. Two of the 128 columns
+    # are kept.
     from jax._src.pallas.mosaic import tpu_info
+
     tpu_info.get_device_kind, tpu_info.get_num_device_cores = lambda: "TPU v5 lite", lambda: 1
 
     def slices(start_ref, size_ref, x_ref, o_ref):
         def body(x, o):
             o[...] = x[...] * 3 + 1
+
         spec = pl.BlockSpec((pl.BoundedSlice(16), 128), lambda i: (pl.ds(start_ref[i], size_ref[i]), 0))
         pltpu.emit_pipeline(body, grid=(5,), in_specs=[spec], out_specs=[spec])(x_ref, o_ref)
+
     start, size = np.array([0, 24, 16, 40, 56], np.int32), np.array([16, 16, 8, 16, 8], np.int32)
     x = rng.integers(-50, 50, (64, 128)).astype(np.int32)
-    grid_spec = pltpu.PrefetchScalarGridSpec(num_scalar_prefetch=2, grid=(1,), in_specs=[pl.BlockSpec(memory_space=pl.ANY)], out_specs=[pl.BlockSpec(memory_space=pl.ANY)])
+    grid_spec = pltpu.PrefetchScalarGridSpec(
+        num_scalar_prefetch=2,
+        grid=(1,),
+        in_specs=[pl.BlockSpec(memory_space=pl.ANY)],
+        out_specs=[pl.BlockSpec(memory_space=pl.ANY)],
+    )
     with jax.enable_x64(False):
-        out = pl.pallas_call(slices, out_shape=[jax.ShapeDtypeStruct((64, 128), i32)], grid_spec=grid_spec, interpret=pltpu.InterpretParams())(start, size, x)
-    write("bounded_slices", """
+        out = pl.pallas_call(
+            slices,
+            out_shape=[jax.ShapeDtypeStruct((64, 128), i32)],
+            grid_spec=grid_spec,
+            interpret=pltpu.InterpretParams(),
+        )(start, size, x)
+    write(
+        "bounded_slices",
+        """
 kernel @bounded_slices
 grid (5)
 prefetch i32[5] whole
@@ -402,7 +532,10 @@ body (%start, %size, %x, %o) {
   %b = mul %a, %3
   %c = add %b, %1
   store %o[0:16, 0:2], %c
-}""", [start, size, x[:, :2]], [np.asarray(out[0])[:, :2]])
+}""",
+        [start, size, x[:, :2]],
+        [np.asarray(out[0])[:, :2]],
+    )
 
 
 def grids():
@@ -412,9 +545,14 @@ def grids():
         for axis in range(6):
             n = n * 10 + pl.program_id(axis)
         o_ref[...] = x_ref[...] + n
+
     x = rng.integers(0, 9, (2, 3, 2, 2)).astype(np.int32)
-    body = "\n".join(f"  %p{a} = program_id axis {a}\n  %m{a} = mul %n{a}, %10\n  %n{a + 1} = add %m{a}, %p{a}" for a in range(6))
-    write("grid_of_six_axes", f"""
+    body = "\n".join(
+        f"  %p{a} = program_id axis {a}\n  %m{a} = mul %n{a}, %10\n  %n{a + 1} = add %m{a}, %p{a}" for a in range(6)
+    )
+    write(
+        "grid_of_six_axes",
+        f"""
 kernel @grid_of_six_axes
 grid (2, 1, 3, 2, 1, 2)
 in i32[2, 3, 2, 2] block (squeezed, 1, squeezed, 1) map (%a, %b, %c, %d, %e, %f) {{
@@ -431,8 +569,17 @@ body (%x, %o) {{
   %v = load %x[0:1, 0:1]
   %w = add %v, %nb
   store %o[0:1, 0:1], %w
-}}""", [x], call(number, [((2, 3, 2, 2), i32)], x, grid=(2, 1, 3, 2, 1, 2), in_specs=[pl.BlockSpec((None, 1, None, 1), lambda a, b, c, d, e, f: (a, c, d, f))],
-                out_specs=[pl.BlockSpec((1, None, 1, None), lambda a, b, c, d, e, f: (a, c, d, f))]))
+}}""",
+        [x],
+        call(
+            number,
+            [((2, 3, 2, 2), i32)],
+            x,
+            grid=(2, 1, 3, 2, 1, 2),
+            in_specs=[pl.BlockSpec((None, 1, None, 1), lambda a, b, c, d, e, f: (a, c, d, f))],
+            out_specs=[pl.BlockSpec((1, None, 1, None), lambda a, b, c, d, e, f: (a, c, d, f))],
+        ),
+    )
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
-"""Writes graph/: a function with kernels as tessera.export writes it, with arguments (inI.npy) and JAX's answers (outI.npy), for the C++ side to load. Run by hand, in an
-environment with the package tessera; the tests only read what it wrote:
+"""Writes graph/: a function with kernels as tessera.export writes it, with arguments (inI.npy) and JAX's answers
+(outI.npy), for the C++ side to load. Run by hand, in an environment with the package tessera; the tests only read what
+it wrote:
 
     JAX_PLATFORMS=cpu python tests/data/make_graph.py
 """
@@ -24,8 +25,13 @@ def normalise(x_ref, o_ref, sum_ref):
 def function(x, y):
     """Two calls of one kernel with JAX's own operations between and after them, and a constant."""
     rows = pl.BlockSpec((2, 8), lambda i: (i, 0))
-    softmax = pl.pallas_call(normalise, out_shape=[jax.ShapeDtypeStruct((6, 8), jnp.bfloat16), jax.ShapeDtypeStruct((6,), jnp.float32)], grid=(3,), in_specs=[rows],
-                             out_specs=[rows, pl.BlockSpec((2,), lambda i: (i,))])
+    softmax = pl.pallas_call(
+        normalise,
+        out_shape=[jax.ShapeDtypeStruct((6, 8), jnp.bfloat16), jax.ShapeDtypeStruct((6,), jnp.float32)],
+        grid=(3,),
+        in_specs=[rows],
+        out_specs=[rows, pl.BlockSpec((2,), lambda i: (i,))],
+    )
     a, s = softmax(x)
     b = jax.jit(lambda a, y: a.astype(jnp.float32) @ y + np.arange(8, dtype=np.float32))(a, y)
     return softmax(b)[0], s

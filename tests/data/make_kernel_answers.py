@@ -1,5 +1,6 @@
-"""Writes kernels/NAME.npy, what JAX (0.10.2, on the CPU, float64 but for what jax.nn.dot_product_attention does in float32), and numpy.fft, say to the inputs of
-tests/kernels/jax_test.cpp, which makes the same numbers by the same hash. Run by hand; the tests only read what it wrote:
+"""Writes kernels/NAME.npy, what JAX (0.10.2, on the CPU, float64 but for what jax.nn.dot_product_attention does in
+float32), and numpy.fft, say to the inputs of tests/kernels/jax_test.cpp, which makes the same numbers by the same hash.
+Run by hand; the tests only read what it wrote:
 
     JAX_PLATFORMS=cpu python tests/data/make_kernel_answers.py
 """
@@ -26,7 +27,9 @@ def hashes(shape, seed):
 
 def random(shape, seed, scale=1.0, offset=0.0):
     """test::random of tests/kernels/support.h, for f32."""
-    return (offset + scale * (hashes(shape, seed).astype(np.float64) * 2.0**-31 - 1)).astype(np.float32).astype(np.float64)
+    return (
+        (offset + scale * (hashes(shape, seed).astype(np.float64) * 2.0**-31 - 1)).astype(np.float32).astype(np.float64)
+    )
 
 
 def integers(shape, seed, low, high):
@@ -45,7 +48,8 @@ def attention():
     plain = jax.nn.dot_product_attention(q, k, v)
     causal = jax.nn.dot_product_attention(q, k, v, is_causal=True)
     ragged = jax.nn.dot_product_attention(q, k, v, query_seq_lengths=queries, key_value_seq_lengths=keys)
-    ragged = jnp.where(jnp.arange(11)[None, :, None, None] < queries[:, None, None, None], ragged, 0)  # what lies behind a length is unspecified in JAX
+    # what lies behind a length is unspecified in JAX
+    ragged = jnp.where(jnp.arange(11)[None, :, None, None] < queries[:, None, None, None], ragged, 0)
     write("flash_attention", plain, causal, ragged)
 
 
@@ -103,7 +107,8 @@ def fft():
         return x[..., 0] + 1j * x[..., 1]
 
     pairs = lambda x: np.stack([x.real, x.imag], -1)  # noqa: E731
-    results = [pairs(f(numbers((2, n), n))) for n in (1, 12, 60, 101) for f in (np.fft.fft, np.fft.ifft)]  # 101 is a prime
+    # 101 is a prime
+    results = [pairs(f(numbers((2, n), n))) for n in (1, 12, 60, 101) for f in (np.fft.fft, np.fft.ifft)]
     results += [pairs(f(numbers((7, 15), 3))) for f in (np.fft.fft2, np.fft.ifft2)]
     results += [pairs(np.fft.rfft(random((2, n), n))) for n in (1, 10, 33)]
     results += [np.fft.irfft(numbers((2, n // 2 + 1), n), n) for n in (1, 10, 33)]
@@ -111,5 +116,15 @@ def fft():
 
 
 if __name__ == "__main__":
-    for make in (attention, layer_norm, grouped_matmul, quantized_matmul, cross_entropy, prefix_sum, radix_sort, top_k, fft):
+    for make in (
+        attention,
+        layer_norm,
+        grouped_matmul,
+        quantized_matmul,
+        cross_entropy,
+        prefix_sum,
+        radix_sort,
+        top_k,
+        fft,
+    ):
         make()

@@ -1,15 +1,18 @@
-"""Writes matrix/DTYPE.txt, the answers of JAX on the CPU (0.10.2) for every function that makes values from values, on every dtype that JAX takes
-and on shapes that go wrong. tests/support/matrix.h has the same functions of the C++ front end by name, and says what the operands are. Run by
-hand, as make_answers.py; the tests only read what it wrote:
+"""Writes matrix/DTYPE.txt, the answers of JAX on the CPU (0.10.2) for every function that makes values from values, on
+every dtype that JAX takes and on shapes that go wrong. tests/support/matrix.h has the same functions of the C++ front
+end by name, and says what the operands are. Run by hand, as make_answers.py; the tests only read what it wrote:
 
     JAX_PLATFORMS=cpu python tests/data/make_matrix_answers.py [DTYPE SHAPE FUNCTION]
 
-With arguments (f32 3,5,33 cumsum0) it prints the operands and the results of one line. A file begins with the elements of which operands are made:
+With arguments (f32 3,5,33 cumsum0) it prints the operands and the results of one line. A file begins with the elements
+of which operands are made:
 
-    special BITS ...      no subnormal numbers: JAX's CPU backend takes them for zeros where it computes (those of f8 excepted)
+    special BITS ...      no subnormal numbers: JAX's CPU backend takes them for zeros where it computes (those of f8
+                          excepted)
     subnormal BITS ...    the same and subnormal numbers, for what only moves elements
 
-and goes on with lines SHAPE FUNCTION RESULT ...: a result of up to eight elements is their bits, a longer one #DIGEST (digest() below).
+and goes on with lines SHAPE FUNCTION RESULT ...: a result of up to eight elements is their bits, a longer one #DIGEST
+(digest() below).
 """
 
 import sys
@@ -29,7 +32,10 @@ from jax._src.pallas.einshape import _einshape
 SHAPES = [(), (1,), (7,), (8, 128), (3, 5, 33), (1000,)]
 INDICES = np.array([-9, -1, 0, 2, 6, 2**31 - 1], np.int32)
 SIGNED = [d for d in INTS if d[0] == "i"]
-BITS = {d: 1 if d == "bool" else ml_dtypes.iinfo(t).bits if d in INTS else ml_dtypes.finfo(t).bits for d, t in DTYPES.items()}
+BITS = {
+    d: 1 if d == "bool" else ml_dtypes.iinfo(t).bits if d in INTS else ml_dtypes.finfo(t).bits
+    for d, t in DTYPES.items()
+}
 NAME = {np.dtype(t): d for d, t in DTYPES.items()}
 
 
@@ -68,10 +74,31 @@ def special(d):
         return v, v
     f = ml_dtypes.finfo(t)
     most = np.inf if d != "f8e4m3fn" else 448.0
-    v = words(np.array([1, -1, 0, -0.0, 2.5, most, -7, -most, 240.0 if d == "f8e4m3fn" else 1000.0, 0.125, -3, 3, float(f.max), float(f.smallest_normal)], np.float64).astype(t))
+    v = words(
+        np.array(
+            [
+                1,
+                -1,
+                0,
+                -0.0,
+                2.5,
+                most,
+                -7,
+                -most,
+                240.0 if d == "f8e4m3fn" else 1000.0,
+                0.125,
+                -3,
+                3,
+                float(f.max),
+                float(f.smallest_normal),
+            ],
+            np.float64,
+        ).astype(t)
+    )
     least = words(np.array([float(f.smallest_subnormal), -float(f.smallest_subnormal)]).astype(t))
     both = np.concatenate([v, least])
-    return both if d in make_answers.FLOAT8 else v, v if d == "bf16" else both  # XLA may move bf16 as f32, flushing them
+    # XLA may move bf16 as f32, flushing them
+    return both if d in make_answers.FLOAT8 else v, v if d == "bf16" else both
 
 
 def operands(d, shape):
@@ -90,9 +117,17 @@ def operands(d, shape):
     signed = d in FLOATS or d in SIGNED
     small = i * 7 % 5 - 2 if signed else i * 7 % 5 % 2
     factor = np.where(i % 97 == 13, 2, np.where((i % 7 == 3) & signed, -1, 1))
-    index = np.where(i % 17 == 5, 2**31 - 1, np.where(i % 17 == 11, -2**31, i * 13 % 29 - 9))
+    index = np.where(i % 17 == 5, 2**31 - 1, np.where(i % 17 == 11, -(2**31), i * 13 % 29 - 9))
     as_d = lambda v: (v != 0 if d == "bool" else v.astype(np.int8).astype(DTYPES[d])).reshape(shape)
-    return {"x": specials(usual, 0), "y": specials(usual, 11), "z": specials(every, 3), "n": as_d(small), "p": as_d(factor), "i": index.astype(np.int32).reshape(shape), "j": INDICES}
+    return {
+        "x": specials(usual, 0),
+        "y": specials(usual, 11),
+        "z": specials(every, 3),
+        "n": as_d(small),
+        "p": as_d(factor),
+        "i": index.astype(np.int32).reshape(shape),
+        "j": INDICES,
+    }
 
 
 class Case:
@@ -131,7 +166,11 @@ class Case:
             self.add(f"roll{a}", lambda a=a: [jnp.roll(z, 3, a)])
         if self.rank:
             self.add("split", lambda: jnp.split(z, [s[0] // 3], 0))
-            equation, sizes = {1: ("(ab)->ba", {"b": 8 if s[0] == 1000 else 1}), 2: ("a(bc)->cab", {"b": 4}), 3: ("ab(cd)->d(ba)c", {"c": 3})}[self.rank]
+            equation, sizes = {
+                1: ("(ab)->ba", {"b": 8 if s[0] == 1000 else 1}),
+                2: ("a(bc)->cab", {"b": 4}),
+                3: ("ab(cd)->d(ba)c", {"c": 3}),
+            }[self.rank]
             self.add("einshape", lambda: [_einshape(equation, z, **sizes)])
 
     def moves_by_indices(self):
@@ -139,7 +178,10 @@ class Case:
         for a in range(self.rank):
             for mode in ("fill", "clip", "wrap"):
                 self.add(f"take_{mode}{a}", lambda a=a, mode=mode: [jnp.take(z, j, a, mode=mode)])
-            self.add(f"take_along_axis{a}", lambda a=a: [jnp.take_along_axis(z, self.i, a), jnp.take_along_axis(z, self.i, a, mode="clip")])
+            self.add(
+                f"take_along_axis{a}",
+                lambda a=a: [jnp.take_along_axis(z, self.i, a), jnp.take_along_axis(z, self.i, a, mode="clip")],
+            )
             self.add(f"roll_by_value{a}", lambda a=a: [jnp.roll(z, j[0], a)])
         if not self.rank:
             return
@@ -152,7 +194,9 @@ class Case:
             self.add("scatter_multiply", lambda: [self.p.at[j].multiply(self.p[j])])
         starts, sizes = [j[0], j[3], j[1]][: self.rank], [max(n // 2, 1) for n in s]
         self.add("dynamic_slice", lambda: [lax.dynamic_slice(z, starts, sizes)])
-        self.add("dynamic_update_slice", lambda: [lax.dynamic_update_slice(z, lax.slice(y, [0] * self.rank, sizes), starts)])
+        self.add(
+            "dynamic_update_slice", lambda: [lax.dynamic_update_slice(z, lax.slice(y, [0] * self.rank, sizes), starts)]
+        )
         self.add("dynamic_index_in_dim", lambda: [lax.dynamic_index_in_dim(z, j[3], 0)])
 
     def comparisons(self):
@@ -173,9 +217,21 @@ class Case:
         self.add("min", lambda: [jnp.min(x)])
         if self.d not in FLOATS:
             # Of 4-bit integers through 8 bits: JAX's own check of dtypes does not know them.
-            wide, most = {"i4": (np.int8, -1), "u4": (np.uint8, 15)}.get(self.d, (self.t, True if self.d == "bool" else -1 if self.d in SIGNED else ml_dtypes.iinfo(self.t).max if self.d in INTS else 0))
+            wide, most = {"i4": (np.int8, -1), "u4": (np.uint8, 15)}.get(
+                self.d,
+                (
+                    self.t,
+                    (
+                        True
+                        if self.d == "bool"
+                        else -1 if self.d in SIGNED else ml_dtypes.iinfo(self.t).max if self.d in INTS else 0
+                    ),
+                ),
+            )
             for name, f, start in ("and", lax.bitwise_and, most), ("or", lax.bitwise_or, 0):
-                reduced = lambda axes, f=f, start=start: [lax.reduce(x.astype(wide), np.array(start, wide), f, axes).astype(self.t)]
+                reduced = lambda axes, f=f, start=start: [
+                    lax.reduce(x.astype(wide), np.array(start, wide), f, axes).astype(self.t)
+                ]
                 self.add(f"reduce_{name}", lambda reduced=reduced: reduced(range(self.rank)))
                 for a in range(self.rank):
                     self.add(f"reduce_{name}{a}", lambda a=a, reduced=reduced: reduced([a]))
@@ -184,7 +240,12 @@ class Case:
         if self.d == "bool":
             return
         n, p = self.n, self.p
-        into = {"i": np.int32, "u": np.uint32, "f": self.t}[self.d[0]] if BITS[self.d] < 32 and self.d != "bf16" else self.t  # where integers add up
+        # where integers add up
+        into = (
+            {"i": np.int32, "u": np.uint32, "f": self.t}[self.d[0]]
+            if BITS[self.d] < 32 and self.d != "bf16"
+            else self.t
+        )
         for name, x, f, g in ("sum", n, jnp.sum, lax.cumsum), ("prod", p, jnp.prod, lax.cumprod):
             self.add(name, lambda x=x, f=f: [f(x, dtype=into)])
             for a in range(self.rank):
@@ -193,7 +254,14 @@ class Case:
         if self.rank:
             wide = np.float32 if self.d in FLOATS and BITS[self.d] < 32 else self.t
             batch = [0] if self.rank == 3 else []
-            self.add("dot", lambda: [lax.dot_general(n, p, (([self.rank - 1],) * 2, (batch, batch)), precision="highest", preferred_element_type=wide)])
+            self.add(
+                "dot",
+                lambda: [
+                    lax.dot_general(
+                        n, p, (([self.rank - 1],) * 2, (batch, batch)), precision="highest", preferred_element_type=wide
+                    )
+                ],
+            )
 
     def bits(self):
         if self.d == "bool":
@@ -206,7 +274,13 @@ class Case:
                 self.add(f"bitcast_{q}", lambda q=q: [lax.bitcast_convert_type(z, DTYPES[q])])
             elif BITS[q] < BITS[self.d]:
                 back = DTYPES[same[-1] if len(same) > 0 else self.d]
-                self.add(f"bitcast_{q}", lambda q=q, back=back: [(part := lax.bitcast_convert_type(z, DTYPES[q])), lax.bitcast_convert_type(part, back)])
+                self.add(
+                    f"bitcast_{q}",
+                    lambda q=q, back=back: [
+                        (part := lax.bitcast_convert_type(z, DTYPES[q])),
+                        lax.bitcast_convert_type(part, back),
+                    ],
+                )
         if self.d in INTS:
             u = DTYPES[f"u{BITS[self.d]}"]
             for q in INTS:
@@ -223,7 +297,11 @@ class Case:
 
                 def unpack(q=q, part=part):
                     word = lax.bitcast_convert_type(z, u) if u != self.t else z
-                    return [lax.bitcast_convert_type((word >> jnp.asarray(BITS[q]).astype(u)).astype(part), DTYPES[q]).astype(self.t)]
+                    return [
+                        lax.bitcast_convert_type(
+                            (word >> jnp.asarray(BITS[q]).astype(u)).astype(part), DTYPES[q]
+                        ).astype(self.t)
+                    ]
 
                 self.add(f"pack_{q}", pack)
                 self.add(f"unpack_{q}", unpack)
@@ -232,8 +310,18 @@ class Case:
             finite = lambda f: jnp.where(jnp.isnan(f), np.float32(2.5), f)
             random = lax.bitcast_convert_type(self.i, np.uint32)
             self.add("pack_bf16", lambda: [half(finite(self.x)) | half(finite(self.y)) << 16])
-            self.add("stochastic_round", lambda: [jnp.where(jnp.isfinite(self.x), lax.bitcast_convert_type((lax.bitcast_convert_type(self.x, np.uint32) + (random & 0xffff)) >> 16 << 16, np.float32),
-                                                            self.x).astype(jnp.bfloat16)])
+            self.add(
+                "stochastic_round",
+                lambda: [
+                    jnp.where(
+                        jnp.isfinite(self.x),
+                        lax.bitcast_convert_type(
+                            (lax.bitcast_convert_type(self.x, np.uint32) + (random & 0xFFFF)) >> 16 << 16, np.float32
+                        ),
+                        self.x,
+                    ).astype(jnp.bfloat16)
+                ],
+            )
 
     def random(self):
         key = jax.random.wrap_key_data(jnp.array([0, 42], jnp.uint32))
@@ -242,7 +330,10 @@ class Case:
         if self.d in INTS and BITS[self.d] >= 8:
             self.add("randint", lambda: [jax.random.randint(key, self.s, 3, 100, self.t)])
         if self.d in FLOATS and BITS[self.d] >= 16:
-            self.add("uniform", lambda: [jax.random.uniform(key, self.s, self.t), jax.random.uniform(key, self.s, self.t, -2.5, 4)])
+            self.add(
+                "uniform",
+                lambda: [jax.random.uniform(key, self.s, self.t), jax.random.uniform(key, self.s, self.t, -2.5, 4)],
+            )
             if self.size <= 8:
                 self.add("normal", lambda: [jax.random.normal(key, self.s, self.t)])
         if self.d == "bool":
@@ -270,16 +361,24 @@ def answers(d, shape):
 def text(name, result):
     """Of the least and the greatest the zeros have no sign: which of -0 and 0 it is XLA leaves to how it vectorises."""
     w = words(result)
-    if any(f in name for f in ("min", "max")) and not name.startswith("arg") and NAME[np.asarray(result).dtype] in FLOATS:
+    if (
+        any(f in name for f in ("min", "max"))
+        and not name.startswith("arg")
+        and NAME[np.asarray(result).dtype] in FLOATS
+    ):
         w = np.where(w == np.uint64(1) << np.uint64(8 * np.asarray(result).dtype.itemsize - 1), np.uint64(0), w)
     return (" ".join(f"{int(v):x}" for v in w) if len(w) <= 8 else f"#{digest(w):x}") or "none"
 
 
 def write(d):
-    lines = [f"{name} " + " ".join(f"{int(v):x}" for v in bits) for name, bits in zip(("special", "subnormal"), special(d))]
+    lines = [
+        f"{name} " + " ".join(f"{int(v):x}" for v in bits) for name, bits in zip(("special", "subnormal"), special(d))
+    ]
     for shape in SHAPES:
         dims = ",".join(map(str, shape)) or "-"
-        lines += [f"{dims} {name} {' | '.join(text(name, r) for r in results)}" for name, results in answers(d, shape).items()]
+        lines += [
+            f"{dims} {name} {' | '.join(text(name, r) for r in results)}" for name, results in answers(d, shape).items()
+        ]
     os.makedirs(os.path.join(HERE, "matrix"), exist_ok=True)
     with open(os.path.join(HERE, "matrix", d + ".txt"), "w") as out:
         out.write("\n".join(lines) + "\n")

@@ -1,5 +1,6 @@
-"""Writes the stored answers about memory of a kernel's own, semaphores, copies (pallas/pipes_*) and emit_pipeline (pipelines/), by JAX's TPU
-interpreter. As make_answers.py: run by hand, in an environment with jax, ml_dtypes and mpmath.
+"""Writes the stored answers about memory of a kernel's own, semaphores, copies (pallas/pipes_*) and emit_pipeline
+(pipelines/), by JAX's TPU interpreter. As make_answers.py: run by hand, in an environment with jax, ml_dtypes and
+mpmath.
 
     JAX_PLATFORMS=cpu python tests/data/make_pipe_answers.py
 """
@@ -21,7 +22,10 @@ tpu_info.registry["cpu"] = lambda: tpu_info.get_tpu_info_for_chip(tpu_info.ChipV
 
 def call(kernel, shapes, *inputs, **kwargs):
     out = [jax.ShapeDtypeStruct(s, t) for s, t in shapes]
-    return [np.asarray(y) for y in pl.pallas_call(kernel, out_shape=out, interpret=pltpu.InterpretParams(), **kwargs)(*inputs)]
+    return [
+        np.asarray(y)
+        for y in pl.pallas_call(kernel, out_shape=out, interpret=pltpu.InterpretParams(), **kwargs)(*inputs)
+    ]
 
 
 def write(name, text, inputs, outputs):
@@ -37,23 +41,30 @@ def copies():
     def kernel(x_ref, o_ref, buf, sem):
         def fetch(k):
             return pltpu.make_async_copy(x_ref.at[pl.ds(k * 8, 8)], buf.at[k % 2], sem.at[k % 2])
+
         fetch(0).start()
 
         def body(k, _):
             @pl.when(k + 1 < 5)
             def _():
                 fetch(k + 1).start()
+
             fetch(k).wait()
             doubled = buf[k % 2] * 2
 
             def out(t):
                 t[...] = doubled
                 pltpu.sync_copy(t, o_ref.at[pl.ds(k * 8, 8)])
+
             pl.run_scoped(out, pltpu.VMEM((8, 128), f32))
             return 0
+
         jax.lax.fori_loop(0, 5, body, 0)
+
     x = whole_numbers(40, 128)
-    write("pipes_copies", """
+    write(
+        "pipes_copies",
+        """
 kernel @pipes_copies
 in f32[40, 128] whole
 out f32[40, 128] whole
@@ -85,11 +96,22 @@ body (%x, %o, %buf, %sem) {
       copy_wait %t[0:8, 0:128] to %o[ds(%row, 8), 0:128] with %s[]
     }
   }
-}""", [x], call(kernel, [((40, 128), f32)], x, in_specs=[ANY], out_specs=[ANY], scratch_shapes=[pltpu.VMEM((2, 8, 128), f32), pltpu.SemaphoreType.DMA((2,))]))
+}""",
+        [x],
+        call(
+            kernel,
+            [((40, 128), f32)],
+            x,
+            in_specs=[ANY],
+            out_specs=[ANY],
+            scratch_shapes=[pltpu.VMEM((2, 8, 128), f32), pltpu.SemaphoreType.DMA((2,))],
+        ),
+    )
 
 
 def scoped():
-    # Fresh memory in a loop and in a branch, one scope in another, a value that comes out, semaphores from program to program.
+    # Fresh memory in a loop and in a branch, one scope in another, a value that comes out, semaphores from program to
+    # program.
     def kernel(x_ref, o_ref, sem):
         i = pl.program_id(0)
 
@@ -101,8 +123,11 @@ def scoped():
                 def inner(u):
                     u[...] = t[...] + n[0].astype(f32)
                     return u[...]
+
                 return pl.run_scoped(inner, pltpu.VMEM((8, 128), f32))
+
             return total + pl.run_scoped(outer, pltpu.VMEM((8, 128), f32), pltpu.SMEM((1,), i32))
+
         total = jax.lax.fori_loop(0, 3, body, jnp.zeros((8, 128), f32))
         o_ref[...] = total
 
@@ -111,15 +136,20 @@ def scoped():
             def add(t):
                 t[...] = total
                 o_ref[...] += t[...]
+
             pl.run_scoped(add, pltpu.VMEM((8, 128), f32))
+
         pl.semaphore_signal(sem, 2)
 
         @pl.when(i == 2)
         def _():
             pl.semaphore_wait(sem, 6)
+
     x = whole_numbers(24, 128)
     block = pl.BlockSpec((8, 128), lambda i: (i, 0))
-    write("pipes_scoped", """
+    write(
+        "pipes_scoped",
+        """
 kernel @pipes_scoped
 grid (3)
 in f32[24, 128] block (8, 128) map (%i) {
@@ -179,11 +209,23 @@ body (%x, %o, %sem) {
   if %is_two {
     semaphore_wait %sem[], %six
   }
-}""", [x], call(kernel, [((24, 128), f32)], x, grid=(3,), in_specs=[block], out_specs=[block], scratch_shapes=[pltpu.SemaphoreType.REGULAR]))
+}""",
+        [x],
+        call(
+            kernel,
+            [((24, 128), f32)],
+            x,
+            grid=(3,),
+            in_specs=[block],
+            out_specs=[block],
+            scratch_shapes=[pltpu.SemaphoreType.REGULAR],
+        ),
+    )
 
 
 def pipelines():
     """Each kernel stands in pipeline_test.cpp too. Whole numbers, so that answers are exact."""
+
     def keep(name, inputs, outputs):
         for i, x in enumerate(inputs):
             make_answers.save("pipelines", f"{name}.in{i}", x)
@@ -194,8 +236,10 @@ def pipelines():
     def add(x_ref, y_ref, o_ref):
         def body(x, y, o):
             o[...] = x[...] + y[...] * pl.program_id(0).astype(f32) + pl.num_programs(0)
+
         block = pl.BlockSpec((16, 128), lambda i: (i, 0))
         pltpu.emit_pipeline(body, grid=(3,), in_specs=[block, block], out_specs=[block])(x_ref, y_ref, o_ref)
+
     x, y = whole_numbers(40, 128), whole_numbers(40, 128)
     keep("add", [x, y], call(add, [((40, 128), f32)], x, y, in_specs=[ANY, ANY], out_specs=[ANY]))
 
@@ -205,9 +249,16 @@ def pipelines():
             @pl.when(pl.program_id(2) == 0)
             def _():
                 o[...] = jnp.zeros((8, 128), f32)
+
             o[...] += jnp.dot(x[...], y[...])
-        pltpu.emit_pipeline(body, grid=(2, 2, 3), in_specs=[pl.BlockSpec((8, 128), lambda i, j, k: (i, k)), pl.BlockSpec((128, 128), lambda i, j, k: (k, j))],
-                            out_specs=[pl.BlockSpec((8, 128), lambda i, j, k: (i, j))])(x_ref, y_ref, o_ref)
+
+        pltpu.emit_pipeline(
+            body,
+            grid=(2, 2, 3),
+            in_specs=[pl.BlockSpec((8, 128), lambda i, j, k: (i, k)), pl.BlockSpec((128, 128), lambda i, j, k: (k, j))],
+            out_specs=[pl.BlockSpec((8, 128), lambda i, j, k: (i, j))],
+        )(x_ref, y_ref, o_ref)
+
     x, y = whole_numbers(16, 384), whole_numbers(384, 256)
     keep("matmul", [x, y], call(matmul, [((16, 256), f32)], x, y, in_specs=[ANY, ANY], out_specs=[ANY]))
 
@@ -217,8 +268,17 @@ def pipelines():
 
         def body(x, y, o):
             o[...] = x[...] * y[...] + pl.program_id(0).astype(f32) + 10 * outer.astype(f32)
-        pltpu.emit_pipeline(body, grid=(6,), in_specs=[pl.BlockSpec((8, 128), lambda i: (i // 2, outer), pipeline_mode=pl.Buffered(3)), pl.BlockSpec((8, 128), lambda i: (0, 0))],
-                            out_specs=[pl.BlockSpec((8, 128), lambda i: (i, outer))])(x_ref, y_ref, o_ref)
+
+        pltpu.emit_pipeline(
+            body,
+            grid=(6,),
+            in_specs=[
+                pl.BlockSpec((8, 128), lambda i: (i // 2, outer), pipeline_mode=pl.Buffered(3)),
+                pl.BlockSpec((8, 128), lambda i: (0, 0)),
+            ],
+            out_specs=[pl.BlockSpec((8, 128), lambda i: (i, outer))],
+        )(x_ref, y_ref, o_ref)
+
     x, y = whole_numbers(24, 256), whole_numbers(8, 128)
     keep("stay", [x, y], call(stay, [((48, 256), f32)], x, y, grid=(2,), in_specs=[ANY, ANY], out_specs=[ANY]))
 
@@ -227,16 +287,30 @@ def pipelines():
         def fill(t):
             t[...] = jnp.full((32, 128), -1, f32)
             pltpu.sync_copy(t, o_ref)
+
         pl.run_scoped(fill, pltpu.VMEM((32, 128), f32))
 
         def body(x, o):
             o[...] = x[...] * 2
+
         block = pl.BlockSpec((8, 128), lambda i: (i, 0))
         pltpu.emit_pipeline(body, grid=(n_ref[0],), in_specs=[block], out_specs=[block])(x_ref, o_ref)
+
     x = whole_numbers(32, 128)
     for n in range(4):
         count = np.array([n], np.int32)
-        keep(f"some{n}", [count, x], call(some, [((32, 128), f32)], count, x, in_specs=[pl.BlockSpec(memory_space=pltpu.SMEM), ANY], out_specs=[ANY]))
+        keep(
+            f"some{n}",
+            [count, x],
+            call(
+                some,
+                [((32, 128), f32)],
+                count,
+                x,
+                in_specs=[pl.BlockSpec(memory_space=pltpu.SMEM), ANY],
+                out_specs=[ANY],
+            ),
+        )
 
 
 if __name__ == "__main__":

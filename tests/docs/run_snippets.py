@@ -1,5 +1,6 @@
-"""Runs the Python blocks of samples/pallas.md, which the build has collected in the file that the first argument names, under JAX on the CPU, and
-saves each block's `result` as NAME.npy in the folder that the second one names."""
+"""Runs the Python blocks of samples/pallas.md, which the build has collected in the file that the first argument names,
+under JAX on the CPU, and saves each block's `result` as NAME.npy in the folder that the second one names."""
+
 import os
 import runpy
 import sys

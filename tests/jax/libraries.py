@@ -1,5 +1,6 @@
-"""What tests/jax/libraries runs. The parent starts a process per module of a library, which runs its cases one after another and answers with a line of JSON
-per step; a process that dies or takes too long costs the case that it was at, and the next process goes on behind it."""
+"""What tests/jax/libraries runs. The parent starts a process per module of a library, which runs its cases one after
+another and answers with a line of JSON per step; a process that dies or takes too long costs the case that it was at,
+and the next process goes on behind it."""
 
 import argparse
 import json
@@ -9,7 +10,8 @@ import subprocess
 import sys
 import time
 
-BOUNDS = {"float64": 1e-9, "float32": 1e-4, "float16": 4e-3, "bfloat16": 2e-2}  # of a difference relative to the largest value of the result
+# of a difference relative to the largest value of the result
+BOUNDS = {"float64": 1e-9, "float32": 1e-4, "float16": 4e-3, "bfloat16": 2e-2}
 MARK = "@case "  # before each line that is meant for the parent: libraries print too
 
 
@@ -29,14 +31,17 @@ def cases():
     import library_cases
     import library_cases_ejkernel  # noqa: F401
     import library_cases_tokamax  # noqa: F401
+
     return library_cases.CASES
 
 
 # -- the child
 
+
 def flat(call):
     """A function of arrays only, and those: what else is in the call does not change."""
     import jax
+
     f, args, kwargs = call
     leaves, tree = jax.tree.flatten((args, kwargs))
     at = [i for i, leaf in enumerate(leaves) if isinstance(leaf, jax.Array)]
@@ -47,13 +52,16 @@ def flat(call):
             every[i] = array
         args, kwargs = jax.tree.unflatten(tree, every)
         return f(*args, **kwargs)
+
     return of_arrays, [leaves[i] for i in at]
 
 
 def run(make, jit):
-    """The results of a case as NumPy arrays, the dtypes that it is about, CPU seconds beyond those of a second call, and milliseconds of that."""
+    """The results of a case as NumPy arrays, the dtypes that it is about, CPU seconds beyond those of a second call,
+    and milliseconds of that."""
     import jax
     import numpy as np
+
     f, arrays = flat(make())
     dtypes = {str(a.dtype) for a in arrays}
     jitted = jax.jit(f) if jit else f
@@ -70,8 +78,10 @@ def run(make, jit):
 
 
 def difference(got, want):
-    """The largest of all results, relative to the largest value of that result; infinite if NaN or infinity is at other places."""
+    """The largest of all results, relative to the largest value of that result; infinite if NaN or infinity is at other
+    places."""
     import numpy as np
+
     worst = 0.0
     if len(got) != len(want):
         return float("inf")
@@ -99,13 +109,15 @@ def child(names, devices):
     import contextlib
     import warnings
 
-    # XLA leaves out roundings to narrower floats otherwise, within the judge's kernels too: a judge rounds where the kernel says so.
+    # XLA leaves out roundings to narrower floats otherwise, within the judge's kernels too: a judge rounds where the
+    # kernel says so.
     os.environ["XLA_FLAGS"] = f"--xla_allow_excess_precision=false {os.environ.get('XLA_FLAGS', '')}"
     import jax
     from jax.experimental import pallas as pl
     from jax.experimental.pallas import tpu as pltpu
 
     import tessera
+
     warnings.simplefilter("ignore")
     os.environ.setdefault("TESSERA_DEVICE", "vulkan")
     sys.argv = sys.argv[:1]  # tokamax reads it
@@ -117,6 +129,7 @@ def child(names, devices):
     def pallas_call(*args, **kwargs):
         traced[0] += 1
         return stock(*args, **{**kwargs, "interpret": ways.get(place[0], False)})
+
     pl.pallas_call = pallas_call
 
     def say(**what):
@@ -134,12 +147,15 @@ def child(names, devices):
             try:
                 with contextlib.nullcontext() if where in ways else tessera.on(where):
                     jax.clear_caches()
-                    got, dtypes, cpu, ms = run(case.reference, case.reference_jit) if where == "reference" else run(case.make, case.jit)
+                    got, dtypes, cpu, ms = (
+                        run(case.reference, case.reference_jit) if where == "reference" else run(case.make, case.jit)
+                    )
                 if not traced[0] and where != "reference":
                     raise RuntimeError("the function calls no kernel")
             except Exception as error:
                 if os.environ.get("TESSERA_LIBRARIES_TRACE"):
                     import traceback
+
                     traceback.print_exc()
                 if where not in ("jax for TPUs", "reference"):  # that of the first says more
                     say(name=name, at=where, is_="refused", text=first_line(error))
@@ -164,6 +180,7 @@ def child(names, devices):
 
 # -- the parent
 
+
 def lines(process, timeout):
     """The lines of a process for the parent; None at its end or when a case takes longer than `timeout` seconds."""
     selector = selectors.DefaultSelector()
@@ -181,7 +198,7 @@ def lines(process, timeout):
         for line in whole:
             text = line.decode(errors="replace")
             if text.startswith(MARK):
-                line = json.loads(text[len(MARK):])
+                line = json.loads(text[len(MARK) :])
                 if line["at"] == "start":
                     until = time.monotonic() + timeout
                 yield line
@@ -192,7 +209,11 @@ def module(names, devices, timeout, report):
     left = list(names)
     while left:
         command = [sys.executable, __file__, *[x for d in devices for x in ("--device", d)], "--child", *left]
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=None if os.environ.get("TESSERA_LIBRARIES_TRACE") else subprocess.DEVNULL)
+        process = subprocess.Popen(
+            command,
+            stdout=subprocess.PIPE,
+            stderr=None if os.environ.get("TESSERA_LIBRARIES_TRACE") else subprocess.DEVNULL,
+        )
         try:
             before, here = time.monotonic(), {}
             started = before
@@ -201,8 +222,11 @@ def module(names, devices, timeout, report):
                 if line is None:
                     if left:
                         slow = now - started >= timeout and process.poll() is None
-                        why = (dict(is_="late", text=f"no answer in {timeout:.0f} s", limit=timeout) if slow else
-                               dict(is_="refused", text=f"the process ended with {process.wait()}"))
+                        why = (
+                            dict(is_="late", text=f"no answer in {timeout:.0f} s", limit=timeout)
+                            if slow
+                            else dict(is_="refused", text=f"the process ended with {process.wait()}")
+                        )
                         for where in ["jax", *devices]:
                             if where not in here:
                                 here[where] = {**why, "seconds": now - before}
@@ -227,14 +251,19 @@ def wanted(result, devices, timeout, again):
     if result is None or any(d not in result for d in devices):
         return True
     mine = [result[d] for d in devices]
-    return any(r["is_"] == "late" and r["limit"] < timeout or again and r["is_"] in ("WRONG", "refused", "unjudged") for r in mine)
+    return any(
+        r["is_"] == "late" and r["limit"] < timeout or again and r["is_"] in ("WRONG", "refused", "unjudged")
+        for r in mine
+    )
 
 
 def show(name, result):
     for where, r in result.items():
         if where == "jax" and r["is_"] == "right":
             continue
-        text = r["text"] if "text" in r else f"by {r['by']:.1e}, compiled in {r['cpu']:.1f} CPU s, {r['ms']:.1f} ms a call"
+        text = (
+            r["text"] if "text" in r else f"by {r['by']:.1e}, compiled in {r['cpu']:.1f} CPU s, {r['ms']:.1f} ms a call"
+        )
         is_ = "cannot be driven" if where == "jax" and r["is_"] == "refused" else r["is_"]
         print(f"{name}: {'JAX' if where == 'jax' else where}: {is_}: {text} ({r['seconds']:.0f} s)", flush=True)
 
@@ -242,12 +271,17 @@ def show(name, result):
 def table(names, devices, found):
     """Prints what was found by library and device, and the slowest; how many passed, and how many failed."""
     passed = failed = 0
-    print("\n| library | on | right | wrong | refused | not in time | not run | JAX cannot run "
-          "| of those as the library's reference | unlike it | without one, run here | most CPU s to compile |\n|" + "---|" * 12)
+    print(
+        "\n| library | on | right | wrong | refused | not in time | not run | JAX cannot run "
+        "| of those as the library's reference | unlike it | without one, run here | most CPU s to compile |\n|"
+        + "---|" * 12
+    )
     for library in dict.fromkeys(n.split("/")[0] for n in names):
         mine = [found[n] for n in names if n.split("/")[0] == library and not wanted(found.get(n), devices, 0.0, False)]
         absent = sum(n.split("/")[0] == library for n in names) - len(mine)
-        rest, driven = [r for r in mine if r["jax"]["is_"] == "refused"], [r for r in mine if r["jax"]["is_"] != "refused"]
+        rest, driven = [r for r in mine if r["jax"]["is_"] == "refused"], [
+            r for r in mine if r["jax"]["is_"] != "refused"
+        ]
         for device in devices:
             counts = [sum(r[device]["is_"] == k for r in driven) for k in ("right", "WRONG", "refused", "late")]
             alone = [sum(r[device]["is_"] == k for r in rest) for k in ("right", "WRONG", "unjudged")]
@@ -255,8 +289,14 @@ def table(names, devices, found):
             print("|", " | ".join(map(str, [library, device, *counts, absent, len(rest), *alone, f"{most:.1f}"])), "|")
             passed += counts[0]
             failed += counts[1] + counts[2]
-    slow = sorted(((r["seconds"], n, where, r["is_"]) for n in names if n in found for where, r in found[n].items()), reverse=True)[:20]
-    print("\nslowest:", *[f"{n} on {'JAX' if where == 'jax' else where}: {seconds:.0f} s, {is_}" for seconds, n, where, is_ in slow], sep="\n  ")
+    slow = sorted(
+        ((r["seconds"], n, where, r["is_"]) for n in names if n in found for where, r in found[n].items()), reverse=True
+    )[:20]
+    print(
+        "\nslowest:",
+        *[f"{n} on {'JAX' if where == 'jax' else where}: {seconds:.0f} s, {is_}" for seconds, n, where, is_ in slow],
+        sep="\n  ",
+    )
     return passed, failed
 
 

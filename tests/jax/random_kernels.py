@@ -1,10 +1,13 @@
 """Random Pallas kernels, by seed: each a program in text, run by JAX's interpret=True and by Tessera.
 
-    python tests/jax/random_kernels.py --seed 7 --count 1000 --device vulkan     # says of each that differs its seed, and prints it, shrunk
+    python tests/jax/random_kernels.py --seed 7 --count 1000 --device vulkan
 
-What a kernel computes is known to the last bit or within a bound: the generator knows of every value how large it is, of which number it is a multiple
-(sums and products of those that fit a dtype are exact) and, where an op rounds, how far two right evaluations may be apart. Only exact values are compared,
-rounded or made integers. Elements that depend on unspecified memory are found by running JAX with other contents there, and are not compared.
+It says of each that differs its seed, and prints it, shrunk.
+
+What a kernel computes is known to the last bit or within a bound: the generator knows of every value how large it is,
+of which number it is a multiple (sums and products of those that fit a dtype are exact) and, where an op rounds, how
+far two right evaluations may be apart. Only exact values are compared, rounded or made integers. Elements that depend
+on unspecified memory are found by running JAX with other contents there, and are not compared.
 """
 
 import argparse
@@ -38,7 +41,16 @@ def data(i, shape, dtype, wide):
 
 
 def made(text, **options):
-    scope = {"jax": jax, "jnp": jnp, "lax": lax, "pl": pl, "pltpu": pltpu, "plgpu": plgpu, "ref_addupdate": ref_addupdate, "ref_swap": ref_swap}
+    scope = {
+        "jax": jax,
+        "jnp": jnp,
+        "lax": lax,
+        "pl": pl,
+        "pltpu": pltpu,
+        "plgpu": plgpu,
+        "ref_addupdate": ref_addupdate,
+        "ref_swap": ref_swap,
+    }
     exec(text, scope)
     return scope["make"](data, **options)
 
@@ -54,12 +66,17 @@ def _number(fill, shape, dtype):
         with jax.ensure_compile_time_eval():
             return np.asarray(_unspecified(shape, dtype))
     low = 0 if jnp.issubdtype(dtype, jnp.unsignedinteger) or dtype == jnp.bool_ else -9
-    some = np.full(shape, max(fill, low)) if abs(fill) > 10 else np.random.default_rng(fill).integers(low, 2 if dtype == jnp.bool_ else 10, shape)
+    some = (
+        np.full(shape, max(fill, low))
+        if abs(fill) > 10
+        else np.random.default_rng(fill).integers(low, 2 if dtype == jnp.bool_ else 10, shape)
+    )
     return some > 0 if dtype == jnp.bool_ else some
 
 
 class _Filled:
-    """Unspecified memory whose contents are asked for while a compiled program runs: one compilation serves all fills."""
+    """Unspecified memory whose contents are asked for while a compiled program runs: one compilation serves all
+    fills."""
 
     def __init__(self):
         self.fill, self.made = None, {}
@@ -68,10 +85,16 @@ class _Filled:
         if not any(jnp.issubdtype(dtype, t) for t in (jnp.floating, jnp.integer, jnp.bool_)):
             return _unspecified(shape, dtype)
         key = tuple(shape), jnp.dtype(dtype)
-        wire = jnp.float32 if jnp.issubdtype(dtype, jnp.floating) and key[1].itemsize < 4 else jnp.int8 if key[1].name in ("int4", "uint4") else dtype
+        wire = (
+            jnp.float32
+            if jnp.issubdtype(dtype, jnp.floating) and key[1].itemsize < 4
+            else jnp.int8 if key[1].name in ("int4", "uint4") else dtype
+        )
         for fill in [None, *_FILLS, *_MORE]:  # nothing of JAX runs inside a callback
             self.made[fill, key] = _number(fill, shape, dtype).astype(dtype).astype(wire)
-        value = jax.pure_callback(lambda: self.made[self.fill, key], jax.ShapeDtypeStruct(shape, wire), vmap_method="broadcast_all")
+        value = jax.pure_callback(
+            lambda: self.made[self.fill, key], jax.ShapeDtypeStruct(shape, wire), vmap_method="broadcast_all"
+        )
         return value.astype(dtype)
 
 
@@ -82,7 +105,8 @@ class Refused(Exception):
 def answers(text, simplified=True):
     """What JAX's interpreter gives, and where that depends on nothing unspecified.
 
-    XLA's simplifier makes one dynamic_slice of two, and forgets where the inner one was clamped; but without it XLA aborts on some programs.
+    XLA's simplifier makes one dynamic_slice of two, and forgets where the inner one was clamped; but without it XLA
+    aborts on some programs.
     """
     runs, memory = [], _Filled()
     call, args = made(text, interpret=True)
@@ -98,7 +122,11 @@ def answers(text, simplified=True):
             pallas_primitives.uninitialized_value = _unspecified
 
     def known():
-        return [np.logical_and.reduce([outs[0].astype(np.float64) == o.astype(np.float64) for o in outs]) for outs in zip(*runs)]
+        return [
+            np.logical_and.reduce([outs[0].astype(np.float64) == o.astype(np.float64) for o in outs])
+            for outs in zip(*runs)
+        ]
+
     for fill in _FILLS:
         run(fill)
     if not all(k.all() for k in known()):
@@ -123,8 +151,12 @@ def difference(text, errors, device, want=None):
                 wrong = k & (a != b) & ~(np.abs(a - b) <= e)
             if wrong.any():
                 at = tuple(int(x) for x in np.argwhere(wrong)[0])
-                return f"output {i} at {at} is {g[at]}, JAX has {w[at]} (within {e}); {int(wrong.sum())} of {int(k.sum())} elements differ"
+                return (
+                    f"output {i} at {at} is {g[at]}, JAX has {w[at]} (within {e}); {int(wrong.sum())} of"
+                    f" {int(k.sum())} elements differ"
+                )
         return None
+
     return compared(*(want or answers(text))) and compared(*answers(text, simplified=False))
 
 
@@ -139,11 +171,12 @@ def shrink(head, tail, errors, device):
             return difference(text, errors, device) is not None
         except (Refused, SyntaxError):
             return False
+
     size = max(len(lines) // 2, 1)
     while size:
         i = 0
         while i < len(lines):
-            less = lines[:i] + lines[i + size:]
+            less = lines[:i] + lines[i + size :]
             if fails(less):
                 lines = less
             else:
@@ -186,7 +219,11 @@ def main():
             refused += 1
             print(f"seed {seed}: refused: {type(error.args[0]).__name__}: {str(error)[:200]}", flush=True)
             continue
-        differs = [what for device in o.device or ["interpreter", "vulkan"] if (what := check(seed, device, want, not o.no_shrink))]
+        differs = [
+            what
+            for device in o.device or ["interpreter", "vulkan"]
+            if (what := check(seed, device, want, not o.no_shrink))
+        ]
         wrong += bool(differs)
         for what in differs:
             print(what, flush=True)

@@ -22,7 +22,13 @@ body (%x, %o) {
 
 def python(program, *, wait=True, timeout=300, **environment):
     """Runs a program in a Python of its own; a process that hangs is a failure."""
-    p = subprocess.Popen([sys.executable, "-c", program], env={**os.environ, **environment}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    p = subprocess.Popen(
+        [sys.executable, "-c", program],
+        env={**os.environ, **environment},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
     return finish(p, timeout) if wait else p
 
 

@@ -1,4 +1,5 @@
-"""TESSERA_CACHE through the package: what one process compiles, another only reads. The files themselves are tested in C++ (disk_cache_test.cpp)."""
+"""TESSERA_CACHE through the package: what one process compiles, another only reads. The files themselves are tested in
+C++ (disk_cache_test.cpp)."""
 
 import json
 import os

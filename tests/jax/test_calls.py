@@ -1,4 +1,5 @@
-"""Pallas kernels as people write them, under jit, grad, vmap and scan, on the interpreter and on Vulkan, compared with interpret=True."""
+"""Pallas kernels as people write them, under jit, grad, vmap and scan, on the interpreter and on Vulkan, compared with
+interpret=True."""
 
 import threading
 
@@ -28,8 +29,16 @@ def whole(*shape, dtype=f32):
 def add(interpret=False):
     def add_blocks(x_ref, y_ref, o_ref):
         o_ref[...] = x_ref[...] + y_ref[...]
+
     spec = pl.BlockSpec((8,), lambda i: (i,))
-    return pl.pallas_call(add_blocks, out_shape=jax.ShapeDtypeStruct((19,), f32), grid=(3,), in_specs=[spec, spec], out_specs=spec, interpret=interpret)
+    return pl.pallas_call(
+        add_blocks,
+        out_shape=jax.ShapeDtypeStruct((19,), f32),
+        grid=(3,),
+        in_specs=[spec, spec],
+        out_specs=spec,
+        interpret=interpret,
+    )
 
 
 def matmul(interpret=False):
@@ -37,6 +46,7 @@ def matmul(interpret=False):
         @pl.when(pl.program_id(2) == 0)
         def _():
             acc_ref[...] = jnp.zeros_like(acc_ref)
+
         acc_ref[...] += a_ref[...] @ b_ref[...]
 
         @pl.when(pl.program_id(2) == pl.num_programs(2) - 1)
@@ -45,9 +55,16 @@ def matmul(interpret=False):
 
     def call(a, b):
         (m, k), n = a.shape, b.shape[1]
-        return pl.pallas_call(kernel, out_shape=jax.ShapeDtypeStruct((m, n), f32), grid=(m // 16, n // 16, k // 16), scratch_shapes=[pltpu.VMEM((16, 16), f32)],
-                              in_specs=[pl.BlockSpec((16, 16), lambda i, j, k: (i, k)), pl.BlockSpec((16, 16), lambda i, j, k: (k, j))],
-                              out_specs=pl.BlockSpec((16, 16), lambda i, j, k: (i, j)), interpret=interpret)(a, b)
+        return pl.pallas_call(
+            kernel,
+            out_shape=jax.ShapeDtypeStruct((m, n), f32),
+            grid=(m // 16, n // 16, k // 16),
+            scratch_shapes=[pltpu.VMEM((16, 16), f32)],
+            in_specs=[pl.BlockSpec((16, 16), lambda i, j, k: (i, k)), pl.BlockSpec((16, 16), lambda i, j, k: (k, j))],
+            out_specs=pl.BlockSpec((16, 16), lambda i, j, k: (i, j)),
+            interpret=interpret,
+        )(a, b)
+
     return call
 
 
@@ -55,8 +72,16 @@ def square_plus(interpret=False):
     def kernel(x_ref, o_ref):
         x = x_ref[...]
         o_ref[...] = x * x + 3 * x
+
     spec = pl.BlockSpec((4,), lambda i: (i,))
-    return pl.pallas_call(kernel, out_shape=jax.ShapeDtypeStruct((8,), f32), grid=(2,), in_specs=[spec], out_specs=spec, interpret=interpret)
+    return pl.pallas_call(
+        kernel,
+        out_shape=jax.ShapeDtypeStruct((8,), f32),
+        grid=(2,),
+        in_specs=[spec],
+        out_specs=spec,
+        interpret=interpret,
+    )
 
 
 def same(got, want, tolerance=0.0):
@@ -92,9 +117,13 @@ def test_tangents_and_vmap(device):
 def test_inside_scan(device):
     def turn(x, _):
         return square_plus()(x) * 0.125, x.sum()
+
     def wanted(x, _):
         return (x * x + 3 * x) * 0.125, x.sum()
-    same(jax.jit(lambda x: lax.scan(turn, x, None, length=4))(whole(8)), lax.scan(wanted, whole(8), None, length=4), 1e-6)
+
+    same(
+        jax.jit(lambda x: lax.scan(turn, x, None, length=4))(whole(8)), lax.scan(wanted, whole(8), None, length=4), 1e-6
+    )
 
 
 def test_prefetch_and_dynamic_grid(device):
@@ -102,9 +131,14 @@ def test_prefetch_and_dynamic_grid(device):
         o_ref[...] = x_ref[...] * 2 + pl.num_programs(0)
 
     def call(n, rows, x):
-        spec = pltpu.PrefetchScalarGridSpec(num_scalar_prefetch=1, grid=(n,), in_specs=[pl.BlockSpec((None, 4), lambda i, rows: (rows[i], 0))],
-                                            out_specs=pl.BlockSpec((None, 4), lambda i, rows: (i, 0)))
+        spec = pltpu.PrefetchScalarGridSpec(
+            num_scalar_prefetch=1,
+            grid=(n,),
+            in_specs=[pl.BlockSpec((None, 4), lambda i, rows: (rows[i], 0))],
+            out_specs=pl.BlockSpec((None, 4), lambda i, rows: (i, 0)),
+        )
         return pl.pallas_call(kernel, out_shape=jax.ShapeDtypeStruct((3, 4), jnp.int32), grid_spec=spec)(rows, x)
+
     rows, x = jnp.asarray([2, 0, 1], jnp.int32), whole(3, 4, dtype=jnp.int32)
     for n in (3, 2):
         same(jax.jit(call)(jnp.asarray(n, jnp.int32), rows, x)[:n], x[rows][:n] * 2 + n)
@@ -117,7 +151,13 @@ def test_masks_of_gpu_kernels(device):
         x = pltriton.load(x_ref.at[row, columns], mask=mask, other=-jnp.inf)
         e = jnp.exp(x - jnp.max(x, axis=0))
         pltriton.store(o_ref.at[row, columns], e / jnp.sum(e), mask=mask)
-    call = pl.pallas_call(kernel, out_shape=jax.ShapeDtypeStruct((5, 13), f32), grid=(5,), compiler_params=pltriton.CompilerParams(num_warps=1))
+
+    call = pl.pallas_call(
+        kernel,
+        out_shape=jax.ShapeDtypeStruct((5, 13), f32),
+        grid=(5,),
+        compiler_params=pltriton.CompilerParams(num_warps=1),
+    )
     same(jax.jit(call)(normal(5, 13)), jax.nn.softmax(normal(5, 13)), 1e-6)
 
 
@@ -136,19 +176,25 @@ def test_kernels_over_meshes(device):
     def double(x_ref, o_ref):
         i = lax.axis_index("core")
         o_ref[pl.ds(i * 2, 2), :] = x_ref[pl.ds(i * 2, 2), :] * 2
+
     x = whole(4, 3)
-    call = pl.kernel(double, out_type=jax.ShapeDtypeStruct((4, 3), f32), mesh=pltpu.create_tensorcore_mesh("core", num_cores=2))
+    call = pl.kernel(
+        double, out_type=jax.ShapeDtypeStruct((4, 3), f32), mesh=pltpu.create_tensorcore_mesh("core", num_cores=2)
+    )
     same(jax.jit(call)(x), x * 2)
 
 
 def test_names_that_are_no_words(device):
-    call = pl.pallas_call(lambda x_ref, o_ref: o_ref.__setitem__(..., x_ref[...] + 1), out_shape=jax.ShapeDtypeStruct((3,), f32))
+    call = pl.pallas_call(
+        lambda x_ref, o_ref: o_ref.__setitem__(..., x_ref[...] + 1), out_shape=jax.ShapeDtypeStruct((3,), f32)
+    )
     same(call(whole(3)), whole(3) + 1)
 
 
 def test_several_devices_of_the_platform(device):
     def double(x_ref, o_ref):
         o_ref[...] = x_ref[...] * 2
+
     call = lambda x: pl.pallas_call(double, out_shape=jax.ShapeDtypeStruct(x.shape, x.dtype))(x)
     mesh = jax.sharding.Mesh(np.array(jax.devices()), ("i",))
     assert mesh.size == 2
@@ -165,9 +211,16 @@ def test_scopes_semaphores_and_copies(device):
             copy.start()
             copy.wait()
             o_ref[...] = tile_ref[...] * 3
+
         pl.run_scoped(body, pltpu.VMEM((4, 6), f32), pltpu.SemaphoreType.DMA)
-    call = pl.pallas_call(scaled, out_shape=jax.ShapeDtypeStruct((8, 6), f32), grid=(2,), in_specs=[pl.BlockSpec(memory_space=pl.ANY)],
-                          out_specs=pl.BlockSpec((4, 6), lambda i: (i, 0)))
+
+    call = pl.pallas_call(
+        scaled,
+        out_shape=jax.ShapeDtypeStruct((8, 6), f32),
+        grid=(2,),
+        in_specs=[pl.BlockSpec(memory_space=pl.ANY)],
+        out_specs=pl.BlockSpec((4, 6), lambda i: (i, 0)),
+    )
     same(jax.jit(call)(whole(8, 6)), whole(8, 6) * 3)
 
 
@@ -175,10 +228,14 @@ def test_pipelines_of_tpu_kernels(device):
     def doubled(x_ref, o_ref):
         def body(a_ref, b_ref):
             b_ref[...] = a_ref[...] * 2
+
         spec = pl.BlockSpec((4, 4), lambda i: (i, 0))
         pltpu.emit_pipeline(body, grid=(4,), in_specs=[spec], out_specs=[spec])(x_ref, o_ref)
+
     anywhere = pl.BlockSpec(memory_space=pl.ANY)
-    call = pl.pallas_call(doubled, out_shape=jax.ShapeDtypeStruct((16, 4), f32), in_specs=[anywhere], out_specs=anywhere)
+    call = pl.pallas_call(
+        doubled, out_shape=jax.ShapeDtypeStruct((16, 4), f32), in_specs=[anywhere], out_specs=anywhere
+    )
     same(call(whole(16, 4)), whole(16, 4) * 2)
 
 
@@ -186,14 +243,23 @@ def test_outputs_of_many_dtypes(device):
     def kernel(x_ref, a_ref, b_ref, c_ref):
         x = x_ref[...]
         a_ref[...], b_ref[...], c_ref[...] = x.astype(jnp.bfloat16) * 2, jnp.argmax(x, axis=1).astype(jnp.int32), x > 0
-    shapes = [jax.ShapeDtypeStruct((4, 6), jnp.bfloat16), jax.ShapeDtypeStruct((4,), jnp.int32), jax.ShapeDtypeStruct((4, 6), jnp.bool_)]
+
+    shapes = [
+        jax.ShapeDtypeStruct((4, 6), jnp.bfloat16),
+        jax.ShapeDtypeStruct((4,), jnp.int32),
+        jax.ShapeDtypeStruct((4, 6), jnp.bool_),
+    ]
     x = normal(4, 6)
-    same(pl.pallas_call(kernel, out_shape=shapes)(x), [x.astype(jnp.bfloat16) * 2, jnp.argmax(x, axis=1).astype(jnp.int32), x > 0])
+    same(
+        pl.pallas_call(kernel, out_shape=shapes)(x),
+        [x.astype(jnp.bfloat16) * 2, jnp.argmax(x, axis=1).astype(jnp.int32), x > 0],
+    )
 
 
 def test_a_module_is_imported_once_and_threads_may_call(device):
     def times_seven(x_ref, o_ref):
         o_ref[...] = x_ref[...] * 7
+
     call = jax.jit(pl.pallas_call(times_seven, out_shape=jax.ShapeDtypeStruct((6,), f32)))
     before = tessera.stats()
     same(call(whole(6)), whole(6) * 7)
@@ -211,6 +277,7 @@ def test_a_module_is_imported_once_and_threads_may_call(device):
             for i in range(10):
                 if not np.array_equal(call(whole(6) + i), (whole(6) + i) * 7):
                     wrong.append(i)
+
     threads = [threading.Thread(target=many) for _ in range(3)]
     [t.start() for t in threads]
     [t.join() for t in threads]
@@ -240,6 +307,7 @@ def test_install_uninstall_and_on():
 def unsupported(interpret=False):
     def top(x_ref, o_ref):
         o_ref[...] = lax.linalg.cholesky(x_ref[...])
+
     return pl.pallas_call(top, out_shape=jax.ShapeDtypeStruct((3, 3), f32), interpret=interpret)
 
 
@@ -252,8 +320,11 @@ def test_errors_name_the_line(device):
     line = line_of("o_ref[...] = lax.linalg.cholesky" + "(x_ref[...])")
     with pytest.raises(tessera.Error) as error:
         unsupported()(jnp.eye(3))
-    assert str(error.value) == (f"top: the primitive cholesky of JAX cannot be imported\n  at {__file__}:{line}\n"
-                                "  note: write it with other operations, or leave such calls to JAX's interpreter: tessera.install(fallback=True)")
+    assert (
+        str(error.value)
+        == f"top: the primitive cholesky of JAX cannot be imported\n  at {__file__}:{line}\n  note: write it with other"
+        " operations, or leave such calls to JAX's interpreter: tessera.install(fallback=True)"
+    )
 
 
 def test_fallback(device):
@@ -282,17 +353,32 @@ def test_a_kernel_without_jax(where, tmp_path):
 
 
 def test_branches_in_index_maps(device):
-    """An index map only computes: of its branches all are computed, with the positions that the others read, and one is chosen."""
+    """An index map only computes: of its branches all are computed, with the positions that the others read, and one is
+    chosen."""
+
     def branches(i, where_ref):
         inner = lax.cond(i == 2, lambda: i - 2, lambda: where_ref[i] * 1)
-        return lax.switch(i, [lambda: 3, lambda: where_ref[i - 1], lambda: inner, lambda: jnp.int32(0) + where_ref[7]]), 0
+        return (
+            lax.switch(i, [lambda: 3, lambda: where_ref[i - 1], lambda: inner, lambda: jnp.int32(0) + where_ref[7]]),
+            0,
+        )
 
     def body(where_ref, x_ref, o_ref):
         o_ref[...] = x_ref[...] * 2
+
     def call(interpret=False):
-        return pl.pallas_call(body, out_shape=jax.ShapeDtypeStruct((8, 3), f32), interpret=interpret, grid_spec=pltpu.PrefetchScalarGridSpec(
-            num_scalar_prefetch=1, grid=(4,), in_specs=[pl.BlockSpec((2, 3), branches)],
-            out_specs=pl.BlockSpec((2, 3), lambda i, _: (lax.cond(i > 1, lambda: i - 2, lambda: i + 2), 0))))
+        return pl.pallas_call(
+            body,
+            out_shape=jax.ShapeDtypeStruct((8, 3), f32),
+            interpret=interpret,
+            grid_spec=pltpu.PrefetchScalarGridSpec(
+                num_scalar_prefetch=1,
+                grid=(4,),
+                in_specs=[pl.BlockSpec((2, 3), branches)],
+                out_specs=pl.BlockSpec((2, 3), lambda i, _: (lax.cond(i > 1, lambda: i - 2, lambda: i + 2), 0)),
+            ),
+        )
+
     args = jnp.asarray([2, 1, 3, 0, 0, 0, 0, 1]), whole(8, 3)
     same(jax.jit(call())(*args), call(interpret=True)(*args))
     batched = jax.vmap(call(), in_axes=(None, 0))(args[0], jnp.stack([args[1], args[1] + 1]))

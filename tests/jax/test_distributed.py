@@ -1,4 +1,5 @@
-"""samples/distributed: training on several processes of this machine, against the same model in one process without kernels."""
+"""samples/distributed: training on several processes of this machine, against the same model in one process without
+kernels."""
 
 import os
 import pathlib
@@ -16,7 +17,9 @@ SMALL = ["--layers", "1", "--width", "24", "--heads", "2", "--hidden", "20"]
 
 
 def start(*options):
-    return subprocess.Popen([sys.executable, TRAIN, *options], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    return subprocess.Popen(
+        [sys.executable, TRAIN, *options], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
 
 
 def ended(p, status, timeout=240):
@@ -30,13 +33,34 @@ def ended(p, status, timeout=240):
     return out, err
 
 
-@pytest.mark.parametrize("mesh, batch, device", [("2x2", 6, "interpreter"), ("1x2", 3, "interpreter,vulkan"), ("3x1", 3, "interpreter")])
+@pytest.mark.parametrize(
+    "mesh, batch, device", [("2x2", 6, "interpreter"), ("1x2", 3, "interpreter,vulkan"), ("3x1", 3, "interpreter")]
+)
 def test_as_in_one_process(tmp_path, mesh, batch, device):
     text = tmp_path / "text"
     text.write_bytes(b"kernels over blocks, never threads; " * 20)
     data, model = map(int, mesh.split("x"))
-    out, _ = ended(start("--processes", str(data * model), "--mesh", mesh, "--steps", "12", "--batch", str(batch), "--length", "19", "--check", "--device", device,
-                         "--file", str(text), *SMALL), 0)
+    out, _ = ended(
+        start(
+            "--processes",
+            str(data * model),
+            "--mesh",
+            mesh,
+            "--steps",
+            "12",
+            "--batch",
+            str(batch),
+            "--length",
+            "19",
+            "--check",
+            "--device",
+            device,
+            "--file",
+            str(text),
+            *SMALL,
+        ),
+        0,
+    )
     assert f"mesh {mesh} of {data * model} processes, " in out
     losses = [float(x) for x in re.findall(r"^step \d+: loss ([\d.]+), ", out, re.M)]
     assert len(losses) == 12 and losses[-1] < losses[0] - 1
@@ -67,16 +91,22 @@ def test_one_process_fails():
     assert err.endswith("train.py: process 1 of 2 ended with exit status 1; the others are stopped\n")
 
 
-@pytest.mark.parametrize("options, error", [
-    (["--mesh", "2x2"], "--mesh 2x2 is for 4 processes, but --processes is 2"),
-    (["--mesh", "2"], "argument --mesh: '2' is not DATAxMODEL, as 2x1"),
-    (["--processes", "3", "--mesh", "3x1"], "--batch 8 cannot be divided among 3 copies of the model"),
-    (["--heads", "3"], "--heads 3 cannot be divided among 2 parts of the model"),
-    (["--width", "20"], "--width 20 and --heads 4 make heads of 5 numbers, but rotary positions need an even number"),
-    (["--steps", "0"], "argument --steps: '0' is no number from 1 on"),
-    (["--process-id", "0"], "--coordinator and --process-id belong together"),
-    (["--coordinator", "localhost:1", "--process-id", "2"], "--process-id 2 is not among the 2 processes"),
-])
+@pytest.mark.parametrize(
+    "options, error",
+    [
+        (["--mesh", "2x2"], "--mesh 2x2 is for 4 processes, but --processes is 2"),
+        (["--mesh", "2"], "argument --mesh: '2' is not DATAxMODEL, as 2x1"),
+        (["--processes", "3", "--mesh", "3x1"], "--batch 8 cannot be divided among 3 copies of the model"),
+        (["--heads", "3"], "--heads 3 cannot be divided among 2 parts of the model"),
+        (
+            ["--width", "20"],
+            "--width 20 and --heads 4 make heads of 5 numbers, but rotary positions need an even number",
+        ),
+        (["--steps", "0"], "argument --steps: '0' is no number from 1 on"),
+        (["--process-id", "0"], "--coordinator and --process-id belong together"),
+        (["--coordinator", "localhost:1", "--process-id", "2"], "--process-id 2 is not among the 2 processes"),
+    ],
+)
 def test_options(options, error):
     _, err = ended(start(*options), 2)
     assert err.endswith(f"train.py: error: {error}\n")

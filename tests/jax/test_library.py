@@ -1,4 +1,5 @@
-"""The Pallas kernels that ship inside the jax wheel, for GPUs and for TPUs, at shapes that take seconds, against their own references."""
+"""The Pallas kernels that ship inside the jax wheel, for GPUs and for TPUs, at shapes that take seconds, against their
+own references."""
 
 import functools
 import importlib
@@ -19,7 +20,8 @@ from jax.experimental.pallas.ops.tpu.splash_attention import splash_attention_ma
 import tessera
 from support import DEVICES
 
-megablox = importlib.import_module("jax.experimental.pallas.ops.tpu.megablox.gmm")  # the package has a function of this name
+# the package has a function of this name
+megablox = importlib.import_module("jax.experimental.pallas.ops.tpu.megablox.gmm")
 
 f32, i32, u32 = jnp.float32, jnp.int32, jnp.uint32
 
@@ -42,13 +44,16 @@ def close(got, want, tolerance):
 
 def gradients(f, *args):
     """Of a sum whose terms differ in weight."""
+
     def weighted(*args):
         out = f(*args)
         return (out * jnp.cos(jnp.arange(out.size, dtype=f32)).reshape(out.shape)).sum()
+
     return jax.grad(weighted, argnums=tuple(range(len(args))))(*args)
 
 
 # -- ops/gpu
+
 
 def test_softmax(device):
     x = normal(0, 3, 50)
@@ -105,6 +110,7 @@ def test_gpu_paged_attention(device):
 
 # -- ops/tpu
 
+
 def test_matmul(device):
     x, y = normal(0, 64, 48), normal(1, 48, 32)
     close(matmul.matmul(x, y, block_shape=(32, 16), block_k=16), x @ y, 2e-5)
@@ -117,8 +123,19 @@ def test_matmul(device):
 def test_flash_attention(device, causal):
     q, k, v = normal(0, 1, 1, 16, 8), normal(1, 1, 1, 256, 8), normal(2, 1, 1, 256, 8)
     n, m = 128, 8  # blocks of keys must have multiples of 128
-    sizes = flash_attention.BlockSizes(block_q=m, block_k_major=n, block_k=n, block_b=1, block_q_major_dkv=m, block_k_major_dkv=n, block_k_dkv=n, block_q_dkv=m,
-                                       block_k_major_dq=n, block_k_dq=n, block_q_dq=m)
+    sizes = flash_attention.BlockSizes(
+        block_q=m,
+        block_k_major=n,
+        block_k=n,
+        block_b=1,
+        block_q_major_dkv=m,
+        block_k_major_dkv=n,
+        block_k_dkv=n,
+        block_q_dkv=m,
+        block_k_major_dq=n,
+        block_k_dq=n,
+        block_q_dq=m,
+    )
     f = functools.partial(flash_attention.flash_attention, causal=causal, sm_scale=0.2, block_sizes=sizes)
     reference = functools.partial(flash_attention.mha_reference_no_custom_vjp, causal=causal, sm_scale=0.2)
     close(f(q, k, v), reference(q, k, v), 2e-5)
@@ -138,9 +155,20 @@ def test_megablox(device):
 
 def test_splash_attention(device):
     q, k, v = normal(0, 2, 16, 8), normal(1, 2, 256, 8), normal(2, 2, 256, 8)
-    mask = splash_mask.MultiHeadMask([splash_mask.CausalMask((16, 256), 120), splash_mask.LocalMask((16, 256), (64, 20), 140)])
+    mask = splash_mask.MultiHeadMask(
+        [splash_mask.CausalMask((16, 256), 120), splash_mask.LocalMask((16, 256), (64, 20), 140)]
+    )
     n, m = 128, 8
-    sizes = splash.BlockSizes(block_q=m, block_kv=n, block_kv_compute=n, block_q_dkv=m, block_kv_dkv=n, block_kv_dkv_compute=n, block_q_dq=m, block_kv_dq=n)
+    sizes = splash.BlockSizes(
+        block_q=m,
+        block_kv=n,
+        block_kv_compute=n,
+        block_q_dkv=m,
+        block_kv_dkv=n,
+        block_kv_dkv_compute=n,
+        block_q_dq=m,
+        block_kv_dq=n,
+    )
     f = splash.make_splash_mha(mask, block_sizes=sizes, head_shards=1, q_seq_shards=1)
     reference = splash.make_masked_mha_reference(mask)
     close(f(q, k, v), reference(q, k, v), 2e-5)
@@ -151,7 +179,8 @@ def test_splash_attention(device):
 def test_tpu_paged_attention(device, inline):
     q, (k, v, table, lengths) = normal(0, 2, 4, 16), pages(4, 16)
     got = tpu_paged.paged_attention(q, k, v, lengths, table, pages_per_compute_block=2, inline_seq_dim=inline)
-    close(got, gpu_paged.paged_attention_reference(q, joined(k, table), joined(v, table), lengths), 2e-2)  # the kernel rounds keys and values to bf16
+    # the kernel rounds keys and values to bf16
+    close(got, gpu_paged.paged_attention_reference(q, joined(k, table), joined(v, table), lengths), 2e-2)
 
 
 def test_random_bits(device):

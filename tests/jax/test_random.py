@@ -1,5 +1,6 @@
-"""Random Pallas kernels (random_kernels.py) on both devices against JAX's interpret=True. TESSERA_TEST_SEED is the first seed and TESSERA_TEST_KERNELS
-the number of kernels. A failure prints its program; `python tests/jax/random_kernels.py --seed N --count 1` shrinks it."""
+"""Random Pallas kernels (random_kernels.py) on both devices against JAX's interpret=True. TESSERA_TEST_SEED is the
+first seed and TESSERA_TEST_KERNELS the number of kernels. A failure prints its program; `python
+tests/jax/random_kernels.py --seed N --count 1` shrinks it."""
 
 import os
 

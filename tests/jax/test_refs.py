@@ -27,11 +27,13 @@ def made(x_ref, o_ref):
         q = jax.new_ref(c)
         q[...] += 1
         return q[...]
+
     c = lax.fori_loop(0, 3, turn, 0)
 
     @pl.when(x_ref[0, 0] < 0)
     def _():
         empty[...] = total[...] + c
+
     o_ref[...] = jax.freeze(r) + empty[...]
 
 
@@ -42,7 +44,9 @@ def scoped(x_ref, o_ref):
             b_ref[...] = a_ref[...] * 2
             o_ref[i] = b_ref[...]
             return a_ref[0]
+
         return c + pl.run_scoped(body, pltpu.VMEM((5,), f32), b_ref=pltpu.VMEM((5,), f32))
+
     o_ref[0, 0] = lax.fori_loop(0, 3, turn, 0.0)
 
 
@@ -51,6 +55,7 @@ def stateful(x_ref, o_ref):
         a_ref, b_ref = refs
         a_ref[...] += 1
         b_ref[1:] = a_ref[1:] * 2
+
     a, b = pl.run_state(f)((x_ref[...], x_ref[...]))
     o_ref[...] = a + b
 
@@ -65,6 +70,7 @@ def functions(x_ref, o_ref):
     def turn(i, c):
         double(x_ref.at[i], o_ref.at[2 - i], i + 1.0)
         return c
+
     lax.fori_loop(0, 2, turn, 0)
     o_ref[0] += jax.checkpoint(jnp.sin)(inside(2)) + lax.cond(x_ref[0, 0] > 0, lambda: x_ref[0], lambda: -x_ref[1])
 
@@ -86,6 +92,7 @@ def keys(k_ref, o_ref):
 def test_refs(device, kernel, x):
     def f(interpret):
         return pl.pallas_call(kernel, out_shape=jax.ShapeDtypeStruct((len(x), 5), f32), interpret=interpret)(x)
+
     with tessera.on(device):
         np.testing.assert_allclose(f(False), f(True), rtol=1e-6)
 
@@ -94,10 +101,16 @@ def test_refs(device, kernel, x):
 def test_keys_in_blocks_and_in_results(device):
     def kernel(k_ref, o_ref, n_ref):
         o_ref[0], n_ref[0] = uniform(k_ref[0]), jax.random.fold_in(k_ref[0], pl.program_id(0))
+
     one = pl.BlockSpec((1,), lambda i: (3 - i,))
     with tessera.on(device):
-        got, new = pl.pallas_call(kernel, out_shape=[jax.ShapeDtypeStruct((4, 5), f32), jax.ShapeDtypeStruct((4,), KEYS.dtype)], grid=(4,), in_specs=[one],
-                                  out_specs=[pl.BlockSpec((1, 5), lambda i: (i, 0)), one])(KEYS)
+        got, new = pl.pallas_call(
+            kernel,
+            out_shape=[jax.ShapeDtypeStruct((4, 5), f32), jax.ShapeDtypeStruct((4,), KEYS.dtype)],
+            grid=(4,),
+            in_specs=[one],
+            out_specs=[pl.BlockSpec((1, 5), lambda i: (i, 0)), one],
+        )(KEYS)
     np.testing.assert_array_equal(got, jax.vmap(uniform)(KEYS)[::-1])
     assert (new == jax.vmap(jax.random.fold_in)(KEYS, 3 - jnp.arange(4))).all()
 
@@ -105,5 +118,9 @@ def test_keys_in_blocks_and_in_results(device):
 def test_copies_that_add_are_refused():
     def kernel(x_ref, o_ref, sem):
         pltpu.make_async_copy(x_ref, o_ref, sem).start(add=True)
-    with tessera.on("interpreter"), pytest.raises(tessera.Error, match=r"^kernel: dma_start: copies that add to their target cannot be imported yet\n  at .*test_refs.py:\d+"):
+
+    with tessera.on("interpreter"), pytest.raises(
+        tessera.Error,
+        match=r"^kernel: dma_start: copies that add to their target cannot be imported yet\n  at .*test_refs.py:\d+",
+    ):
         pl.pallas_call(kernel, out_shape=jax.ShapeDtypeStruct((3, 5), f32), scratch_shapes=[pltpu.SemaphoreType.DMA])(X)

@@ -8,7 +8,9 @@ import sys
 import pytest
 
 CHECK = pathlib.Path(__file__).resolve().parents[2] / "samples" / "transformer" / "check.py"
-PROGRAM = pathlib.Path(os.environ.get("TESSERA_BUILD_DIR", pathlib.Path.cwd().parent)).resolve() / "samples" / "transformer"
+PROGRAM = (
+    pathlib.Path(os.environ.get("TESSERA_BUILD_DIR", pathlib.Path.cwd().parent)).resolve() / "samples" / "transformer"
+)
 
 
 @pytest.mark.skipif(not PROGRAM.exists(), reason="this build has no samples")
@@ -20,6 +22,7 @@ def test_logits(tmp_path, dtype):
         return done.stdout
 
     run(PROGRAM, "--tokens", "6", "--dtype", dtype, "--answers", "answers.safetensors")
-    said = run(sys.executable, CHECK, "transformer.safetensors", "answers.safetensors")  # a process of its own: it switches float64 on
+    # a process of its own: it switches float64 on
+    said = run(sys.executable, CHECK, "transformer.safetensors", "answers.safetensors")
     assert said.startswith(f"transformer: {len('In the beginning') + 5} tokens against JAX in float64: ")
     assert said.endswith(": ok\n")

@@ -1,5 +1,6 @@
-"""A pytest plugin for tests/jax/upstream: lets JAX's own tests of Pallas run on Tessera. JAX's tests come in pairs of classes, one for devices, which skips
-itself on the CPU, and one for interpret=True. Chosen is the one with the fewest skips of its own, and its pallas_calls are those of a device."""
+"""A pytest plugin for tests/jax/upstream: lets JAX's own tests of Pallas run on Tessera. JAX's tests come in pairs of
+classes, one for devices, which skips itself on the CPU, and one for interpret=True. Chosen is the one with the fewest
+skips of its own, and its pallas_calls are those of a device."""
 
 import contextlib
 import importlib
@@ -11,7 +12,8 @@ import jax
 
 DEVICE = os.environ["TESSERA_UPSTREAM_DEVICE"]
 INTERPRET = DEVICE == "none"
-HELPERS = ["jax._src.hypothesis_test_util", "jax._src.pallas.pallas_test_util"]  # of JAX's source tree, which its wheel lacks
+# of JAX's source tree, which its wheel lacks
+HELPERS = ["jax._src.hypothesis_test_util", "jax._src.pallas.pallas_test_util"]
 
 for name in HELPERS:
     path = os.path.join(os.environ["TESSERA_UPSTREAM"], *name.split(".")) + ".py"
@@ -27,8 +29,10 @@ from jax._src import test_util as jtu  # noqa: E402
 from jax._src.pallas import pallas_test_util as ptu  # noqa: E402
 from jax.experimental import pallas as pl  # noqa: E402
 
+
 class _Gone:
     """An option that JAX 0.12 lacks and 0.11's tests set to what is left of it."""
+
     value = False
 
     def __call__(self, value):
@@ -40,6 +44,7 @@ if not hasattr(config, "jax_pallas_use_mosaic_gpu"):
 
 if not INTERPRET:
     import tessera
+
     tessera.install(DEVICE)
 
 
@@ -65,7 +70,8 @@ def pytest_collection_modifyitems(items):
             if not interpreted:
                 chosen.append(item)
             continue
-        # These modules skip their device classes in ways of their own: their interpreted ones run, without being told to interpret.
+        # These modules skip their device classes in ways of their own: their interpreted ones run, without being told
+        # to interpret.
         if not (isinstance(item.cls, type) and issubclass(item.cls, base) and not interpreted):
             chosen.append(item)
     items[:] = chosen

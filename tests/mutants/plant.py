@@ -1,13 +1,16 @@
 """Plants faults in a copy of the compiler's sources: plant.py ROOT TREE --count N --seed S [--survivors]
 
 ROOT is the repository, TREE the copy, which is made or brought up to date. Every fault lies in the one build and asks
-tessera::mutants::live(n) whether it is the one wanted (mutant.h), so that a fault costs no compilation. TREE/mutants.tsv lists
-number, file, line, kind, the code before and after, the whole line, "drawn" or "known", tab-separated. Known are those of survivors.tsv, with --survivors: no part of a measure.
+tessera::mutants::live(n) whether it is the one wanted (mutant.h), so that a fault costs no compilation.
+TREE/mutants.tsv lists number, file, line, kind, the code before and after, the whole line, "drawn" or "known",
+tab-separated. Known are those of survivors.tsv, with --survivors: no part of a measure.
 
-Faults are chosen by seed over all files of the lowering, the lane level, the emitters and the passes, from every place where Clang's
-syntax tree has a comparison, sum or product, a condition, a statement that does something, a small number, or a returned bool. What is
-said to people (errors, explain) and what C++ itself needs (loop headers, constant expressions) is left alone.
+Faults are chosen by seed over all files of the lowering, the lane level, the emitters and the passes, from every place
+where Clang's syntax tree has a comparison, sum or product, a condition, a statement that does something, a small
+number, or a returned bool. What is said to people (errors, explain) and what C++ itself needs (loop headers, constant
+expressions) is left alone.
 """
+
 import argparse
 import collections
 import pathlib
@@ -19,12 +22,42 @@ import sys
 from clang import cindex
 from clang.cindex import CursorKind as K, TypeKind
 
-FOLDERS = ["codegen/tile", "codegen/plan", "codegen/lower", "codegen/lane", "codegen/expand", "codegen/nvidia", "codegen/spirv", "codegen/tpu", "engine/passes"]
+FOLDERS = [
+    "codegen/tile",
+    "codegen/plan",
+    "codegen/lower",
+    "codegen/lane",
+    "codegen/expand",
+    "codegen/nvidia",
+    "codegen/spirv",
+    "codegen/tpu",
+    "engine/passes",
+]
 ALONE = ["codegen/compile.cpp", "codegen/fit_to_driver.cpp", "codegen/make_program.cpp"]
 # Judges of the tests, and text for people.
 NOT = re.compile(r"lane/(interpreter|bytecode)|explain|call_remarks|debug_info|disassemble|lower/print\.cpp")
-OTHER = {"<": "<=", "<=": "<", ">": ">=", ">=": ">", "==": "!=", "!=": "==", "+": "-", "-": "+", "*": "+", "/": "*", "%": "/", "&&": "", "||": ""}
-CONSTANT = {K.STATIC_ASSERT, K.ENUM_CONSTANT_DECL, K.CXX_THROW_EXPR, K.TEMPLATE_TYPE_PARAMETER, K.TEMPLATE_NON_TYPE_PARAMETER}
+OTHER = {
+    "<": "<=",
+    "<=": "<",
+    ">": ">=",
+    ">=": ">",
+    "==": "!=",
+    "!=": "==",
+    "+": "-",
+    "-": "+",
+    "*": "+",
+    "/": "*",
+    "%": "/",
+    "&&": "",
+    "||": "",
+}
+CONSTANT = {
+    K.STATIC_ASSERT,
+    K.ENUM_CONSTANT_DECL,
+    K.CXX_THROW_EXPR,
+    K.TEMPLATE_TYPE_PARAMETER,
+    K.TEMPLATE_NON_TYPE_PARAMETER,
+}
 ASSIGNS = {K.COMPOUND_ASSIGNMENT_OPERATOR, K.UNARY_OPERATOR, K.CALL_EXPR, K.BINARY_OPERATOR}
 WORDS_FOR_PEOPLE = re.compile(r"\bfail\(|\bwhy\b|\bnote\b|InternalError|CompileError|\bexplain")
 
@@ -42,7 +75,7 @@ class Finder:
                 self.walk(c, False)
 
     def code(self, extent):
-        return self.text[extent.start.offset:extent.end.offset].decode()
+        return self.text[extent.start.offset : extent.end.offset].decode()
 
     def add(self, cursor, kind, begin, end, after, make):
         before = self.text[begin:end].decode()
@@ -55,13 +88,20 @@ class Finder:
         k = c.kind
         if k in CONSTANT or k == K.CASE_STMT and False:
             return
-        if k in (K.FUNCTION_DECL, K.CXX_METHOD, K.CONSTRUCTOR, K.FUNCTION_TEMPLATE, K.LAMBDA_EXPR, K.CONVERSION_FUNCTION):
-            head = self.text[c.extent.start.offset:c.extent.start.offset + 200].split(b"{")[0]
+        if k in (
+            K.FUNCTION_DECL,
+            K.CXX_METHOD,
+            K.CONSTRUCTOR,
+            K.FUNCTION_TEMPLATE,
+            K.LAMBDA_EXPR,
+            K.CONVERSION_FUNCTION,
+        ):
+            head = self.text[c.extent.start.offset : c.extent.start.offset + 200].split(b"{")[0]
             if b"constexpr" in head:
                 return
             inside = True
         if k == K.VAR_DECL:
-            head = self.text[c.extent.start.offset:c.extent.end.offset].split(b"=")[0]
+            head = self.text[c.extent.start.offset : c.extent.end.offset].split(b"=")[0]
             if not inside or b"constexpr" in head or b"static" in head:
                 return
         if inside and c.extent.start.file and c.extent.start.file.name == str(self.path):
@@ -84,7 +124,14 @@ class Finder:
         elif k == K.IF_STMT and children and children[0].kind not in (K.DECL_STMT, K.VAR_DECL):
             e = children[0].extent
             for after in ("true", "false"):
-                self.add(c, "condition", e.start.offset, e.end.offset, after, lambda n, a, b=after: f"(tessera::mutants::live({n}) ? {b} : static_cast<bool>({a}))")
+                self.add(
+                    c,
+                    "condition",
+                    e.start.offset,
+                    e.end.offset,
+                    after,
+                    lambda n, a, b=after: f"(tessera::mutants::live({n}) ? {b} : static_cast<bool>({a}))",
+                )
         elif k == K.COMPOUND_STMT:
             for s in children:
                 self.statement(s)
@@ -92,19 +139,44 @@ class Finder:
             e = children[0].extent
             code = self.code(e)
             if code not in ("true", "false"):
-                self.add(c, "return", e.start.offset, e.end.offset, f"!({code})", lambda n, a: f"(tessera::mutants::live({n}) ? !({a}) : ({a}))")
+                self.add(
+                    c,
+                    "return",
+                    e.start.offset,
+                    e.end.offset,
+                    f"!({code})",
+                    lambda n, a: f"(tessera::mutants::live({n}) ? !({a}) : ({a}))",
+                )
             else:
                 other = "false" if code == "true" else "true"
-                self.add(c, "return", e.start.offset, e.end.offset, other, lambda n, a, o=other: f"(tessera::mutants::live({n}) ? {o} : {a})")
+                self.add(
+                    c,
+                    "return",
+                    e.start.offset,
+                    e.end.offset,
+                    other,
+                    lambda n, a, o=other: f"(tessera::mutants::live({n}) ? {o} : {a})",
+                )
         elif k == K.INTEGER_LITERAL:
             e = c.extent
             code = self.code(e)
             if code in ("0", "1", "2", "4", "8", "31", "32", "63", "64"):
-                self.add(c, "number", e.start.offset, e.end.offset, str(int(code) + 1), lambda n, a: f"(tessera::mutants::live({n}) ? {int(a) + 1} : {a})")
+                self.add(
+                    c,
+                    "number",
+                    e.start.offset,
+                    e.end.offset,
+                    str(int(code) + 1),
+                    lambda n, a: f"(tessera::mutants::live({n}) ? {int(a) + 1} : {a})",
+                )
 
     def operator(self, c, left, right):
         begin, end = left.extent.end.offset, right.extent.start.offset
-        if not 0 < begin < end or left.extent.start.offset != c.extent.start.offset or right.extent.end.offset != c.extent.end.offset:
+        if (
+            not 0 < begin < end
+            or left.extent.start.offset != c.extent.start.offset
+            or right.extent.end.offset != c.extent.end.offset
+        ):
             return
         op = self.text[begin:end].decode().strip()
         if op not in OTHER:
@@ -114,13 +186,27 @@ class Finder:
             return
         if op in ("&&", "||"):
             for kept in (a, b):
-                self.add(c, "condition", c.extent.start.offset, c.extent.end.offset, kept,
-                         lambda n, x, kept=kept: f"(tessera::mutants::live({n}) ? static_cast<bool>({kept}) : static_cast<bool>({x}))")
+                self.add(
+                    c,
+                    "condition",
+                    c.extent.start.offset,
+                    c.extent.end.offset,
+                    kept,
+                    lambda n, x, kept=kept: (
+                        f"(tessera::mutants::live({n}) ? static_cast<bool>({kept}) : static_cast<bool>({x}))"
+                    ),
+                )
             return
         other = OTHER[op]
         kind = "comparison" if op in ("<", "<=", ">", ">=", "==", "!=") else "arithmetic"
-        self.add(c, kind, c.extent.start.offset, c.extent.end.offset, f"{a} {other} {b}",
-                 lambda n, x, a=a, b=b, o=other: f"(tessera::mutants::live({n}) ? ({a} {o} {b}) : ({x}))")
+        self.add(
+            c,
+            kind,
+            c.extent.start.offset,
+            c.extent.end.offset,
+            f"{a} {other} {b}",
+            lambda n, x, a=a, b=b, o=other: f"(tessera::mutants::live({n}) ? ({a} {o} {b}) : ({x}))",
+        )
 
     def statement(self, s):
         inner = s
@@ -133,13 +219,23 @@ class Finder:
             return
         if inner.kind == K.BINARY_OPERATOR and not re.search(r"[^=!<>]=[^=]", self.code(e)):
             return
-        self.add(s, "statement", e.start.offset, e.end.offset, "dropped", lambda n, a: f"if (!tessera::mutants::live({n})) {a}")
+        self.add(
+            s,
+            "statement",
+            e.start.offset,
+            e.end.offset,
+            "dropped",
+            lambda n, a: f"if (!tessera::mutants::live({n})) {a}",
+        )
 
 
 def find(root, flags, only):
     index = cindex.Index.create()
     sites = []
-    files = sorted([f for folder in FOLDERS for f in (root / folder).rglob("*.cpp") if not NOT.search(str(f))] + [root / f for f in ALONE])
+    files = sorted(
+        [f for folder in FOLDERS for f in (root / folder).rglob("*.cpp") if not NOT.search(str(f))]
+        + [root / f for f in ALONE]
+    )
     if only:
         files = [f for f in files if any((root / part) in [f, *f.parents] for part in only)]
         if not files:
@@ -173,7 +269,8 @@ def known_survivors(root, sites):
 
 
 def choose(sites, count, seed, known=()):
-    """Sites, none inside another or in one that is known, one number each: the files take turns by how many sites they have."""
+    """Sites, none inside another or in one that is known, one number each: the files take turns by how many sites they
+    have."""
     order = random.Random(seed)
     order.shuffle(sites)
     # Kinds are taken in turn, so that many conditions do not crowd out few dropped statements.
@@ -196,11 +293,14 @@ def choose(sites, count, seed, known=()):
 
 
 def write(root, tree, numbered):
-    """Copies the repository's files, planted, and leaves what has not changed untouched, so that little is compiled again."""
+    """Copies the repository's files, planted, and leaves what has not changed untouched, so that little is compiled
+    again."""
     by_file = collections.defaultdict(list)
     for n, s in numbered:
         by_file[s.file].append((n, s))
-    git = subprocess.run(["git", "-C", str(root), "ls-files", "-co", "--exclude-standard"], check=True, capture_output=True, text=True)
+    git = subprocess.run(
+        ["git", "-C", str(root), "ls-files", "-co", "--exclude-standard"], check=True, capture_output=True, text=True
+    )
     listed = {name for name in git.stdout.split("\n") if (root / name).is_file()}
     for folder in {name.split("/")[0] for name in listed if "/" in name}:  # CMake would build what is gone
         for old in (tree / folder).rglob("*"):
@@ -211,10 +311,16 @@ def write(root, tree, numbered):
         text = source.read_bytes()
         if source in by_file:
             for n, s in sorted(by_file[source], key=lambda x: -x[1].begin):
-                text = text[:s.begin] + s.make(n, text[s.begin:s.end].decode()).encode() + text[s.end:]
+                text = text[: s.begin] + s.make(n, text[s.begin : s.end].decode()).encode() + text[s.end :]
             text = f'#include "tests/mutants/mutant.h"\n#line 1 "{name}"\n'.encode() + text
         if name == "CMakeLists.txt":  # a fault may be what a warning is about
-            text += "\n".join(["set_source_files_properties(", *sorted(str(f.relative_to(root)) for f in by_file), "PROPERTIES COMPILE_OPTIONS -Wno-error)\n"]).encode()
+            text += "\n".join(
+                [
+                    "set_source_files_properties(",
+                    *sorted(str(f.relative_to(root)) for f in by_file),
+                    "PROPERTIES COMPILE_OPTIONS -Wno-error)\n",
+                ]
+            ).encode()
         if to.exists() and to.read_bytes() == text:
             continue
         to.parent.mkdir(parents=True, exist_ok=True)
@@ -230,7 +336,9 @@ def refused(tree, root, numbered, flags, right):
         here = {(s.begin, s.end, s.after) for _, s in numbered if s.file == f}
         if here <= right[f]:
             continue
-        run = subprocess.run(["g++", *flags, "-w", "-fsyntax-only", "-fmax-errors=0", name], cwd=tree, capture_output=True, text=True)
+        run = subprocess.run(
+            ["g++", *flags, "-w", "-fsyntax-only", "-fmax-errors=0", name], cwd=tree, capture_output=True, text=True
+        )
         if run.returncode == 0:
             right[f] |= here
             continue
@@ -249,7 +357,9 @@ def main():
     p.add_argument("--in", action="append", default=[], dest="only", help="a folder or file: only there")
     p.add_argument("--survivors", action="store_true", help="those of survivors.tsv too")
     p.add_argument("--include", action="append", default=[], help="a folder of generated headers")
-    p.add_argument("--headers", default="", help="Clang's own (clang -print-resource-dir), for a libclang that has none")
+    p.add_argument(
+        "--headers", default="", help="Clang's own (clang -print-resource-dir), for a libclang that has none"
+    )
     a = p.parse_args()
     root = a.root.resolve()
     flags = ["-std=c++20", "-DTESSERA_SPIRV_TOOLS", *(f"-I{i}" for i in a.include)]
@@ -258,8 +368,8 @@ def main():
     spare = choose(sites, a.count * 2, a.seed, known)
     order = random.Random(a.seed + 1)
     order.shuffle(spare)
-    chosen = spare[:a.count] + known
-    spare = spare[a.count:]
+    chosen = spare[: a.count] + known
+    spare = spare[a.count :]
     right = collections.defaultdict(set)
     while True:
         numbered = list(enumerate(sorted(chosen, key=lambda s: (str(s.file), s.begin)), 1))
@@ -273,7 +383,21 @@ def main():
             chosen.append(spare.pop())
     with open(a.tree / "mutants.tsv", "w") as out:
         for n, s in numbered:
-            out.write("\t".join([str(n), str(s.file.relative_to(root)), str(s.line), s.kind, s.before, s.after, s.file.read_text().split("\n")[s.line - 1].strip(), "known" if s in known else "drawn"]) + "\n")
+            out.write(
+                "\t".join(
+                    [
+                        str(n),
+                        str(s.file.relative_to(root)),
+                        str(s.line),
+                        s.kind,
+                        s.before,
+                        s.after,
+                        s.file.read_text().split("\n")[s.line - 1].strip(),
+                        "known" if s in known else "drawn",
+                    ]
+                )
+                + "\n"
+            )
     print(f"{len(numbered)} faults of {len(sites)} places in {len({s.file for _, s in numbered})} files")
 
 

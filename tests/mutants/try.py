@@ -1,11 +1,16 @@
-"""Runs what is likely to notice on each fault that plant.py has planted: try.py TREE BUILD [--jobs N] [--seconds S] [--only N,N,...] [--again] [--random N] [--longest S] [--mosaic PYTHON]
+"""Runs what is likely to notice on each fault that plant.py has planted: try.py TREE BUILD [--jobs N] [--seconds S]
+[--only N,N,...] [--again] [--random N] [--longest S] [--mosaic PYTHON]
 
-An item is one case of test_codegen or of those of test_engine that are about passes, one kernel of tests/tir, some seeds of the fuzzer, or some kernels as modules for TPUs, which a Python with jaxlib judges: one process. All run once without a fault, which says how long they
-take and which faults' places they pass (kept in TREE/items.json until a program or kernel changes). A fault is tried on the items that pass its place, those first that have
-killed most in a second so far, and is killed when one fails, crashes, takes five times as long (and a second) or needs more than 6 GiB. It survives when all of them,
-or S seconds' worth, have passed. TREE/results.tsv keeps what is known, so that a run goes on where the last one ended; a fault that survived with
-fewer seconds, or with --again, is tried again. Ends with a table, and every survivor that equivalent.tsv does not argue away.
+An item is one case of test_codegen or of those of test_engine that are about passes, one kernel of tests/tir, some
+seeds of the fuzzer, or some kernels as modules for TPUs, which a Python with jaxlib judges: one process. All run once
+without a fault, which says how long they take and which faults' places they pass (kept in TREE/items.json until a
+program or kernel changes). A fault is tried on the items that pass its place, those first that have killed most in a
+second so far, and is killed when one fails, crashes, takes five times as long (and a second) or needs more than 6 GiB.
+It survives when all of them, or S seconds' worth, have passed. TREE/results.tsv keeps what is known, so that a run goes
+on where the last one ended; a fault that survived with fewer seconds, or with --again, is tried again. Ends with a
+table, and every survivor that equivalent.tsv does not argue away.
 """
+
 import argparse
 import collections
 import concurrent.futures
@@ -36,20 +41,39 @@ def items(build, seeds, mosaic):
         listed = subprocess.run([program, "--list-test-cases", *cases], capture_output=True, text=True).stdout
         for case in listed.split("\n"):
             if case and not case.startswith(("[doctest]", "====")):
-                found.append((f"unit {suite}: {case}", [program, "--abort-after=1", "--test-case=" + case.replace(",", "?")], [program]))
+                found.append(
+                    (
+                        f"unit {suite}: {case}",
+                        [program, "--abort-after=1", "--test-case=" + case.replace(",", "?")],
+                        [program],
+                    )
+                )
     for kernel in sorted(glob.glob("tests/tir/*.tir") + glob.glob("tests/data/pallas/*.tir")):
         found.append((f"files {kernel}", [fuzz, "--shrink", "0", kernel], [fuzz, kernel]))
     for seed in range(1, seeds, SEEDS_AT_ONCE):
-        found.append((f"random {seed} to {seed + SEEDS_AT_ONCE - 1}", [fuzz, "--shrink", "0", "--seed", str(seed), "--count", str(SEEDS_AT_ONCE)], [fuzz]))
+        found.append(
+            (
+                f"random {seed} to {seed + SEEDS_AT_ONCE - 1}",
+                [fuzz, "--shrink", "0", "--seed", str(seed), "--count", str(SEEDS_AT_ONCE)],
+                [fuzz],
+            )
+        )
     names = sorted(pathlib.Path(kernel).stem for kernel in glob.glob("tests/tir/*.tir")) if mosaic else []
     for i in range(0, len(names), KERNELS_AT_ONCE):
-        some = names[i:i + KERNELS_AT_ONCE]
-        found.append((f"mosaic {some[0]} to {some[-1]}", [mosaic, "tests/mosaic/check.py", f"{build}/tessera", ".", *some], [f"{build}/tessera", *(f"tests/tir/{n}.tir" for n in some)]))
+        some = names[i : i + KERNELS_AT_ONCE]
+        found.append(
+            (
+                f"mosaic {some[0]} to {some[-1]}",
+                [mosaic, "tests/mosaic/check.py", f"{build}/tessera", ".", *some],
+                [f"{build}/tessera", *(f"tests/tir/{n}.tir" for n in some)],
+            )
+        )
     return found
 
 
 def run(command, mutant, seconds, reached=None):
-    """None if it passes, else why it does not; and the processor's seconds that it took. On a busy machine those are what can be compared."""
+    """None if it passes, else why it does not; and the processor's seconds that it took. On a busy machine those are
+    what can be compared."""
 
     def limits():
         os.setpgid(0, 0)  # not a session, which would have a priority of its own
@@ -61,7 +85,15 @@ def run(command, mutant, seconds, reached=None):
     environment.pop("TESSERA_CACHE", None)  # it knows compilers by their sources, not by their faults
     if reached:
         environment["TESSERA_MUTANTS_REACHED"] = str(reached)
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=environment, preexec_fn=limits, text=True, errors="replace")
+    process = subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        env=environment,
+        preexec_fn=limits,
+        text=True,
+        errors="replace",
+    )
     slow = threading.Event()
 
     def stop():
@@ -97,7 +129,8 @@ class Item:
         self.tried = self.killed = 0
 
     def worth(self):
-        # What the first runs say of an item of which this one knows nothing: tables kill half of the faults that they pass, another item few.
+        # What the first runs say of an item of which this one knows nothing: tables kill half of the faults that they
+        # pass, another item few.
         killed, tried = (5, 10) if TABLES.search(self.name) else (0.1, 2)
         return (self.killed + killed) / (self.tried + tried) / (self.seconds + 0.02)
 
@@ -141,7 +174,13 @@ def main():
     p.add_argument("--jobs", type=int, default=1)
     p.add_argument("--seconds", type=float, default=40, help="of tests per fault, as long as they take without one")
     p.add_argument("--only", default="")
-    p.add_argument("--for", dest="turn", type=float, default=float("inf"), help="begin nothing after so many seconds: a turn on a busy machine")
+    p.add_argument(
+        "--for",
+        dest="turn",
+        type=float,
+        default=float("inf"),
+        help="begin nothing after so many seconds: a turn on a busy machine",
+    )
     p.add_argument("--again", action="store_true", help="the survivors")
     p.add_argument("--random", type=int, default=120, help="so many random kernels, by the fuzzer's first seeds")
     p.add_argument("--longest", type=float, default=600, help="leave out what takes more seconds than this")
@@ -164,7 +203,18 @@ def main():
             if line.strip() and not line.startswith("#"):
                 parts = line.rstrip("\n").split("\t")
                 equivalent["\t".join(parts[:5])] = parts[5]
-    todo = a.only.split(",") if a.only else [m[0] for m in mutants if m[0] not in results or results[m[0]][0] == "survived" and key[m[0]] not in equivalent and (a.again or results[m[0]][1] < a.seconds)]
+    todo = (
+        a.only.split(",")
+        if a.only
+        else [
+            m[0]
+            for m in mutants
+            if m[0] not in results
+            or results[m[0]][0] == "survived"
+            and key[m[0]] not in equivalent
+            and (a.again or results[m[0]][1] < a.seconds)
+        ]
+    )
     random.Random(1).shuffle(todo)  # so that what is known early stands for all
     todo.sort(key=lambda n: (n in results, mutants[int(n) - 1][7:] != ["known"]))
     os.chdir(a.tree)  # whose kernels are those that were there when it was built
@@ -173,7 +223,12 @@ def main():
         all_items = measure(a.tree, a.build, a.jobs, a.random, a.mosaic, a.longest)
         for item in all_items:
             item.tried = item.killed = sum(why.startswith(item.name + ": ") for _, _, why in results.values())
-        print(f"{len(all_items)} items of {sum(i.seconds for i in all_items):.0f} s pass {len(set().union(*(i.reached for i in all_items)))} of {len(mutants)} faults ({time.time() - begin:.0f} s)", flush=True)
+        print(
+            f"{len(all_items)} items of {sum(i.seconds for i in all_items):.0f} s pass"
+            f" {len(set().union(*(i.reached for i in all_items)))} of {len(mutants)} faults"
+            f" ({time.time() - begin:.0f} s)",
+            flush=True,
+        )
 
         def one(n):
             if time.time() - begin > a.turn:
@@ -198,7 +253,10 @@ def main():
                     out.write(f"{n}\t{verdict}\t{a.seconds}\t{why}\n")
                 if verdict == "survived":
                     m = mutants[int(n) - 1]
-                    print(f"[{done}/{len(todo)}] {n} survived: {m[1]}:{m[2]}: {m[3]}: {m[4]}  ->  {m[5]}  ({why})", flush=True)
+                    print(
+                        f"[{done}/{len(todo)}] {n} survived: {m[1]}:{m[2]}: {m[3]}: {m[4]}  ->  {m[5]}  ({why})",
+                        flush=True,
+                    )
                 elif sys.stdout.isatty():
                     print(f"[{done}/{len(todo)}] {n} killed by {why}", flush=True)
     kinds = ["unit", "costs", "files", "random", "mosaic"]
@@ -224,11 +282,20 @@ def main():
                 table[row]["costs" if why.startswith("unit codegen: costs ") else why.split()[0]] += 1
         if verdict == "survived":
             survivors.append((m, why))
-    print("\n| folder | tried | killed | by " + " | by ".join(kinds) + " | equivalent | survived | killed of those that are not equivalent |\n|---|" + "---|" * (6 + len(kinds)))
+    print(
+        "\n| folder | tried | killed | by "
+        + " | by ".join(kinds)
+        + " | equivalent | survived | killed of those that are not equivalent |\n|---|"
+        + "---|" * (6 + len(kinds))
+    )
     for row in sorted(table, key=lambda r: (r == "all", r)):
         t = table[row]
         real = t["killed"] + t["survived"]
-        print(f"| {row} | {t['tried']} | {t['killed']} | " + " | ".join(str(t[k]) for k in kinds) + f" | {t['equivalent']} | {t['survived']} | {100 * t['killed'] / real if real else 100:.1f}% |")
+        print(
+            f"| {row} | {t['tried']} | {t['killed']} | "
+            + " | ".join(str(t[k]) for k in kinds)
+            + f" | {t['equivalent']} | {t['survived']} | {100 * t['killed'] / real if real else 100:.1f}% |"
+        )
     for m, why in survivors:
         print(f"survived {m[0]}: {m[1]}:{m[2]}: {m[3]}: {m[4]}  ->  {m[5]}  ({why})")
 

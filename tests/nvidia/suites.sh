@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# run.sh [--seconds N] [--only LIST] [--jobs N]: what tests/nvidia/run packs, on a machine with an NVIDIA GPU: every suite, in N seconds at most (200), as many at once as there are
-# processors. The last lines are a line per suite and "N passed, N failed". $OUT (out, beside this file) receives logs.tar.gz and summary.txt.
+# run.sh [--seconds N] [--only LIST] [--jobs N]: what tests/nvidia/run packs, on a machine with an NVIDIA GPU: every
+# suite, in N seconds at most (200), as many at once as there are processors. The last lines are a line per suite and "N
+# passed, N failed". $OUT (out, beside this file) receives logs.tar.gz and summary.txt.
 #   --only LIST    of these, with commas between them; all of them without it:
 #     properties   what the drivers say of the GPU
 #     suites       the test programs that use a device
@@ -44,10 +45,12 @@ ln -sf "$work/lib/libvulkan.so.1" "$work/lib/libvulkan.so" 2>/dev/null
 export LD_LIBRARY_PATH=$work/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 export HOME=$work/home XDG_RUNTIME_DIR=$work CUDA_CACHE_DISABLE=1 __GL_SHADER_DISK_CACHE_PATH=$work
 # The GPU, and no other Vulkan device. A driver whose file for the loader is missing gets one.
-if ! ls /etc/vulkan/icd.d/*nvidia* /usr/share/vulkan/icd.d/*nvidia* /usr/local/share/vulkan/icd.d/*nvidia* > /dev/null 2>&1; then
+if ! ls /etc/vulkan/icd.d/*nvidia* /usr/share/vulkan/icd.d/*nvidia* /usr/local/share/vulkan/icd.d/*nvidia* \
+    > /dev/null 2>&1; then
   for library in libGLX_nvidia.so.0 libEGL_nvidia.so.0; do
     ldconfig -p | grep -qF "$library" || continue
-    printf '{"file_format_version": "1.0.1", "ICD": {"library_path": "%s", "api_version": "1.4.0"}}\n' "$library" > "$work/nvidia_icd.json"
+    printf '{"file_format_version": "1.0.1", "ICD": {"library_path": "%s", "api_version": "1.4.0"}}\n' "$library" \
+      > "$work/nvidia_icd.json"
     export VK_DRIVER_FILES=$work/nvidia_icd.json VK_ICD_FILENAMES=$work/nvidia_icd.json
     build/tessera devices 2> /dev/null | grep -q NVIDIA && break
   done
@@ -55,13 +58,15 @@ fi
 # Validation by the layer that came along, else by the machine's.
 if [ -d layers ]; then
   export VK_LAYER_PATH=$here/layers
-  TESSERA_VALIDATION=1 build/tests/test_runtime -tc='the default device is one device' > "$logs/layers.log" 2>&1 || unset VK_LAYER_PATH
+  TESSERA_VALIDATION=1 build/tests/test_runtime -tc='the default device is one device' > "$logs/layers.log" 2>&1 ||
+    unset VK_LAYER_PATH
 fi
-# A layer that is older than the driver says of each device that it does not know an extension's structure (the first two) or name (the next two), and of the loader that it
-# asks for a function of instances (the last).
+# A layer that is older than the driver says of each device that it does not know an extension's structure (the first
+# two) or name (the next two), and of the loader that it asks for a function of instances (the last).
 export VK_LAYER_MESSAGE_ID_FILTER=VUID-VkDeviceCreateInfo-pNext-pNext,0x901f59ec,0x79de34d4,0x297ec5be,0x22b1fbac
 if [ -x glslang/program ]; then  # on its own C library
-  printf '#!/bin/sh\nexec "%s"/glslang/ld-linux-x86-64.so.2 --library-path "%s/glslang" "%s/glslang/program" "$@"\n' "$here" "$here" "$here" > "$work/bin/glslangValidator"
+  printf '#!/bin/sh\nexec "%s"/glslang/ld-linux-x86-64.so.2 --library-path "%s/glslang" "%s/glslang/program" "$@"\n' \
+    "$here" "$here" "$here" > "$work/bin/glslangValidator"
   chmod +x "$work/bin/glslangValidator"
   "$work/bin/glslangValidator" --version > /dev/null 2>&1 || rm "$work/bin/glslangValidator"
 fi
@@ -86,14 +91,16 @@ begin() {
     echo "exit status $? after $((($(now) - t) / 1000)) s of $limit"
   } > "$logs/$name.log" 2>&1 < /dev/null &
 }
-# fuzz NAME DEVICE ARGUMENTS...: each kernel in both forms; without the passes and the lane-level interpreter, which need no GPU.
+# fuzz NAME DEVICE ARGUMENTS...: each kernel in both forms; without the passes and the lane-level interpreter, which
+# need no GPU.
 fuzz() {
   local name=$1 device=$2
   shift 2
   begin "$name" 170 build/tests/fuzz --target none --no-passes --device "$device" --patience 40 --verbose "$@"
 }
 if wanted properties; then
-  begin machine 30 sh -c 'nvidia-smi; nvidia-smi -q -d MEMORY,CLOCK,ECC | head -60; uname -a; ldd --version | head -n 1; ls /etc/vulkan/icd.d /usr/share/vulkan/icd.d; build/tessera devices'
+  begin machine 30 sh -c 'nvidia-smi; nvidia-smi -q -d MEMORY,CLOCK,ECC | head -60; uname -a; ldd --version | head -n 1
+    ls /etc/vulkan/icd.d /usr/share/vulkan/icd.d; build/tessera devices'
   begin properties 60 build/tests/nvidia
 fi
 if wanted suites; then
@@ -144,7 +151,9 @@ report() {
   for name in "${names[@]}"; do
     log=$logs/$name.log
     [ "$name" != machine ] || continue
-    read -r p f <<< "$(sed -n -e 's/^\[doctest\] test cases: *[0-9]* *| *\([0-9]*\) passed *| *\([0-9]*\) failed.*/\1 \2/p' -e 's/^\([0-9]*\) passed, \([0-9]*\) failed$/\1 \2/p' "$log" | tail -n 1)"
+    read -r p f <<< "$(sed -n \
+      -e 's/^\[doctest\] test cases: *[0-9]* *| *\([0-9]*\) passed *| *\([0-9]*\) failed.*/\1 \2/p' \
+      -e 's/^\([0-9]*\) passed, \([0-9]*\) failed$/\1 \2/p' "$log" | tail -n 1)"
     if [ -z "${p:-}" ]; then p=0 f=1; fi
     [ "$f" -ne 0 ] || grep -q '^exit status 0 ' "$log" || f=1
     printf '%-28s %6d passed, %3d failed  %s\n' "$name" "$p" "$f" "$(grep '^exit status' "$log" | tail -n 1)"
@@ -155,6 +164,9 @@ report() {
 report > "$out/summary.txt"
 (cd "$logs" && tar -cz -f "$out/logs.tar.gz" .)
 # The output's end is what is kept of it: what failed, briefly, then the summary.
-for name in "${names[@]}"; do grep -hE 'FAILED|ERROR:|^fuzz: [^0-9]' "$logs/$name.log" 2> /dev/null | cut -c1-150 | sort | uniq -c | sort -rn | head -n 3 | sed "s/^/$name: /"; done | tail -n 60
+for name in "${names[@]}"; do
+  grep -hE 'FAILED|ERROR:|^fuzz: [^0-9]' "$logs/$name.log" 2> /dev/null | cut -c1-150 | sort | uniq -c | sort -rn |
+    head -n 3 | sed "s/^/$name: /"
+done | tail -n 60
 cat "$out/summary.txt"
 [ "$(tail -n 1 "$out/summary.txt" | sed 's/.*, \([0-9]*\) failed/\1/')" -eq 0 ]

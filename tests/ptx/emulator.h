@@ -79,7 +79,8 @@ struct Launch {
 };
 
 // clang-format off
-enum class Fault : uint8_t { none, invalid, bounds, alignment, race, poison, deadlock, hang, barrier, divergence, undefined, trap };
+enum class Fault : uint8_t { none, invalid, bounds, alignment, race, poison, deadlock, hang, barrier, divergence,
+  undefined, trap };
 // clang-format on
 const char* name_of(Fault f);
 

@@ -20,8 +20,8 @@ struct Error : std::runtime_error {
 };
 
 // clang-format off
-enum class Type : uint8_t { none, pred, b8, b16, b32, b64, b128, u8, u16, u32, u64, s8, s16, s32, s64, f16, f16x2, bf16, bf16x2,
-  tf32, f32, f64, e4m3, e5m2, e4m3x2, e5m2x2, s16x2, u16x2, f32x2, u4, s4, b1 };
+enum class Type : uint8_t { none, pred, b8, b16, b32, b64, b128, u8, u16, u32, u64, s8, s16, s32, s64, f16, f16x2, bf16,
+  bf16x2, tf32, f32, f64, e4m3, e5m2, e4m3x2, e5m2x2, s16x2, u16x2, f32x2, u4, s4, b1 };
 // clang-format on
 Type type_of(const std::string& name);  // without the dot; none: it is no type
 uint32_t width_of(Type t);              // bits
@@ -42,9 +42,10 @@ struct Variable {
 };
 
 // clang-format off
-enum class Special : uint8_t { tid, ntid, ctaid, nctaid, laneid, warpid, nwarpid, smid, nsmid, gridid, clock, clock64, globaltimer,
-  lanemask_eq, lanemask_lt, lanemask_le, lanemask_gt, lanemask_ge, warp_size, dynamic_smem_size, total_smem_size,
-  clusterid, nclusterid, cluster_ctaid, cluster_nctaid, cluster_ctarank, cluster_nctarank, is_explicit_cluster };
+enum class Special : uint8_t { tid, ntid, ctaid, nctaid, laneid, warpid, nwarpid, smid, nsmid, gridid, clock, clock64,
+  globaltimer, lanemask_eq, lanemask_lt, lanemask_le, lanemask_gt, lanemask_ge, warp_size, dynamic_smem_size,
+  total_smem_size, clusterid, nclusterid, cluster_ctaid, cluster_nctaid, cluster_ctarank, cluster_nctarank,
+  is_explicit_cluster };
 // clang-format on
 
 struct Operand {

@@ -1,4 +1,5 @@
-# Sourced by the scripts of tests/ that check one statement after another; they end with "$passed passed, $failed failed".
+# Sourced by the scripts of tests/ that check one statement after another; they end with "$passed passed, $failed
+# failed".
 passed=0 failed=0
 # check "what holds" "what breaks it, one per line"
 check() {

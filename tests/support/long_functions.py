@@ -1,4 +1,6 @@
-"""Functions of more than 80 lines, as `file:line name lines`, but for test cases, and the tables and switches over ops below. The files come on stdin."""
+"""Functions of more than 80 lines, as `file:line name lines`, but for test cases, and the tables and switches over ops
+below. The files come on stdin."""
+
 import re
 import sys
 
@@ -20,8 +22,13 @@ ALLOWED = {
     ("tests/unit/codegen/schedules_test.cpp", "const Form kForms[] ="),
     ("tests/unit/engine/front/ref_test.cpp", "kernels"),
 }
-TOKEN = re.compile(r'//[^\n]*|/\*.*?\*/|R"(\w*)\(.*?\)\1"|"(?:\\.|[^"\\\n])*"|(?<!\w)\'(?:\\.|[^\'\\\n])+\'|^ *#(?:[^\n\\]|\\.)*', re.S | re.M)
-NO_FUNCTION = re.compile(r'^(extern *$|(inline )?namespace|(template *<.*> *)?(struct|class|union|enum)\b[^()]*$)', re.S)
+TOKEN = re.compile(
+    r'//[^\n]*|/\*.*?\*/|R"(\w*)\(.*?\)\1"|"(?:\\.|[^"\\\n])*"|(?<!\w)\'(?:\\.|[^\'\\\n])+\'|^ *#(?:[^\n\\]|\\.)*',
+    re.S | re.M,
+)
+NO_FUNCTION = re.compile(
+    r"^(extern *$|(inline )?namespace|(template *<.*> *)?(struct|class|union|enum)\b[^()]*$)", re.S
+)
 NAME = re.compile(r"([\w:~]+|operator *\S+?) *\(")
 
 

@@ -1,4 +1,5 @@
-# Toolchain: Windows, x86-64, by Debian's g++-mingw-w64-x86-64-posix (cmake --preset mingw). Programs run under Wine where there is one.
+# Toolchain: Windows, x86-64, by Debian's g++-mingw-w64-x86-64-posix (cmake --preset mingw). Programs run under Wine
+# where there is one.
 set(CMAKE_SYSTEM_NAME Windows)
 set(CMAKE_SYSTEM_PROCESSOR x86_64)
 set(CMAKE_C_COMPILER x86_64-w64-mingw32-gcc-posix)
@@ -8,12 +9,13 @@ set(CMAKE_FIND_ROOT_PATH_MODE_PROGRAM NEVER)
 set(CMAKE_FIND_ROOT_PATH_MODE_LIBRARY ONLY)
 set(CMAKE_FIND_ROOT_PATH_MODE_INCLUDE ONLY)
 set(CMAKE_FIND_ROOT_PATH_MODE_PACKAGE ONLY)
-set(CMAKE_EXE_LINKER_FLAGS_INIT "-static -s -Wl,--stack,8388608")  # no DLLs of g++'s beside each program, and as much stack as on Linux
+# no DLLs of g++'s beside each program, and as much stack as on Linux
+set(CMAKE_EXE_LINKER_FLAGS_INIT "-static -s -Wl,--stack,8388608")
 set(CMAKE_SHARED_LINKER_FLAGS_INIT "-static -s")
 set(CMAKE_CXX_FLAGS_INIT "-Wa,-mbig-obj")       # templates make more sections than the old format counts
 
-# Headers that are the same for every system (Vulkan's, SPIR-V's, VMA, JSON, doctest, CLI11) come from this one. /usr/include itself would bring its own C
-# library's: so they are linked, one by one, into a folder beside this build.
+# Headers that are the same for every system (Vulkan's, SPIR-V's, VMA, JSON, doctest, CLI11) come from this one.
+# /usr/include itself would bring its own C library's: so they are linked, one by one, into a folder beside this build.
 set(tessera_host_headers ${CMAKE_CURRENT_LIST_DIR}/../../build-mingw/host-headers)
 file(MAKE_DIRECTORY ${tessera_host_headers})
 foreach(header vulkan vk_video spirv nlohmann doctest CLI vk_mem_alloc.h vma)

@@ -1,10 +1,14 @@
-"""Comments and pages name source files, folders of pass tests and the files to touch for a change. Prints those that are not where they are looked for.
+"""Comments and pages name source files, folders of pass tests and the files to touch for a change. Prints those that
+are not where they are looked for.
 
-A source file that a comment or page of engine, codegen and runtime names is looked for in the folder of what names it, then from the repository's root, then
-from engine, codegen and runtime. Only names that some source file has are looked at: "scan.h" in an example is none. A page's list behind `tests/tir/passes/`
-has folders of it, and each of them is in such a list. Any page's path in backticks that begins with a top folder is there, but for patterns (NAME, CASE) and what a
-build makes. A row of a table in CONTRIBUTING.md begins with whole paths. Run from the root; paths to read come on stdin.
+A source file that a comment or page of engine, codegen and runtime names is looked for in the folder of what names it,
+then from the repository's root, then from engine, codegen and runtime. Only names that some source file has are looked
+at: "scan.h" in an example is none. A page's list behind `tests/tir/passes/` has folders of it, and each of them is in
+such a list. Any page's path in backticks that begins with a top folder is there, but for patterns (NAME, CASE) and what
+a build makes. A row of a table in CONTRIBUTING.md begins with whole paths. Run from the root; paths to read come on
+stdin.
 """
+
 import os
 import re
 import sys
@@ -18,10 +22,12 @@ for path in sources + pages:
         for number, line in enumerate(lines, 1):
             if line.startswith("#include"):
                 continue
-            text = line if path in pages else line[line.index("//"):] if "//" in line else ""
+            text = line if path in pages else line[line.index("//") :] if "//" in line else ""
             for name in re.findall(r"(?<![\w/.])[\w/]+\.(?:h|cpp|def)\b", text):
                 roots = (os.path.dirname(path), "", "engine", "codegen", "runtime")
-                if os.path.basename(name) in known and not any(os.path.exists(os.path.join(root, name)) for root in roots):
+                if os.path.basename(name) in known and not any(
+                    os.path.exists(os.path.join(root, name)) for root in roots
+                ):
                     print(f"{path}:{number}: {name}")
 
 examples = {p.split("/")[3] for p in paths if re.match(r"tests/tir/passes/\w+/", p)}

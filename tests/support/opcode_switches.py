@@ -1,11 +1,15 @@
-"""Switches over ir::Opcode, ir::Family and the families' enums have no default: a new op is then a compile error wherever it has to be known.
+"""Switches over ir::Opcode, ir::Family and the families' enums have no default: a new op is then a compile error
+wherever it has to be known.
 
-Prints those that have one, but for the few below. Paths to read come on stdin; only sources of engine, codegen and runtime are read.
+Prints those that have one, but for the few below. Paths to read come on stdin; only sources of engine, codegen and
+runtime are read.
 """
+
 import re
 import sys
 
-# One switch in each of these knows what some elementwise ops do to numbers, and of the rest nothing, which is always right. A comment there says so.
+# One switch in each of these knows what some elementwise ops do to numbers, and of the rest nothing, which is always
+# right. A comment there says so.
 ALLOWED = {"engine/passes/identities.cpp", "engine/passes/interval.cpp", "codegen/lane/prover.cpp"}
 with open("engine/ir/opcode.h", encoding="utf-8") as header:
     text = header.read()
@@ -42,9 +46,9 @@ for path in sys.stdin.read().split():
         cases = re.findall(r"\bcase\s+(?:\w+::)*(\w+)::\w+\s*:(?!:)", text[body:end])
         if set(cases) & set(ENUMS) and re.search(r"\bdefault\s*:", text[body:end]):
             defaults.setdefault(path, []).append(text.count("\n", 0, switch.start()) + 1)
-        text = text[:switch.start()] + re.sub(r"[^\n]", " ", text[switch.start():end]) + text[end:]
+        text = text[: switch.start()] + re.sub(r"[^\n]", " ", text[switch.start() : end]) + text[end:]
 for path, lines in defaults.items():
-    for line in lines[1 if path in ALLOWED else 0:]:
+    for line in lines[1 if path in ALLOWED else 0 :]:
         print(f"{path}:{line}: a switch over ops has a default")
 for path in sorted(ALLOWED - defaults.keys()):
     print(f"{path}: may have a switch over ops with a default, but has none")

@@ -1,6 +1,7 @@
-"""What the loop with the products consists of: reads NVIDIA's disassembly (nvdisasm -c FILE.cubin) from stdin, and prints
-how many instructions of each kind the innermost loop has that multiplies matrices; of memory and matrices with their
-modifiers, of everything else by name."""
+"""What the loop with the products consists of: reads NVIDIA's disassembly (nvdisasm -c FILE.cubin) from stdin, and
+prints how many instructions of each kind the innermost loop has that multiplies matrices; of memory and matrices with
+their modifiers, of everything else by name."""
+
 import collections
 import re
 import sys
@@ -27,7 +28,7 @@ def loop_of_products(code, labels):
     for i, text in enumerate(code):
         m = re.match(r"BRA.*?(\.L\w+)", text)
         if m and labels.get(m.group(1), len(code)) <= i:
-            body = code[labels[m.group(1)]:i + 1]
+            body = code[labels[m.group(1)] : i + 1]
             if any("MMA" in x.split()[0] for x in body):
                 loops.append(body)
     return min(loops, key=len) if loops else []

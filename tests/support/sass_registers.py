@@ -1,5 +1,7 @@
-"""Reads NVIDIA's disassembly (nvdisasm -c FILE.cubin) from stdin. A loop's HGMMA that multiplies by registers made before the loop needs them in every iteration: prints
-each loop that changes some of them, as ptxas 13.0 lets it. Loops are the shortest ones: from a label to a branch back to it, without an exit between."""
+"""Reads NVIDIA's disassembly (nvdisasm -c FILE.cubin) from stdin. A loop's HGMMA that multiplies by registers made
+before the loop needs them in every iteration: prints each loop that changes some of them, as ptxas 13.0 lets it. Loops
+are the shortest ones: from a label to a branch back to it, without an exit between."""
+
 import re
 import sys
 
@@ -37,7 +39,10 @@ def main():
             loops.append((labels[m[1]], n))
     for first, last in loops:
         body = lines[first:last]
-        inner = any((a, b) != (first, last) and first <= a and b <= last and any("HGMMA" in x for x in lines[a:b]) for a, b in loops)
+        inner = any(
+            (a, b) != (first, last) and first <= a and b <= last and any("HGMMA" in x for x in lines[a:b])
+            for a, b in loops
+        )
         if not inner and not any(x.startswith("EXIT") for x in body):
             bad = changed(body)
             if bad:

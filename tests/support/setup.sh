@@ -1,10 +1,13 @@
-# Sourced by samples/run, tests/run and tests/bench/run (with `root` set to the repository): installs what is missing from the Debian archive
-# that this machine's apt already uses, and builds into build/. It adds no apt source, and downloads from nowhere else.
+# Sourced by samples/run, tests/run and tests/bench/run (with `root` set to the repository): installs what is missing
+# from the Debian archive that this machine's apt already uses, and builds into build/. It adds no apt source, and
+# downloads from nowhere else.
 
 build=$root/build
-packages=(libvulkan1 libvulkan-dev mesa-vulkan-drivers vulkan-validationlayers glslang-tools spirv-tools spirv-headers doctest-dev libpng-dev
+packages=(libvulkan1 libvulkan-dev mesa-vulkan-drivers vulkan-validationlayers glslang-tools spirv-tools spirv-headers
+          doctest-dev libpng-dev
           libcli11-dev ninja-build libopenblas0-serial nlohmann-json3-dev libglfw3-dev xvfb)
-sample_packages=(pkg-config libavformat-dev libswscale-dev qt6-base-dev)  # of samples/ffmpeg and samples/qt, which are left out without them
+# of samples/ffmpeg and samples/qt, which are left out without them
+sample_packages=(pkg-config libavformat-dev libswscale-dev qt6-base-dev)
 vma=libvulkan-memory-allocator-dev  # in Debian from 13 on; only headers, so it installs on 12 as well
 
 say() { printf '== %s\n' "$*"; }
@@ -38,8 +41,10 @@ install_from_trixie() {
   mkdir -p "$work/lists/partial" "$work/cache/archives/partial"
   chmod -R a+rX "$work"
   echo "deb ${signed}$uri trixie main" > "$work/sources.list"
-  local options=(-o Dir::Etc::SourceList="$work/sources.list" -o Dir::Etc::SourceParts=- -o Dir::State::Lists="$work/lists"
-                 -o Dir::Cache="$work/cache" -o Acquire::Languages=none -o APT::Sandbox::User=root -o APT::Get::List-Cleanup=0
+  local options=(-o Dir::Etc::SourceList="$work/sources.list" -o Dir::Etc::SourceParts=-
+                 -o Dir::State::Lists="$work/lists"
+                 -o Dir::Cache="$work/cache" -o Acquire::Languages=none -o APT::Sandbox::User=root
+                 -o APT::Get::List-Cleanup=0
                  -o APT::Default-Release=trixie)
   say "fetching $package from the trixie suite of $uri"
   (cd "$work" && apt-get -q "${options[@]}" update && apt-get -q "${options[@]}" download "$package") ||
@@ -61,11 +66,13 @@ install_missing() {
     case " $missing " in *" $vma "*)
       if ! apt-cache show $vma >/dev/null 2>&1; then
         rest=$(printf '%s' "$missing" | sed "s/ *$vma//")
-        lines=("$vma is in Debian 13 and later: run this script as root to have it fetched from there, or install that .deb by hand")
+        lines=("$vma is in Debian 13 and later:")
+        lines[0]+=" run this script as root to have it fetched from there, or install that .deb by hand"
       fi
     esac
     [ -z "$rest" ] || lines=("as root: apt-get install $rest" "${lines[@]}")
-    fail "these packages are missing, and installing them takes root: $missing" "${lines[@]}" "to build with what is there: $0 --no-install"
+    fail "these packages are missing, and installing them takes root: $missing" "${lines[@]}" \
+      "to build with what is there: $0 --no-install"
   fi
   say "installing from Debian's archive: $missing"
   export DEBIAN_FRONTEND=noninteractive
@@ -77,7 +84,8 @@ install_missing() {
   done
   if [ ${#wanted[@]} -gt 0 ]; then
     apt-get -q -y -o DPkg::Lock::Timeout=300 -o Dpkg::Use-Pty=0 install --no-install-recommends "${wanted[@]}" ||
-      fail "apt-get could not install: ${wanted[*]}" "its message is above; with the packages installed by hand, run $0 --no-install"
+      fail "apt-get could not install: ${wanted[*]}" \
+        "its message is above; with the packages installed by hand, run $0 --no-install"
   fi
   installed $vma || install_from_trixie $vma
 }
@@ -92,7 +100,8 @@ install_sample_packages() {
   for p in "${wanted[@]}"; do ! apt-cache show "$p" >/dev/null 2>&1 || known+=("$p"); done
   [ ${#known[@]} -gt 0 ] || return 0
   say "installing from Debian's archive, for two of the samples: ${known[*]}"
-  DEBIAN_FRONTEND=noninteractive apt-get -q -y -o DPkg::Lock::Timeout=300 -o Dpkg::Use-Pty=0 install --no-install-recommends "${known[@]}" ||
+  DEBIAN_FRONTEND=noninteractive apt-get -q -y -o DPkg::Lock::Timeout=300 -o Dpkg::Use-Pty=0 install \
+    --no-install-recommends "${known[@]}" ||
     say "apt-get could not install them (its message is above): the samples that need them are left out"
 }
 
@@ -106,11 +115,13 @@ configure() {
     rm -rf "$build/CMakeCache.txt" "$build/CMakeFiles"  # of a configuration that failed, perhaps for another generator
     command -v ninja >/dev/null && options+=(-G Ninja)
     command -v ccache >/dev/null && options+=(-DCMAKE_CXX_COMPILER_LAUNCHER=ccache)
-    [ "$preset" != release ] || options+=(-DTESSERA_UNITY=ON)  # elsewhere each file by itself shows what it forgot to include
+    # elsewhere each file by itself shows what it forgot to include
+    [ "$preset" != release ] || options+=(-DTESSERA_UNITY=ON)
     say "configuring ${build##*/}/"
     (cd "$root" && cmake --preset "$preset" "${options[@]}") ||
       { missing=$(missing_packages)
-        fail "cmake could not configure the build; its message is above" ${missing:+"packages that are not installed: $missing"}; }
+        fail "cmake could not configure the build; its message is above" \
+          ${missing:+"packages that are not installed: $missing"}; }
   fi
 }
 
@@ -119,7 +130,8 @@ build_targets() {
   local start=$SECONDS targets=() t
   for t in "$@"; do targets+=(--target "$t"); done
   say "building in ${build##*/}/ with $(nproc) jobs"
-  cmake --build "$build" --parallel "$(nproc)" "${targets[@]}" || fail "the build failed; the compiler's message is above"
+  cmake --build "$build" --parallel "$(nproc)" "${targets[@]}" ||
+    fail "the build failed; the compiler's message is above"
   say "built in $((SECONDS - start)) s"
 }
 

@@ -1,7 +1,10 @@
-"""pipelines.py --build DIR --debian13 ROOT [--chips LIST] [--part N/M] [FILE.tir...]: every kernel makes a pipeline on every chip, in at most 2 s of processor time. tests/vendors/run calls it.
+"""pipelines.py --build DIR --debian13 ROOT [--chips LIST] [--part N/M] [FILE.tir...]: every kernel makes a pipeline on
+every chip, in at most 2 s of processor time. tests/vendors/run calls it.
 
-slow.tsv lists those that take longer: what was measured and why. They may take half as long again. The last line is "N passed, N failed".
+slow.tsv lists those that take longer: what was measured and why. They may take half as long again. The last line is "N
+passed, N failed".
 """
+
 import argparse
 import concurrent.futures
 import csv
@@ -77,7 +80,11 @@ def main():
     finally:
         m.close()
     slowest = ", ".join(f"{name} on {chip} {s:.1f} s" for s, name, chip in sorted(times, reverse=True)[:5])
-    print(f"{len(questions)} pipelines of {len(a.files)} kernels on {len(a.chosen)} chips" + (f", part {a.part}" if a.parts > 1 else "") + f"; the slowest: {slowest}")
+    print(
+        f"{len(questions)} pipelines of {len(a.files)} kernels on {len(a.chosen)} chips"
+        + (f", part {a.part}" if a.parts > 1 else "")
+        + f"; the slowest: {slowest}"
+    )
     for line in no_longer:
         print(f"slow.tsv is out of date: {line}")
     print(f"{passed} passed, {failed} failed")

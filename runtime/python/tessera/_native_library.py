@@ -10,29 +10,42 @@ import sys
 
 class Error(RuntimeError):
     """A kernel that Tessera cannot run, or that failed; the message names the kernel and the line."""
+
     __module__ = "tessera"  # where users find it
 
 
 class CArray(ctypes.Structure):
-    _fields_ = [("dtype", ctypes.c_char_p), ("rank", ctypes.c_int64), ("shape", ctypes.POINTER(ctypes.c_int64)), ("data", ctypes.c_void_p)]
+    _fields_ = [
+        ("dtype", ctypes.c_char_p),
+        ("rank", ctypes.c_int64),
+        ("shape", ctypes.POINTER(ctypes.c_int64)),
+        ("data", ctypes.c_void_p),
+    ]
 
 
 def _open():
-    # session.cpp sets it while it opens a device. A name that is there already is set in place, whatever other threads read; empty, Mesa takes it for not set.
+    # session.cpp sets it while it opens a device. A name that is there already is set in place, whatever other threads
+    # read; empty, Mesa takes it for not set.
     os.environ.setdefault("LP_NUM_THREADS", "")
     file = os.path.join(os.path.dirname(os.path.abspath(__file__)), "_native.so")
     if not os.path.exists(file):
-        raise ImportError(f"tessera: its native library is missing ({file}): install the package (pip install ./runtime/python) rather than "
-                          "import it from the source tree")
+        raise ImportError(
+            f"tessera: its native library is missing ({file}): install the package (pip install ./runtime/python)"
+            " rather than import it from the source tree"
+        )
     try:
         lib = ctypes.CDLL(file)
     except OSError as error:
-        raise ImportError(f"tessera: its native library cannot be loaded: {error}\n  note: pip install --force-reinstall ./runtime/python builds it for "
-                          "this machine") from None
+        raise ImportError(
+            f"tessera: its native library cannot be loaded: {error}\n  note: pip install --force-reinstall"
+            " ./runtime/python builds it for this machine"
+        ) from None
     p, z = ctypes.c_char_p, ctypes.c_size_t
     lib.tessera_free.argtypes, lib.tessera_free.restype = [ctypes.c_void_p], None
     lib.tessera_prepare.argtypes, lib.tessera_prepare.restype = [p, z, p, p], ctypes.c_void_p
-    lib.tessera_unnamed_cpu_driver.argtypes, lib.tessera_unnamed_cpu_driver.restype = [ctypes.POINTER(ctypes.c_void_p)], ctypes.c_void_p
+    lib.tessera_unnamed_cpu_driver.argtypes, lib.tessera_unnamed_cpu_driver.restype = [
+        ctypes.POINTER(ctypes.c_void_p)
+    ], ctypes.c_void_p
     lib.tessera_devices.argtypes, lib.tessera_devices.restype = [ctypes.POINTER(ctypes.c_void_p)], ctypes.c_void_p
     lib.tessera_interpreter_selected.argtypes, lib.tessera_interpreter_selected.restype = [], ctypes.c_bool
     lib.tessera_submit_nothing.argtypes, lib.tessera_submit_nothing.restype = [p, ctypes.c_int64], ctypes.c_void_p
@@ -43,7 +56,11 @@ def _open():
     lib.tessera_load_graph.argtypes, lib.tessera_load_graph.restype = [p, z, p, p, p], ctypes.c_void_p
     lib.tessera_run_graph.argtypes = [p, z, p, p, p, ctypes.POINTER(CArray), z, ctypes.POINTER(ctypes.c_void_p)]
     lib.tessera_run_graph.restype = ctypes.c_void_p
-    lib.tessera_import_text.argtypes, lib.tessera_import_text.restype = [p, z, ctypes.POINTER(ctypes.c_void_p)], ctypes.c_void_p
+    lib.tessera_import_text.argtypes, lib.tessera_import_text.restype = [
+        p,
+        z,
+        ctypes.POINTER(ctypes.c_void_p),
+    ], ctypes.c_void_p
     lib.tessera_outputs_count.argtypes, lib.tessera_outputs_count.restype = [ctypes.c_void_p], z
     lib.tessera_output.argtypes, lib.tessera_output.restype = [ctypes.c_void_p, z, ctypes.POINTER(CArray)], None
     lib.tessera_outputs_free.argtypes, lib.tessera_outputs_free.restype = [ctypes.c_void_p], None
@@ -55,7 +72,8 @@ native = _open()
 
 @ctypes.CFUNCTYPE(None, ctypes.c_char_p)
 def _print(line):
-    if (out := sys.stdout) is not None:  # what Python calls stdout: a notebook's cell, say; none in a program without a console
+    # what Python calls stdout: a notebook's cell, say; none in a program without a console
+    if (out := sys.stdout) is not None:
         out.write(line.decode(errors="replace") + "\n")
 
 
@@ -73,12 +91,20 @@ def check(error):
 
 
 def device_name(device):
-    """What the library is told. TESSERA_DEVICE=interpreter means the interpreter wherever no other device is named, as it does in C++."""
+    """What the library is told. TESSERA_DEVICE=interpreter means the interpreter wherever no other device is named, as
+    it does in C++."""
     if not isinstance(device, str):
-        raise Error(f'tessera: a device is a name, not {device!r}\n  note: "interpreter", "vulkan" and "vulkan:INDEX-OR-NAME" are')
-    if device not in ("interpreter", "vulkan") and not (device.startswith("vulkan:") and device.isprintable()):  # at once, and no reason for a fallback
+        raise Error(
+            f'tessera: a device is a name, not {device!r}\n  note: "interpreter", "vulkan" and'
+            ' "vulkan:INDEX-OR-NAME" are'
+        )
+    # at once, and no reason for a fallback
+    if device not in ("interpreter", "vulkan") and not (device.startswith("vulkan:") and device.isprintable()):
         shown = device if device.isprintable() else ascii(device)[1:-1]
-        raise Error(f'tessera: the device "{shown}" is not known\n  note: "interpreter", "vulkan" and "vulkan:INDEX-OR-NAME" are')
+        raise Error(
+            f'tessera: the device "{shown}" is not known\n  note: "interpreter", "vulkan" and'
+            ' "vulkan:INDEX-OR-NAME" are'
+        )
     return "interpreter" if device == "vulkan" and native.tessera_interpreter_selected() else device
 
 
@@ -102,15 +128,26 @@ def unnamed_cpu_driver():
 
 
 def devices():
-    """The Vulkan devices of this machine, a dict each: "device" (to be given to install), "name", "kind" ("discrete GPU", "integrated GPU", "virtual GPU", "CPU",
-    "other"), "driver", and what it "lacks" that Tessera needs, "" if it can be used. Raises Error, saying what to install, if there is no Vulkan loader or driver."""
+    """The Vulkan devices of this machine, a dict each: "device" (to be given to install), "name", "kind" ("discrete
+    GPU", "integrated GPU", "virtual GPU", "CPU", "other"), "driver", and what it "lacks" that Tessera needs, "" if it
+    can be used. Raises Error, saying what to install, if there is no Vulkan loader or driver."""
     lines = _text(native.tessera_devices).splitlines()
-    return [{"device": f"vulkan:{i}", **dict(zip(("name", "kind", "driver", "lacks"), line.split("\t")))} for i, line in enumerate(lines)]
+    return [
+        {"device": f"vulkan:{i}", **dict(zip(("name", "kind", "driver", "lacks"), line.split("\t")))}
+        for i, line in enumerate(lines)
+    ]
 
 
 def stats():
-    """How many modules were imported, calls run, bytes copied between JAX's or NumPy's arrays and ours, kernels compiled here and read from TESSERA_CACHE,
-    and calls left to JAX's interpreter."""
+    """How many modules were imported, calls run, bytes copied between JAX's or NumPy's arrays and ours, kernels
+    compiled here and read from TESSERA_CACHE, and calls left to JAX's interpreter."""
     out = (ctypes.c_uint64 * 5)()
     native.tessera_stats(out)
-    return {"modules": out[0], "calls": out[1], "bytes_copied": out[2], "compiled": out[3], "from_disk": out[4], "fallbacks": counts["fallbacks"]}
+    return {
+        "modules": out[0],
+        "calls": out[1],
+        "bytes_copied": out[2],
+        "compiled": out[3],
+        "from_disk": out[4],
+        "fallbacks": counts["fallbacks"],
+    }

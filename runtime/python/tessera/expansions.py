@@ -1,9 +1,10 @@
-"""Primitives of JAX that are written down as others: each function here computes, in terms of jax.lax, what the primitive of its name does.
+"""Primitives of JAX that are written down as others: each function here computes, in terms of jax.lax, what the
+primitive of its name does.
 
-    EXPANSIONS[name](params, *operands)    # traced by jaxpr.py, whose equations take the primitive's place
+    EXPANSIONS[name](params, *operands)    # traced by equations.py, where they take the primitive's place
 
-Windows (pooling, convolution) become one strided slice per position of the window, general reductions a tree over the combining function, and the special
-functions are in special.py or JAX's own.
+Windows (pooling, convolution) become one strided slice per position of the window, general reductions a tree over the
+combining function, and the special functions are in special.py or JAX's own.
 """
 
 import functools
@@ -26,11 +27,14 @@ source_info_util.register_exclusion(__file__)  # lines are the user's
 
 # -- random keys
 
+
 def _random_bits(p, key):
     impl = key.dtype._impl
     if tpu_random.is_pallas_impl(impl):
         return impl.random_bits(key, p["bit_width"], p["shape"]).astype(np.uint32)
-    return prng.random_bits_impl_base(impl, prng.random_unwrap(key), key.ndim, bit_width=p["bit_width"], shape=p["shape"])
+    return prng.random_bits_impl_base(
+        impl, prng.random_unwrap(key), key.ndim, bit_width=p["bit_width"], shape=p["shape"]
+    )
 
 
 def _random_seed(p, seeds):
@@ -50,8 +54,12 @@ def _random_split(p, key):
 
 
 # What moves elements about, or compares them, and so does to keys what it does to their words.
-MOVES = {"broadcast_in_dim", "concatenate", "copy", "dynamic_slice", "dynamic_update_slice", "eq", "gather", "ne", "reshape", "rev", "scatter", "select_n", "slice", "split",
-         "squeeze", "stack", "tile", "transpose", "unstack"}
+# fmt: off
+MOVES = {
+    "broadcast_in_dim", "concatenate", "copy", "dynamic_slice", "dynamic_update_slice", "eq", "gather", "ne", "reshape",
+    "rev", "scatter", "select_n", "slice", "split", "squeeze", "stack", "tile", "transpose", "unstack",
+}
+# fmt: on
 
 
 def rounded_to(x, dtype):
@@ -67,7 +75,9 @@ def rounded_to(x, dtype):
     most = float(info.max)
     if dtype.name == "float4_e2m1fn":  # no infinities and no NaN
         x = jnp.where(x == x, jnp.clip(x, -most, most), -0.0)
-    exponent = jnp.maximum((lax.bitcast_convert_type(x, jnp.int32) >> 23 & 255) - 127, int(info.minexp)) - int(info.nmant)
+    exponent = jnp.maximum((lax.bitcast_convert_type(x, jnp.int32) >> 23 & 255) - 127, int(info.minexp)) - int(
+        info.nmant
+    )
     power = lambda n: lax.bitcast_convert_type(n + 127 << 23, jnp.float32)  # noqa: E731
     y = lax.round(x * power(-exponent), lax.RoundingMethod.TO_NEAREST_EVEN) * power(exponent)
     y = jnp.where(jnp.abs(y) > most, jnp.sign(x) * jnp.inf, y)
@@ -90,6 +100,7 @@ def on_words(primitive, params, ranks):
 
 # -- order
 
+
 def _order(x):
     """An integer per element that orders as JAX's total order does: -NaN, -inf ... -0, 0 ... inf, NaN."""
     if not jnp.issubdtype(x.dtype, np.floating):
@@ -104,7 +115,9 @@ def _descending(x):
 
 def _first(key, x, k, axis):
     """The k elements of x with the least keys, and their positions."""
-    _, values, indices = lax.sort((key, x, lax.broadcasted_iota(np.int32, x.shape, axis)), dimension=axis, num_keys=1, is_stable=True)
+    _, values, indices = lax.sort(
+        (key, x, lax.broadcasted_iota(np.int32, x.shape, axis)), dimension=axis, num_keys=1, is_stable=True
+    )
     return lax.slice_in_dim(values, 0, k, axis=axis), lax.slice_in_dim(indices, 0, k, axis=axis)
 
 
@@ -120,6 +133,7 @@ def _approx_top_k(p, x):
 
 # -- reductions and windows
 
+
 def _function(jaxpr, consts=()):
     jaxpr, own = jax_versions.jaxpr_and_constants(jaxpr)
     return lambda *args: core.eval_jaxpr(jaxpr, own or consts, *args)
@@ -133,11 +147,13 @@ def _elementwise(jaxpr, consts=()):
         shape = jnp.broadcast_shapes(*(x.shape for x in (*a, *b)))
         flat = [jnp.broadcast_to(x, shape).reshape(-1) for x in (*a, *b)]
         return [y.reshape(shape) for y in jax.vmap(f)(*flat)]
+
     return combine
 
 
 def _tree(combine, operands, inits, axes):
-    """Neighbours are combined until one is left, so that the order stays; the initial value comes once, and not at all where there are no axes."""
+    """Neighbours are combined until one is left, so that the order stays; the initial value comes once, and not at all
+    where there are no axes."""
     if not axes:
         return list(operands)
     rest = [d for d in range(operands[0].ndim) if d not in axes]
@@ -151,7 +167,10 @@ def _tree(combine, operands, inits, axes):
         half = count // 2
         first, second = ([lax.slice_in_dim(x, k, 2 * half, stride=2) for x in xs] for k in (0, 1))
         joined = combine(first, second)
-        xs = [lax.concatenate([y, lax.slice_in_dim(x, 2 * half, count)], 0) if count % 2 else y for x, y in zip(xs, joined)]
+        xs = [
+            lax.concatenate([y, lax.slice_in_dim(x, 2 * half, count)], 0) if count % 2 else y
+            for x, y in zip(xs, joined)
+        ]
         count = half + count % 2
     xs = [lax.squeeze(x, (0,)) for x in xs]
     return combine([jnp.broadcast_to(i, shape) for i in inits], xs)
@@ -167,11 +186,15 @@ def _reduce_xor(p, x):
 
 
 def _pieces(p, x, fill):
-    """The elements of x that the windows' positions take, one array of all windows per position, with their places in the padded x."""
+    """The elements of x that the windows' positions take, one array of all windows per position, with their places in
+    the padded x."""
     rank = x.ndim
     base, window = p.get("base_dilation") or (1,) * rank, p.get("window_dilation") or (1,) * rank
     padded = lax.pad(x, fill, [(low, high, d - 1) for (low, high), d in zip(p["padding"], base)])
-    out = [max(0, (n - (w - 1) * d - 1) // s + 1) if w else 0 for n, w, d, s in zip(padded.shape, p["window_dimensions"], window, p["window_strides"])]
+    out = [
+        max(0, (n - (w - 1) * d - 1) // s + 1) if w else 0
+        for n, w, d, s in zip(padded.shape, p["window_dimensions"], window, p["window_strides"])
+    ]
     for at in itertools.product(*(range(w) for w in p["window_dimensions"])):
         starts = [a * d for a, d in zip(at, window)]
         if 0 in out:
@@ -196,11 +219,15 @@ def _reduce_window(p, *args):
 
 
 def _least(dtype):
-    return np.array(-np.inf if jnp.issubdtype(dtype, np.floating) else False if dtype == np.bool_ else np.iinfo(dtype).min).astype(dtype)
+    return np.array(
+        -np.inf if jnp.issubdtype(dtype, np.floating) else False if dtype == np.bool_ else np.iinfo(dtype).min
+    ).astype(dtype)
 
 
 def _greatest(dtype):
-    return np.array(np.inf if jnp.issubdtype(dtype, np.floating) else True if dtype == np.bool_ else np.iinfo(dtype).max).astype(dtype)
+    return np.array(
+        np.inf if jnp.issubdtype(dtype, np.floating) else True if dtype == np.bool_ else np.iinfo(dtype).max
+    ).astype(dtype)
 
 
 def _reduce_window_of(f, init):
@@ -232,15 +259,21 @@ def _select_and_scatter_add(p, source, operand):
     zero, total = np.zeros((), source.dtype), 0
     for k, (starts, shape) in enumerate(places):
         here = jnp.where(chosen == k, source, zero)
-        ends = [n - b - (m - 1) * stride - 1 for n, b, m, stride in zip(shape, starts, source.shape, p["window_strides"])]
-        total = total + lax.pad(here, zero, [(b, e, stride - 1) for b, e, stride in zip(starts, ends, p["window_strides"])])
+        ends = [
+            n - b - (m - 1) * stride - 1 for n, b, m, stride in zip(shape, starts, source.shape, p["window_strides"])
+        ]
+        total = total + lax.pad(
+            here, zero, [(b, e, stride - 1) for b, e, stride in zip(starts, ends, p["window_strides"])]
+        )
     return lax.pad(total, zero, [(-low, -high, 0) for low, high in p["padding"]])
 
 
 # -- products
 
+
 def _conv(p, x, w):
-    """A product per position of the window, of its strided slice of x and its matrix of w, summed in f32 where the result is narrower."""
+    """A product per position of the window, of its strided slice of x and its matrix of w, summed in f32 where the
+    result is narrower."""
     d = p["dimension_numbers"]
     x, w = lax.transpose(x, d.lhs_spec), lax.transpose(w, d.rhs_spec)
     groups, batches = p["feature_group_count"], p["batch_group_count"]
@@ -252,12 +285,24 @@ def _conv(p, x, w):
     if groups > 1:
         x = jnp.moveaxis(x, 1, 0)
     w = w.reshape(n, w.shape[0] // n, *w.shape[1:])  # [n, features, channels, window]
-    windows = {"window_dimensions": (1, 1, 1, *w.shape[3:]), "window_strides": (1, 1, 1, *p["window_strides"]), "padding": ((0, 0),) * 3 + tuple(p["padding"]),
-               "base_dilation": (1, 1, 1, *p["lhs_dilation"]), "window_dilation": (1, 1, 1, *p["rhs_dilation"])}
+    windows = {
+        "window_dimensions": (1, 1, 1, *w.shape[3:]),
+        "window_strides": (1, 1, 1, *p["window_strides"]),
+        "padding": ((0, 0),) * 3 + tuple(p["padding"]),
+        "base_dilation": (1, 1, 1, *p["lhs_dilation"]),
+        "window_dilation": (1, 1, 1, *p["rhs_dilation"]),
+    }
     total = None
-    for at, (_, _, piece) in zip(itertools.product(*(range(k) for k in w.shape[3:])), _pieces(windows, x, np.zeros((), x.dtype))):
-        matrix = lax.squeeze(lax.slice(w, (0, 0, 0, *at), (*w.shape[:3], *(a + 1 for a in at))), tuple(range(3, w.ndim)))
-        product = lax.dot_general(piece, matrix, (((2,), (2,)), ((0,), (0,))), preferred_element_type=sums, precision=p["precision"])  # [n, batch, out..., features]
+    for at, (_, _, piece) in zip(
+        itertools.product(*(range(k) for k in w.shape[3:])), _pieces(windows, x, np.zeros((), x.dtype))
+    ):
+        matrix = lax.squeeze(
+            lax.slice(w, (0, 0, 0, *at), (*w.shape[:3], *(a + 1 for a in at))), tuple(range(3, w.ndim))
+        )
+        # [n, batch, out..., features]
+        product = lax.dot_general(
+            piece, matrix, (((2,), (2,)), ((0,), (0,))), preferred_element_type=sums, precision=p["precision"]
+        )
         total = product if total is None else total + product
     rank = total.ndim
     total = lax.transpose(total, (1, 0, rank - 1, *range(2, rank - 1)))
@@ -285,6 +330,7 @@ def _mulhi(p, x, y):
 
 # -- updates of the user's own
 
+
 def _scatter_sub(p, x, indices, updates):
     return lax.scatter_add_p.bind(x, indices, -updates, **p)
 
@@ -304,9 +350,13 @@ def _scatter_apply(p, x, indices, updates):
         raise NotImplementedError("a function that combines updates under vmap is not supported")
     starts = indices.reshape(-1, indices.shape[-1])
     windows = lax.transpose(updates, (*batch, *d.update_window_dims))
-    windows = windows.reshape(-1, *windows.shape[len(batch):])
-    scatter = lax.ScatterDimensionNumbers(tuple(range(windows.ndim - 1)), d.inserted_window_dims, d.scatter_dims_to_operand_dims)
-    gather = lax.GatherDimensionNumbers(tuple(range(windows.ndim - 1)), d.inserted_window_dims, d.scatter_dims_to_operand_dims)
+    windows = windows.reshape(-1, *windows.shape[len(batch) :])
+    scatter = lax.ScatterDimensionNumbers(
+        tuple(range(windows.ndim - 1)), d.inserted_window_dims, d.scatter_dims_to_operand_dims
+    )
+    gather = lax.GatherDimensionNumbers(
+        tuple(range(windows.ndim - 1)), d.inserted_window_dims, d.scatter_dims_to_operand_dims
+    )
     kept = [k for k in range(x.ndim) if k not in d.inserted_window_dims]
     sizes = [1] * x.ndim
     for k, size in zip(kept, windows.shape[1:]):
@@ -315,28 +365,34 @@ def _scatter_apply(p, x, indices, updates):
     def one(i, y):
         at = lax.dynamic_index_in_dim(starts, i, keepdims=False)
         old = lax.gather(y, at, gather, sizes, mode="clip")
-        new, = combine([old], [lax.dynamic_index_in_dim(windows, i, keepdims=False)])
+        (new,) = combine([old], [lax.dynamic_index_in_dim(windows, i, keepdims=False)])
         return lax.scatter(y, at, new, scatter, mode=p["mode"])
+
     return lax.fori_loop(0, windows.shape[0], one, x)
 
 
 # -- calls and loops
 
+
 def _over_dims(f):
-    """A reduction over axes with names: under vmap they have become dims, which is all that a kernel can see of them."""
+    """A reduction over axes with names: under vmap they have become dims, which is all that a kernel can see of
+    them."""
+
     def over(p, *xs):
         if any(not isinstance(a, int) for a in p["axes"]) or p["axis_index_groups"] is not None:
-            raise NotImplementedError("kernels cannot meet programs on other devices\n  note: call it on the results of the kernel")
+            raise NotImplementedError(
+                "kernels cannot meet programs on other devices\n  note: call it on the results of the kernel"
+            )
         return tuple(f(x, axis=p["axes"]) for x in xs)
-    return over
 
+    return over
 
 
 def _linear_solve(p, *args):
     counts, n = p["const_lengths"], len(args) - sum(p["const_lengths"])
     before = counts.matvec + counts.vecmat
     solve = _function(p["jaxprs"].solve)
-    return tuple(solve(*args[before:before + counts.solve], *args[len(args) - n:]))
+    return tuple(solve(*args[before : before + counts.solve], *args[len(args) - n :]))
 
 
 def batched_test(p):
@@ -348,11 +404,15 @@ def _while(p, *args):
     """Each element keeps its last value once its own test has failed."""
     n, m = p["cond_nconsts"], p["body_nconsts"]
     test, body = _function(p["cond_jaxpr"]), _function(p["body_jaxpr"])
-    of_test, of_body, init = args[:n], args[n:n + m], args[n + m:]
+    of_test, of_body, init = args[:n], args[n : n + m], args[n + m :]
 
     def iteration(carry):
-        on, = test(*of_test, *carry)
-        return [lax.select_n(jnp.broadcast_to(on.reshape(on.shape + (1,) * (old.ndim - on.ndim)), old.shape), old, new) for old, new in zip(carry, body(*of_body, *carry))]
+        (on,) = test(*of_test, *carry)
+        return [
+            lax.select_n(jnp.broadcast_to(on.reshape(on.shape + (1,) * (old.ndim - on.ndim)), old.shape), old, new)
+            for old, new in zip(carry, body(*of_body, *carry))
+        ]
+
     return tuple(lax.while_loop(lambda carry: jnp.any(test(*of_test, *carry)[0]), iteration, list(init)))
 
 
@@ -363,6 +423,7 @@ def _of_jax(name):
 
 def _random_gamma(p, *args):
     from jax._src.random import core as random_core
+
     return random_core._gamma_impl(*args, **p)
 
 

@@ -1,8 +1,10 @@
-"""tessera.export: the kernels of a function as .tir files, and the graph of their calls, to be used without Python (engine/graph/graph.h reads them).
+"""tessera.export: the kernels of a function as .tir files, and the graph of their calls, to be used without Python
+(engine/graph/graph.h reads them).
 
-A call of pallas_call is a kernel as it stands. What JAX's own operations compute between the calls becomes kernels too: each equation is traced
-as a pallas_call on whole arrays, and imported like any other, so what cannot be imported is an error with the primitive's name and line. Functions
-under jit, and the rules of custom derivatives, are part of the function. A loop or branch around a call is a body of the graph; one without is a kernel.
+A call of pallas_call is a kernel as it stands. What JAX's own operations compute between the calls becomes kernels too:
+each equation is traced as a pallas_call on whole arrays, and imported like any other, so what cannot be imported is an
+error with the primitive's name and line. Functions under jit, and the rules of custom derivatives, are part of the
+function. A loop or branch around a call is a body of the graph; one without is a kernel.
 """
 
 import os
@@ -20,9 +22,22 @@ from tessera import jaxpr as to_json
 from tessera._files import write_file
 from tessera._native_library import Error, import_text
 
-_INLINED = {"jit": "jaxpr", "pjit": "jaxpr", "closed_call": "call_jaxpr", "core_call": "call_jaxpr", "remat2": "jaxpr", "checkpoint": "jaxpr",
-            "custom_jvp_call": "call_jaxpr", "custom_vjp_call": "call_jaxpr", "custom_vjp_call_jaxpr": "fun_jaxpr", "xla_metadata_call": "jaxpr",
-            "program_order": "call_jaxpr", "custom_vmap_call": "call", "composite": "jaxpr", "linear_call": "callee"}
+_INLINED = {
+    "jit": "jaxpr",
+    "pjit": "jaxpr",
+    "closed_call": "call_jaxpr",
+    "core_call": "call_jaxpr",
+    "remat2": "jaxpr",
+    "checkpoint": "jaxpr",
+    "custom_jvp_call": "call_jaxpr",
+    "custom_vjp_call": "call_jaxpr",
+    "custom_vjp_call_jaxpr": "fun_jaxpr",
+    "xla_metadata_call": "jaxpr",
+    "program_order": "call_jaxpr",
+    "custom_vmap_call": "call",
+    "composite": "jaxpr",
+    "linear_call": "callee",
+}
 _CONTROL = ("scan", "while", "cond")
 _CALLBACKS = ("debug_callback", "io_callback", "pure_callback")
 source_info_util.register_exclusion(__file__)  # lines are the user's
@@ -41,12 +56,14 @@ def _place(eqn):
 
 def _as_kernel(eqn):
     """An equation of JAX's own as the pallas_call equations that compute it on whole arrays."""
+
     def kernel(*refs):
         count = len(eqn.invars)
         values = [r[...] for r in refs[:count]]
         out = eqn.primitive.bind(*values, **eqn.primitive.get_bind_params(eqn.params))
         for r, v in zip(refs[count:], out if eqn.primitive.multiple_results else [out]):
             r[...] = v
+
     kernel.__name__ = eqn.primitive.name
     out = [jax.ShapeDtypeStruct(v.aval.shape, v.aval.dtype) for v in eqn.outvars]
     arguments = [jax.ShapeDtypeStruct(v.aval.shape, v.aval.dtype) for v in eqn.invars]
@@ -84,7 +101,9 @@ class _Writer:
 
     def constant(self, value):
         name = self.name()
-        value = np.asarray(jax.random.key_data(value) if isinstance(getattr(value, "dtype", None), prng.KeyTy) else value)
+        value = np.asarray(
+            jax.random.key_data(value) if isinstance(getattr(value, "dtype", None), prng.KeyTy) else value
+        )
         value = value.astype(to_json.wide(value.dtype))
         file = f"constant_{name[1:]}.npy"
         write_file(self.folder, file, lambda f: np.save(f, value))
@@ -96,7 +115,10 @@ class _Writer:
         names = [self.name() for _ in eqn.outvars]
         params, tables = eqn.params, []
         bounds = params["grid_mapping"].num_dynamic_grid_bounds
-        sizes = ", ".join(f"grid_{i} = {self.size(v.aval, operand)}" for i, (v, operand) in enumerate(zip(eqn.invars[:bounds], operands)))
+        sizes = ", ".join(
+            f"grid_{i} = {self.size(v.aval, operand)}"
+            for i, (v, operand) in enumerate(zip(eqn.invars[:bounds], operands))
+        )
         try:
             module = to_json.describe(**params, tables=tables, at=place)
         except to_json.ExportError as error:
@@ -104,9 +126,23 @@ class _Writer:
         try:
             text = import_text(to_json.dump(module))
         except Error as error:  # which tells of JAX's interpreter, where calls are run
-            raise Error("tessera.export: " + re.sub(r"or leave such calls to JAX's interpreter: [^\n]*", "or compute it outside of what is exported", str(error))) from None
+            raise Error(
+                "tessera.export: "
+                + re.sub(
+                    r"or leave such calls to JAX's interpreter: [^\n]*",
+                    "or compute it outside of what is exported",
+                    str(error),
+                )
+            ) from None
         operands = [*operands, *(self.constant(t) for t in tables)]
-        self.line(self.result(names, f'call "{self.file(module["name"], text)}"({", ".join(operands[bounds:])}){" with " if bounds else ""}{sizes}', [v.aval for v in eqn.outvars]))
+        self.line(
+            self.result(
+                names,
+                f'call "{self.file(module["name"], text)}"({", ".join(operands[bounds:])})'
+                f'{" with " if bounds else ""}{sizes}',
+                [v.aval for v in eqn.outvars],
+            )
+        )
         return names
 
     @staticmethod
@@ -130,10 +166,17 @@ class _Writer:
     def scan(self, eqn, operands):
         p = jax_versions.params(eqn)
         body, consts, carries = p["jaxpr"], p["num_consts"], p["num_carry"]
-        inputs = [(("carry" if i < carries else "slice"), self.name(), v.aval, operand)
-                  for i, (v, operand) in enumerate(zip(body.jaxpr.invars[consts:], operands[consts:]))]
+        inputs = [
+            (("carry" if i < carries else "slice"), self.name(), v.aval, operand)
+            for i, (v, operand) in enumerate(zip(body.jaxpr.invars[consts:], operands[consts:]))
+        ]
         names = [self.name() for _ in eqn.outvars]
-        self.line(self.result(names, f"repeat {p['length']}{' reverse' if p['reverse'] else ''}", [v.aval for v in eqn.outvars]) + " {")
+        self.line(
+            self.result(
+                names, f"repeat {p['length']}{' reverse' if p['reverse'] else ''}", [v.aval for v in eqn.outvars]
+            )
+            + " {"
+        )
         self.body(body, [*operands[:consts], *(name for _, name, _, _ in inputs)], inputs)
         self.line("}")
         return names
@@ -142,7 +185,10 @@ class _Writer:
         p = eqn.params
         test, body = p["cond_jaxpr"], p["body_jaxpr"]
         tests, consts = p["cond_nconsts"], p["body_nconsts"]
-        inputs = [("carry", self.name(), v.aval, operand) for v, operand in zip(body.jaxpr.invars[consts:], operands[tests + consts:])]
+        inputs = [
+            ("carry", self.name(), v.aval, operand)
+            for v, operand in zip(body.jaxpr.invars[consts:], operands[tests + consts :])
+        ]
         carried = [name for _, name, _, _ in inputs]
         names = [self.name() for _ in eqn.outvars]
         self.line(self.result(names, "repeat", [v.aval for v in eqn.outvars]) + " {")
@@ -151,7 +197,7 @@ class _Writer:
         [go_on] = self.equations(test.jaxpr, [self.constant(c) for c in test.consts], [*operands[:tests], *carried])
         self.line(f"while {go_on}")
         self.indent = self.indent[:-2]
-        self.body(body, [*operands[tests:tests + consts], *carried])
+        self.body(body, [*operands[tests : tests + consts], *carried])
         self.line("}")
         return names
 
@@ -169,7 +215,9 @@ class _Writer:
         """As values, which pl.core_map inside becomes a kernel of."""
         if not all(eqn.params["is_initialized"]):
             raise Error(f"tessera.export: run_state: it makes Refs without values{self.at()}\n  note: give it arrays")
-        jaxpr, consts = jax_versions.jaxpr_and_constants(discharge.discharge_state(jax_versions.closed(eqn.params["jaxpr"])))
+        jaxpr, consts = jax_versions.jaxpr_and_constants(
+            discharge.discharge_state(jax_versions.closed(eqn.params["jaxpr"]))
+        )
         return self.equations(jaxpr, [self.constant(c) for c in consts], operands)
 
     def traced(self, f, eqn, operands):
@@ -188,6 +236,7 @@ class _Writer:
 
         def read(atom):
             return self.constant(np.asarray(atom.val, atom.aval.dtype)) if isinstance(atom, core.Literal) else env[atom]
+
         outer = self.around
         for eqn in jaxpr.eqns:
             self.around = _place(eqn) or outer
@@ -200,7 +249,10 @@ class _Writer:
         name, params = eqn.primitive.name, jax_versions.params(eqn)
         inner = _INLINED.get(name)
         if name in _CALLBACKS:
-            raise Error(f"tessera.export: {name}: what is exported runs without Python, and so cannot call it{self.at()}\n  note: jax.debug.print can stay; call Python before or behind what is exported")
+            raise Error(
+                f"tessera.export: {name}: what is exported runs without Python, and so cannot call it{self.at()}\n "
+                " note: jax.debug.print can stay; call Python before or behind what is exported"
+            )
         if _has_call(eqn) and (f := expansions.expansion(name, params)):
             return self.traced(f, eqn, operands)
         if inner in params:
@@ -215,7 +267,10 @@ class _Writer:
         if name in _CONTROL and _has_call(eqn):
             return {"scan": self.scan, "while": self.while_, "cond": self.cond}[name](eqn, operands)
         if _has_call(eqn):
-            raise Error(f"tessera.export: {name}: it has kernels inside, which export does not look for there{self.at()}\n  note: call them outside of it")
+            raise Error(
+                f"tessera.export: {name}: it has kernels inside, which export does not look for there{self.at()}\n "
+                " note: call them outside of it"
+            )
         return self.call(_as_kernel(eqn), operands, self.around)
 
     def at(self):
@@ -223,7 +278,11 @@ class _Writer:
 
 
 def _has_call(eqn):
-    return any(e.primitive.name in ("pallas_call", "mpmd_map", "core_map") or _has_call(e) for j in core.jaxprs_in_params(eqn.params) for e in j.eqns)
+    return any(
+        e.primitive.name in ("pallas_call", "mpmd_map", "core_map") or _has_call(e)
+        for j in core.jaxprs_in_params(eqn.params)
+        for e in j.eqns
+    )
 
 
 def export(fn, *args, path):
@@ -240,5 +299,7 @@ def export(fn, *args, path):
         w.head.append(f"in {arguments[-1]} {_type(v.aval)}")
     results = w.equations(closed.jaxpr, [w.constant(c) for c in closed.consts], arguments)
     w.lines += [f"out {r}" for r in results]
-    write_file(path, "graph.txt", lambda f: f.write(("\n".join(["tessera graph 1", *w.head, *w.lines]) + "\n").encode()))
+    write_file(
+        path, "graph.txt", lambda f: f.write(("\n".join(["tessera graph 1", *w.head, *w.lines]) + "\n").encode())
+    )
     return path

@@ -1,11 +1,13 @@
-"""What differs between the JAX that the package is made for, 0.10.2 to 0.12: every difference is here, once, so that nothing else asks for a version."""
+"""What differs between the JAX that the package is made for, 0.10.2 to 0.12: every difference is here, once, so that
+nothing else asks for a version."""
 
 import math
 
 import jax
 from jax._src import core
 
-# One class is a jaxpr with and without the values of its constants since 0.11; before, a ClosedJaxpr was a jaxpr and those values.
+# One class is a jaxpr with and without the values of its constants since 0.11; before, a ClosedJaxpr was a jaxpr and
+# those values.
 JAXPRS = (core.Jaxpr, getattr(core, "ClosedJaxpr", core.Jaxpr))
 
 
@@ -25,10 +27,16 @@ def primitive(eqn):
 def params(eqn):
     """An equation's parameters, as 0.10 has them."""
     p = eqn.params
-    if "ft_in" in p:  # a scan's operands that stay the same, and those that each iteration passes to the next, are counted by trees since 0.11
+    # a scan's operands that stay the same, and those that each iteration passes to the next, are counted by trees since
+    # 0.11
+    if "ft_in" in p:
         constants, carry, _ = p["ft_in"].unpack()
-        return {k: v for k, v in p.items() if k not in ("ft_in", "ft_out")} | {"num_consts": len(constants), "num_carry": len(carry)}
-    if eqn.primitive.name == "run_scoped" and hasattr(p["jaxpr"], "with_consts"):  # its constants are operands; since 0.11 the jaxpr has them too
+        return {k: v for k, v in p.items() if k not in ("ft_in", "ft_out")} | {
+            "num_consts": len(constants),
+            "num_carry": len(carry),
+        }
+    # its constants are operands; since 0.11 the jaxpr has them too
+    if eqn.primitive.name == "run_scoped" and hasattr(p["jaxpr"], "with_consts"):
         return p | {"jaxpr": p["jaxpr"].with_consts(())}
     if eqn.primitive.name == "composite" and "call_jaxpr" in p:
         return p | {"jaxpr": p["call_jaxpr"]}
@@ -51,6 +59,8 @@ DIGAMMA_AT_ZERO = -math.inf if jax.__version_info__ >= (0, 12) else math.nan
 
 
 def let_export(target):
-    """Lets jax.export serialize calls of this custom call: what it is told has a version (engine/jax), and stays readable."""
+    """Lets jax.export serialize calls of this custom call: what it is told has a version (engine/jax), and stays
+    readable."""
     from jax._src.export import _export
+
     getattr(_export, "_CUSTOM_CALL_TARGETS_GUARANTEED_STABLE", set()).add(target)

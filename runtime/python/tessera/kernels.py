@@ -1,4 +1,5 @@
-"""Kernels as .tir text, and graphs of them (graph.py writes those), on NumPy arrays and on tensors of whatever speaks DLPack."""
+"""Kernels as .tir text, and graphs of them (graph.py writes those), on NumPy arrays and on tensors of whatever speaks
+DLPack."""
 
 import ctypes
 import hashlib
@@ -10,7 +11,15 @@ import numpy as np
 from tessera._files import open_file
 from tessera._native_library import CArray, Error, check, device_name, native
 
-_NAMES = {"bool": "bool", "float16": "f16", "bfloat16": "bf16", "float32": "f32", "float64": "f64", "float8_e4m3fn": "f8e4m3fn", "float8_e5m2": "f8e5m2"}
+_NAMES = {
+    "bool": "bool",
+    "float16": "f16",
+    "bfloat16": "bf16",
+    "float32": "f32",
+    "float64": "f64",
+    "float8_e4m3fn": "f8e4m3fn",
+    "float8_e5m2": "f8e5m2",
+}
 _NAMES.update({f"{k}int{n}": f"{k or 'i'}{n}" for k in ("", "u") for n in (4, 8, 16, 32, 64)})
 _ML_DTYPES = ("bf16", "f8e4m3fn", "f8e5m2", "i4", "u4")  # which NumPy itself lacks
 _DTYPES = {v: k for k, v in _NAMES.items()}
@@ -20,6 +29,7 @@ _KDL_CPU = 1
 def _dtype(name):
     if name in _ML_DTYPES:
         import ml_dtypes
+
         return np.dtype(getattr(ml_dtypes, _DTYPES[name]))
     return np.dtype(_DTYPES[name])
 
@@ -27,10 +37,15 @@ def _dtype(name):
 def _torch_array(x):
     """A torch tensor as an array: bits of the dtypes that NumPy's DLPack lacks go through integers."""
     import torch
+
     if x.device.type != "cpu":
         raise Error(f"tessera: an argument is a torch tensor on {x.device}: move it to the CPU first (x.cpu())")
     x = x.detach()
-    for torch_name, width, name in (("bfloat16", torch.int16, "bf16"), ("float8_e4m3fn", torch.uint8, "f8e4m3fn"), ("float8_e5m2", torch.uint8, "f8e5m2")):
+    for torch_name, width, name in (
+        ("bfloat16", torch.int16, "bf16"),
+        ("float8_e4m3fn", torch.uint8, "f8e4m3fn"),
+        ("float8_e5m2", torch.uint8, "f8e5m2"),
+    ):
         if x.dtype == getattr(torch, torch_name, None):
             return x.view(width).numpy().view(_dtype(name))
     return x.resolve_conj().resolve_neg().numpy()
@@ -43,7 +58,10 @@ def _array(x, position):
     if type(x).__module__.partition(".")[0] == "torch":
         return _torch_array(x)
     if x.__dlpack_device__()[0] != _KDL_CPU:
-        raise Error(f"tessera: argument {position} is a {type(x).__name__} on another device than the CPU: copy it to the host first")
+        raise Error(
+            f"tessera: argument {position} is a {type(x).__name__} on another device than the CPU: copy it to the host"
+            " first"
+        )
     try:
         return np.from_dlpack(x)
     except (BufferError, RuntimeError, TypeError):  # dtypes that NumPy's DLPack lacks
@@ -75,15 +93,25 @@ class _Outputs:
 
 
 class Kernel:
-    """Called with one array per input; returns the output, or a tuple of several. Arguments are NumPy arrays, what NumPy makes arrays of, and tensors that
-    speak DLPack and lie in the host's memory; they are only read, and copied first where they are not dense and row-major."""
+    """Called with one array per input; returns the output, or a tuple of several. Arguments are NumPy arrays, what
+    NumPy makes arrays of, and tensors that speak DLPack and lie in the host's memory; they are only read, and copied
+    first where they are not dense and row-major."""
 
     def __init__(self, text, device, path, folder=None, key=""):
-        self.text, self.device, self.path, self.folder, self.key = text.encode(), device_name(device).encode(), path, folder, key.encode()
+        self.text, self.device, self.path, self.folder, self.key = (
+            text.encode(),
+            device_name(device).encode(),
+            path,
+            folder,
+            key.encode(),
+        )
 
     def __call__(self, *arrays):
         arrays = [_array(a, i) for i, a in enumerate(arrays)]
-        arrays = [np.ascontiguousarray(a).reshape(a.shape).astype(a.dtype.newbyteorder("="), copy=False) for a in arrays]  # ascontiguousarray makes scalars vectors
+        # ascontiguousarray makes scalars vectors
+        arrays = [
+            np.ascontiguousarray(a).reshape(a.shape).astype(a.dtype.newbyteorder("="), copy=False) for a in arrays
+        ]
         shapes = [(ctypes.c_int64 * max(a.ndim, 1))(*a.shape) for a in arrays]
         inputs = (CArray * max(len(arrays), 1))()
         for c, a, s in zip(inputs, arrays, shapes):
@@ -91,17 +119,33 @@ class Kernel:
         handle = ctypes.c_void_p()
         if self.folder is None:
             try:
-                check(native.tessera_run_text(self.text, len(self.text), self.device, inputs, len(arrays), ctypes.byref(handle)))
+                check(
+                    native.tessera_run_text(
+                        self.text, len(self.text), self.device, inputs, len(arrays), ctypes.byref(handle)
+                    )
+                )
             except Error as error:  # which knows the text only
                 raise Error(str(error).replace("<text>:", self.path + ":")) from None
         else:
-            check(native.tessera_run_graph(self.text, len(self.text), self.folder.encode(), self.key, self.device, inputs, len(arrays), ctypes.byref(handle)))
+            check(
+                native.tessera_run_graph(
+                    self.text,
+                    len(self.text),
+                    self.folder.encode(),
+                    self.key,
+                    self.device,
+                    inputs,
+                    len(arrays),
+                    ctypes.byref(handle),
+                )
+            )
         results = _Outputs(handle).arrays()
         return results[0] if len(results) == 1 else tuple(results)
 
 
 def _contents(folder, text):
-    """A key of a graph's kernels and constants, which another export into the same folder changes. What cannot be read is said when the graph is."""
+    """A key of a graph's kernels and constants, which another export into the same folder changes. What cannot be read
+    is said when the graph is."""
     key = hashlib.sha256()
     for name in sorted(set(re.findall(r'"([^"/\\]+)"', text))):
         try:

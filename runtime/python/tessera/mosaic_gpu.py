@@ -1,5 +1,6 @@
-"""Kernels of jax.experimental.pallas.mosaic_gpu: what their mesh says, and the primitives whose places JAX flattens into trees. JAX's module is not imported
-here: it needs packages that JAX itself does not (absl), so its classes are known by their names."""
+"""Kernels of jax.experimental.pallas.mosaic_gpu: what their mesh says, and the primitives whose places JAX flattens
+into trees. JAX's module is not imported here: it needs packages that JAX itself does not (absl), so its classes are
+known by their names."""
 
 import dataclasses
 
@@ -7,7 +8,7 @@ import jax
 from jax._src import core
 
 from tessera import jax_versions
-from tessera import jaxpr as to_json
+from tessera import equations as to_json
 
 _MODULE = "jax._src.pallas.mosaic_gpu"
 
@@ -23,16 +24,25 @@ def is_mesh(mesh):
 def _check_names(axes):
     """vmap's axes have objects for names."""
     if not all(isinstance(name, str) for name in axes):
-        raise to_json.ExportError("vmap of a kernel of mosaic_gpu is not supported", note="loop over the batch, or give the kernel an axis of its grid for it")
+        raise to_json.ExportError(
+            "vmap of a kernel of mosaic_gpu is not supported",
+            note="loop over the batch, or give the kernel an axis of its grid for it",
+        )
 
 
 def describe_mesh(mesh, compiler_params):
     """How the axes of the call's grid divide: those of the grid, those of the cluster, and the threads."""
     if len(mesh.shape) != len(mesh.grid) + len(mesh.cluster) + (mesh.num_threads is not None):
-        raise to_json.ExportError("two axes have the same name", note="grid_names, cluster_names and thread_name differ, so that axis_index finds one axis")
+        raise to_json.ExportError(
+            "two axes have the same name",
+            note="grid_names, cluster_names and thread_name differ, so that axis_index finds one axis",
+        )
     for s in getattr(compiler_params, "dimension_semantics", None) or ():
         if s != "parallel":
-            raise to_json.ExportError(f"dimension_semantics has {s!r}, but the programs of plgpu.kernel run at once", note="loop inside the body: plgpu.nd_loop, lax.fori_loop")
+            raise to_json.ExportError(
+                f"dimension_semantics has {s!r}, but the programs of plgpu.kernel run at once",
+                note="loop inside the body: plgpu.nd_loop, lax.fori_loop",
+            )
     _check_names(mesh.shape)
     return {"grid": len(mesh.grid), "cluster": len(mesh.cluster), "threads": mesh.num_threads is not None}
 
@@ -43,35 +53,61 @@ def debug_info(jaxpr):
     return (scoped[0] if scoped else jaxpr).debug_info
 
 
-_THREADS = ("barrier_arrive", "barrier_wait", "commit_group", "commit_smem", "copy_gmem_to_smem", "copy_smem_to_gmem", "wait_smem_to_gmem", "wgmma_ref", "wgmma_wait",
-            "wgmma_accumulator_deref", "wgmma_accumulator_store", "set_max_registers")
+_THREADS = (
+    "barrier_arrive",
+    "barrier_wait",
+    "commit_group",
+    "commit_smem",
+    "copy_gmem_to_smem",
+    "copy_smem_to_gmem",
+    "wait_smem_to_gmem",
+    "wgmma_ref",
+    "wgmma_wait",
+    "wgmma_accumulator_deref",
+    "wgmma_accumulator_store",
+    "set_max_registers",
+)
 
 
 def _has_threads(jaxpr):
-    return any(jax_versions.primitive(eqn) in _THREADS or any(_has_threads(jax_versions.jaxpr_and_constants(j)[0]) for j in core.jaxprs_in_params(eqn.params))
-               for eqn in jaxpr.eqns)
+    return any(
+        jax_versions.primitive(eqn) in _THREADS
+        or any(_has_threads(jax_versions.jaxpr_and_constants(j)[0]) for j in core.jaxprs_in_params(eqn.params))
+        for eqn in jaxpr.eqns
+    )
 
 
 def is_pipeline(*, jaxpr, grid_mapping, compiler_params=None, mesh=None, **_):
-    """Whether a pallas_call must be what JAX makes of it on a GPU: it uses what only those kernels have. Others are kernels of blocks like any."""
+    """Whether a pallas_call must be what JAX makes of it on a GPU: it uses what only those kernels have. Others are
+    kernels of blocks like any."""
     if mesh is not None or not _is(compiler_params, "CompilerParams"):
         return False
-    return any(m.transforms for m in grid_mapping.block_mappings) or any(hasattr(a, "inner_aval") and space(a) for a in grid_mapping.scratch_avals) or _has_threads(jaxpr)
+    return (
+        any(m.transforms for m in grid_mapping.block_mappings)
+        or any(hasattr(a, "inner_aval") and space(a) for a in grid_mapping.scratch_avals)
+        or _has_threads(jaxpr)
+    )
 
 
 def as_pipeline(*, jaxpr, grid_mapping, compiler_params, name=None, input_output_aliases=(), metadata=None, **_):
-    """The params of the plgpu.kernel that is such a call: a program per point of its parallel axes, with a pipeline over the others that calls the kernel's jaxpr."""
+    """The params of the plgpu.kernel that is such a call: a program per point of its parallel axes, with a pipeline
+    over the others that calls the kernel's jaxpr."""
     from jax._src.pallas.mosaic_gpu import core as gpu
     from jax._src.pallas.mosaic_gpu import pipeline
     from jax._src.pallas import core as pallas, primitives
 
     from tessera import hook
+
     gm, semantics = grid_mapping, compiler_params.dimension_semantics
     if gm.num_index_operands or gm.num_dynamic_grid_bounds or gm.vmapped_dims or input_output_aliases:
-        raise to_json.ExportError("a pallas_call with GPU memory has no scalar prefetch, aliases, vmap or grid whose size arrives with the call", note="plgpu.kernel has what they are for")
+        raise to_json.ExportError(
+            "a pallas_call with GPU memory has no scalar prefetch, aliases, vmap or grid whose size arrives with the"
+            " call",
+            note="plgpu.kernel has what they are for",
+        )
     parallel = [semantics is None or s == "parallel" for s in semantics or gm.grid]
     names = [n if isinstance(n, str) else f"axis_{i}" for i, n in enumerate(gm.grid_names or [None] * len(gm.grid))]
-    inputs = gm.block_mappings[:gm.num_inputs]
+    inputs = gm.block_mappings[: gm.num_inputs]
 
     def merged(steps):
         steps, programs = iter(steps), iter(range(len(gm.grid)))
@@ -79,25 +115,47 @@ def as_pipeline(*, jaxpr, grid_mapping, compiler_params, name=None, input_output
 
     def spec(m):
         jaxpr, consts = jax_versions.jaxpr_and_constants(m.index_map_jaxpr)
-        return gpu.BlockSpec(m.block_shape, lambda *steps: core.eval_jaxpr(jaxpr, consts, *merged(steps)), memory_space=m.transformed_block_aval.memory_space, transforms=m.transforms)
+        return gpu.BlockSpec(
+            m.block_shape,
+            lambda *steps: core.eval_jaxpr(jaxpr, consts, *merged(steps)),
+            memory_space=m.transformed_block_aval.memory_space,
+            transforms=m.transforms,
+        )
 
     def scratch(aval):
         if _is(aval, "WGMMAAbstractAccumulatorRef"):
             return gpu.WGMMAAccumulatorRef(aval.shape, aval.dtype)
         unset = aval.memory_space is None or aval.memory_space is pallas.MemorySpace.DEFAULT
-        return pallas.MemoryRef(core.ShapedArray(aval.shape, aval.dtype), gpu.MemorySpace.GMEM if unset else aval.memory_space)
+        return pallas.MemoryRef(
+            core.ShapedArray(aval.shape, aval.dtype), gpu.MemorySpace.GMEM if unset else aval.memory_space
+        )
 
     def program(*refs):
         def scoped(*own):
             def step(indices, *blocks):
                 indices = iter(indices)
-                primitives._jaxpr_call(jaxpr, *blocks, *own, program_ids=[None if p else next(indices) for p in parallel])
-            pipeline.emit_pipeline(step, grid=tuple(n for n, p in zip(gm.grid, parallel) if not p), in_specs=[spec(m) for m in inputs],
-                                   out_specs=[spec(m) for m in gm.block_mappings[gm.num_inputs:]], max_concurrent_steps=compiler_params.max_concurrent_steps)(*refs)
+                primitives._jaxpr_call(
+                    jaxpr, *blocks, *own, program_ids=[None if p else next(indices) for p in parallel]
+                )
+
+            pipeline.emit_pipeline(
+                step,
+                grid=tuple(n for n, p in zip(gm.grid, parallel) if not p),
+                in_specs=[spec(m) for m in inputs],
+                out_specs=[spec(m) for m in gm.block_mappings[gm.num_inputs :]],
+                max_concurrent_steps=compiler_params.max_concurrent_steps,
+            )(*refs)
+
         primitives.run_scoped(scoped, *(scratch(a) for a in gm.scratch_avals))
+
     program.__name__ = name or (jaxpr.debug_info.func_name if jaxpr.debug_info else "kernel")
     arrays = [jax.ShapeDtypeStruct(m.array_aval.shape, m.array_aval.dtype) for m in gm.block_mappings]
-    kernel = gpu.kernel(program, out_type=arrays[gm.num_inputs:], grid=tuple(n for n, p in zip(gm.grid, parallel) if p), grid_names=tuple(n for n, p in zip(names, parallel) if p))
+    kernel = gpu.kernel(
+        program,
+        out_type=arrays[gm.num_inputs :],
+        grid=tuple(n for n, p in zip(gm.grid, parallel) if p),
+        grid_names=tuple(n for n, p in zip(names, parallel) if p),
+    )
     found = []
 
     def walk(j):
@@ -106,8 +164,13 @@ def as_pipeline(*, jaxpr, grid_mapping, compiler_params, name=None, input_output
                 found.append(eqn)
             for sub in core.jaxprs_in_params(eqn.params):
                 walk(jax_versions.jaxpr_and_constants(sub)[0])
-    walk(jax.make_jaxpr(kernel)(*arrays[:gm.num_inputs]).jaxpr)
-    return hook.params_of_pl_kernel(found[0]) | {"compiler_params": dataclasses.replace(compiler_params, dimension_semantics=None), "name": program.__name__, "metadata": metadata}
+
+    walk(jax.make_jaxpr(kernel)(*arrays[: gm.num_inputs]).jaxpr)
+    return hook.params_of_pl_kernel(found[0]) | {
+        "compiler_params": dataclasses.replace(compiler_params, dimension_semantics=None),
+        "name": program.__name__,
+        "metadata": metadata,
+    }
 
 
 def space(aval):
@@ -142,8 +205,9 @@ def _axes(axes):
 
 
 def _places(eqn, scope, names, trees):
-    """The first operands are Refs, behind them lie the leaves of each one's transforms: (operands, params, what is left of the operands)."""
-    refs, leaves, params = eqn.invars[:len(names)], list(eqn.invars[len(names):]), {}
+    """The first operands are Refs, behind them lie the leaves of each one's transforms: (operands, params, what is left
+    of the operands)."""
+    refs, leaves, params = eqn.invars[: len(names)], list(eqn.invars[len(names) :]), {}
     for name, ref, key in zip(names, refs, trees):
         tree = eqn.params[key]
         count = tree.num_leaves if tree is not None else 0
@@ -156,12 +220,19 @@ def _places(eqn, scope, names, trees):
 def _copy_gmem_to_smem(eqn, scope):
     if eqn.params.get("leader_tracked") is not None:
         raise to_json.ExportError("copies that a leader tracks feed products of two blocks, which are Blackwell's")
-    operands, params, _ = _places(eqn, scope, ("source", "target", "barrier"), ("src_transforms_treedef", "dst_transforms_treedef", "barrier_transforms_treedef"))
+    operands, params, _ = _places(
+        eqn,
+        scope,
+        ("source", "target", "barrier"),
+        ("src_transforms_treedef", "dst_transforms_treedef", "barrier_transforms_treedef"),
+    )
     return {"in": operands, "params": params | {"collective_axes": _axes(eqn.params.get("collective_axes"))}}
 
 
 def _copy_smem_to_gmem(eqn, scope):
-    operands, params, rest = _places(eqn, scope, ("source", "target"), ("src_transforms_treedef", "dst_transforms_treedef"))
+    operands, params, rest = _places(
+        eqn, scope, ("source", "target"), ("src_transforms_treedef", "dst_transforms_treedef")
+    )
     params["commit_group"] = bool(eqn.params["commit_group"])
     if eqn.params["has_user_predicate"]:
         params["predicate"] = scope.operand(rest[0])
@@ -176,7 +247,9 @@ def _barrier(eqn, scope):
 
 
 def _wgmma(eqn, scope):
-    operands, params, _ = _places(eqn, scope, ("accumulator", "a", "b"), ("acc_transforms_tree", "a_transforms_tree", "b_transforms_tree"))
+    operands, params, _ = _places(
+        eqn, scope, ("accumulator", "a", "b"), ("acc_transforms_tree", "a_transforms_tree", "b_transforms_tree")
+    )
     for side in "ab":  # a product reads the transpose of an operand; no view of it is made
         if params[side] and params[side][-1] == {"transpose": [1, 0]}:
             params[side].pop()
@@ -193,45 +266,87 @@ def _scratch(aval, transforms):
     """What the TYPE of a Ref in run_scoped leaves open."""
     dtype, more = getattr(aval.inner_aval, "dtype", None), {"transforms": [transform(t) for t in transforms]}
     if None in more["transforms"]:
-        raise to_json.ExportError(f"memory by {type(transforms[more['transforms'].index(None)]).__name__} is not supported")
+        raise to_json.ExportError(
+            f"memory by {type(transforms[more['transforms'].index(None)]).__name__} is not supported"
+        )
     if _is(dtype, "BarrierType", "ClusterBarrierType"):
-        more |= {"num_arrivals": int(dtype.num_arrivals), "orders_tensor_core": bool(dtype.orders_tensor_core), "collective_axes": _axes(getattr(dtype, "collective_axes", ()))}
+        more |= {
+            "num_arrivals": int(dtype.num_arrivals),
+            "orders_tensor_core": bool(dtype.orders_tensor_core),
+            "collective_axes": _axes(getattr(dtype, "collective_axes", ())),
+        }
         if getattr(dtype, "leader_tracked", False):
-            raise to_json.ExportError("barriers that a leader tracks are of products of two blocks, which are Blackwell's")
+            raise to_json.ExportError(
+                "barriers that a leader tracks are of products of two blocks, which are Blackwell's"
+            )
     return more
 
 
 def _run_scoped(eqn, scope):
     params = jax_versions.params(eqn)
     body, _ = jax_versions.jaxpr_and_constants(params["jaxpr"])
-    made = body.invars[len(body.invars) - len(params["ref_transforms"]):] if params.get("ref_transforms") else body.invars[len(eqn.invars) - len(body.constvars):]
+    made = (
+        body.invars[len(body.invars) - len(params["ref_transforms"]) :]
+        if params.get("ref_transforms")
+        else body.invars[len(eqn.invars) - len(body.constvars) :]
+    )
     transforms = params.get("ref_transforms") or [()] * len(made)
-    return {"in": [scope.operand(v) for v in eqn.invars],
-            "params": {"jaxpr": to_json.body_of(params["jaxpr"], scope), "collective_axes": _axes(params.get("collective_axes")),
-                       "types": [_scratch(v.aval, t) for v, t in zip(made, transforms)]}}
+    return {
+        "in": [scope.operand(v) for v in eqn.invars],
+        "params": {
+            "jaxpr": to_json.body_of(params["jaxpr"], scope),
+            "collective_axes": _axes(params.get("collective_axes")),
+            "types": [_scratch(v.aval, t) for v, t in zip(made, transforms)],
+        },
+    }
 
 
 def _call(eqn, scope):
-    """A kernel's jaxpr inside a pipeline: Refs with what part of each, and the positions along the axes that the pipeline steps through."""
+    """A kernel's jaxpr inside a pipeline: Refs with what part of each, and the positions along the axes that the
+    pipeline steps through."""
     trees, leaves, refs, places = eqn.params["ref_treedefs"], list(eqn.invars), [], []
     for tree in trees:
-        ref = tree.unflatten(leaves[:tree.num_leaves])
-        del leaves[:tree.num_leaves]
+        ref = tree.unflatten(leaves[: tree.num_leaves])
+        del leaves[: tree.num_leaves]
         ref, transforms = ref if isinstance(ref, tuple) else (getattr(ref, "ref", ref), getattr(ref, "transforms", ()))
         refs.append(scope.operand(ref))
         places.append(to_json.views(transforms, scope))
     ids = jax.tree.unflatten(eqn.params["program_ids_treedef"], leaves)
-    return {"in": refs, "params": {"jaxpr": to_json.body_of(eqn.params["jaxpr"], scope), "transforms": places, "program_ids": [None if i is None else scope.operand(i) for i in ids]}}
+    return {
+        "in": refs,
+        "params": {
+            "jaxpr": to_json.body_of(eqn.params["jaxpr"], scope),
+            "transforms": places,
+            "program_ids": [None if i is None else scope.operand(i) for i in ids],
+        },
+    }
 
 
 _REFUSED = {
-    "async_prefetch": "is not supported", "async_store_smem": "is not supported", "barrier_test": "is not supported", "print_layout": "is not supported",
-    "griddepcontrol_wait": "is not supported", "griddepcontrol_launch_dependents": "is not supported", "inline_mgpu": "is code of JAX's own dialect",
-    "try_cluster_cancel": "is Blackwell's", "query_cluster_cancel": "is Blackwell's", "multimem_store": "is of several devices", "multimem_load_reduce": "is of several devices",
-    "mgpu_atomic_store": "is not supported; copy_smem_to_gmem has reduction_op", "semaphore_signal_multicast": "is of several devices", "semaphore_signal_parallel": "is not supported"}
+    "async_prefetch": "is not supported",
+    "async_store_smem": "is not supported",
+    "barrier_test": "is not supported",
+    "print_layout": "is not supported",
+    "griddepcontrol_wait": "is not supported",
+    "griddepcontrol_launch_dependents": "is not supported",
+    "inline_mgpu": "is code of JAX's own dialect",
+    "try_cluster_cancel": "is Blackwell's",
+    "query_cluster_cancel": "is Blackwell's",
+    "multimem_store": "is of several devices",
+    "multimem_load_reduce": "is of several devices",
+    "mgpu_atomic_store": "is not supported; copy_smem_to_gmem has reduction_op",
+    "semaphore_signal_multicast": "is of several devices",
+    "semaphore_signal_parallel": "is not supported",
+}
 _EQUATIONS = {
-    "jaxpr_call": _call, "barrier_arrive": _barrier, "barrier_wait": _barrier, "copy_gmem_to_smem": _copy_gmem_to_smem, "copy_smem_to_gmem": _copy_smem_to_gmem, "run_scoped": _run_scoped,
-    "wgmma_ref": _wgmma}
+    "jaxpr_call": _call,
+    "barrier_arrive": _barrier,
+    "barrier_wait": _barrier,
+    "copy_gmem_to_smem": _copy_gmem_to_smem,
+    "copy_smem_to_gmem": _copy_smem_to_gmem,
+    "run_scoped": _run_scoped,
+    "wgmma_ref": _wgmma,
+}
 
 
 def equation(eqn, scope):
@@ -251,4 +366,6 @@ def _in_threads(eqn):
     if eqn.params.get("collective_axes") or any(eqn.params.get("ref_transforms") or ()):
         return True
     body, _ = jax_versions.jaxpr_and_constants(eqn.params["jaxpr"])
-    return any(isinstance(v.aval, core.AbstractValue) and hasattr(v.aval, "inner_aval") and space(v.aval) for v in body.invars)
+    return any(
+        isinstance(v.aval, core.AbstractValue) and hasattr(v.aval, "inner_aval") and space(v.aval) for v in body.invars
+    )

@@ -1,6 +1,8 @@
-"""Special functions in terms of jax.lax, for kernels: JAX leaves these to XLA. f16 and bf16 are computed in f32; f64 with more terms.
+"""Special functions in terms of jax.lax, for kernels: JAX leaves these to XLA. f16 and bf16 are computed in f32; f64
+with more terms.
 
-Chebyshev series are fitted when first used, from definitions that converge quickly in float64, so that no table stands here.
+Chebyshev series are fitted when first used, from definitions that converge quickly in float64, so that no table stands
+here.
 """
 
 import functools
@@ -16,17 +18,29 @@ from tessera.jax_versions import DIGAMMA_AT_ZERO
 source_info_util.register_exclusion(__file__)  # lines are the user's
 
 # B(2k) / (2k)!, k = 1, 2, ...: Bernoulli numbers
-_BERNOULLI = [1 / 12, -1 / 720, 1 / 30240, -1 / 1209600, 1 / 47900160, -691 / 1307674368000, 1 / 74724249600, -3617 / 10670622842880000, 43867 / 5109094217170944000]
+_BERNOULLI = [
+    1 / 12,
+    -1 / 720,
+    1 / 30240,
+    -1 / 1209600,
+    1 / 47900160,
+    -691 / 1307674368000,
+    1 / 74724249600,
+    -3617 / 10670622842880000,
+    43867 / 5109094217170944000,
+]
 
 
 def _in_f32(f):
     """Computes narrower floats in f32."""
+
     @functools.wraps(f)
     def g(*xs):
         dtype = xs[0].dtype
         if np.dtype(dtype).itemsize >= 4:
             return f(*xs)
         return f(*(x.astype(np.float32) for x in xs)).astype(dtype)
+
     return g
 
 
@@ -51,6 +65,7 @@ def _series(t, coefficients):
 
 # -- the error function's complement
 
+
 def _scaled_erfc(x):
     """exp(x^2) erfc(x), x >= 0"""
     if x < 4:
@@ -71,13 +86,20 @@ def _erfc_of(t):
 def erfc(x):
     a = jnp.minimum(lax.abs(x), _number(x, 30))  # beyond it is 0
     t = (a - 3) / (a + 3)
-    high = lax.reduce_precision(a, 8, 10) if x.dtype == np.float32 else lax.reduce_precision(a, 11, 24)  # whose square is exact
-    tail = _series(t, _chebyshev(_erfc_of, -1, 1, 14 if x.dtype == np.float32 else 36)) / (a + 3) * lax.exp(-high * high) * lax.exp((high - a) * (high + a))
+    # whose square is exact
+    high = lax.reduce_precision(a, 8, 10) if x.dtype == np.float32 else lax.reduce_precision(a, 11, 24)
+    tail = (
+        _series(t, _chebyshev(_erfc_of, -1, 1, 14 if x.dtype == np.float32 else 36))
+        / (a + 3)
+        * lax.exp(-high * high)
+        * lax.exp((high - a) * (high + a))
+    )
     far = jnp.where(x < 0, 2 - tail, tail)
     return jnp.where(lax.abs(x) < 0.5, 1 - lax.erf(x), jnp.where(x != x, x, far))
 
 
 # -- Bessel functions
+
 
 def _scaled_bessel(order, x):
     """exp(-x) I(x) by the integral over the circle, on which the trapezoidal rule converges at once."""
@@ -99,9 +121,12 @@ def _bessel(order):
         a = lax.abs(x)
         degrees = (18, 8) if x.dtype == np.float32 else (34, 26)
         small, large = jnp.minimum(a, _number(x, 8)), jnp.maximum(a, _number(x, 8))
-        y = _series(small / 4 - 1, _chebyshev(near, 0, 8, degrees[0])) * (lax.clamp(_number(x, -8), x, _number(x, 8)) if order else 1)
+        y = _series(small / 4 - 1, _chebyshev(near, 0, 8, degrees[0])) * (
+            lax.clamp(_number(x, -8), x, _number(x, 8)) if order else 1
+        )
         z = _series(16 / large - 1, _chebyshev(far, 0, 1, degrees[1])) / lax.sqrt(large)
         return jnp.where(a <= 8, y, jnp.where(x < 0, -z, z) if order else z)
+
     return f
 
 
@@ -110,8 +135,10 @@ bessel_i0e, bessel_i1e = _bessel(0), _bessel(1)
 
 # -- the gamma function
 
+
 def _shifted(x):
-    """x moved up by steps of 1 to where asymptotic series hold, and the steps on the way: (z, steps, whether it was moved)"""
+    """x moved up by steps of 1 to where asymptotic series hold, and the steps on the way: (z, steps, whether it was
+    moved)"""
     n = 8 if x.dtype == np.float32 else 12
     low = x < n
     return jnp.where(low, x + n, x), [jnp.where(low, x + i, 1) for i in range(n)], low
@@ -126,7 +153,8 @@ def _lgamma_by_zeros(x):
 def lgamma(x):
     reflected = x < 0.5
     a = jnp.where(reflected, 1 - x, x)
-    # Below n moved down by steps of 1 to at most 2.5, where a series has all digits also beside the zeros; above, an asymptotic one.
+    # Below n moved down by steps of 1 to at most 2.5, where a series has all digits also beside the zeros; above, an
+    # asymptotic one.
     n, degree = (8, 20) if x.dtype == np.float32 else (12, 42)
     z = jnp.maximum(a, _number(x, n))
     steps = [a - i >= 1.5 for i in range(1, n)]
@@ -135,7 +163,7 @@ def lgamma(x):
     low = (r - 1) * (r - 2) * _series(r - 1.5, _chebyshev(_lgamma_by_zeros, 0.5, 2.5, degree)) + lax.log(product)
     inverse = 1 / z
     tail = jnp.zeros_like(z)
-    for k, b in reversed(list(enumerate(_BERNOULLI[:4 if x.dtype == np.float32 else 8], 1))):
+    for k, b in reversed(list(enumerate(_BERNOULLI[: 4 if x.dtype == np.float32 else 8], 1))):
         tail = tail * inverse * inverse + _number(x, b * math.factorial(2 * k - 2))
     value = (z - 0.5) * (lax.log(z) - 1) + _number(x, math.log(2 * math.pi) / 2 - 0.5) + tail * inverse
     value = jnp.where(a < n, low, value)
@@ -153,10 +181,11 @@ def digamma(x):
     z, steps, low = _shifted(a)
     inverse = 1 / z
     tail = jnp.zeros_like(z)
-    for k, b in reversed(list(enumerate(_BERNOULLI[:4 if x.dtype == np.float32 else 8], 1))):
+    for k, b in reversed(list(enumerate(_BERNOULLI[: 4 if x.dtype == np.float32 else 8], 1))):
         tail = (tail + _number(x, b * math.factorial(2 * k - 1))) * inverse * inverse
     value = lax.log(z) - 0.5 * inverse - tail - jnp.where(low, sum(1 / s for s in steps), 0)
-    fraction = x - lax.round(x, lax.RoundingMethod.AWAY_FROM_ZERO)  # the tangent has the period 1; exact, also close to a pole
+    # the tangent has the period 1; exact, also close to a pole
+    fraction = x - lax.round(x, lax.RoundingMethod.AWAY_FROM_ZERO)
     mirrored = value - _number(x, math.pi) / lax.tan(_number(x, math.pi) * fraction)
     mirrored = jnp.where((fraction == 0) | (x == -np.inf), _number(x, np.nan), mirrored)
     mirrored = jnp.where(x == 0, _number(x, DIGAMMA_AT_ZERO), mirrored)
@@ -176,7 +205,9 @@ def zeta(x, q):
         total = jnp.where(term == 0, total, total + _number(x, b) * term)
         term = term * ((x + (2 * k - 1)) / a) * ((x + 2 * k) / a)
     whole = lax.floor(q) == q
-    total = jnp.where((q <= 0) & whole, jnp.where((x % 2 == 0) | (q == 0), _number(x, np.inf), _number(x, np.nan)), total)
+    total = jnp.where(
+        (q <= 0) & whole, jnp.where((x % 2 == 0) | (q == 0), _number(x, np.inf), _number(x, np.nan)), total
+    )
     total = jnp.where((q <= 0) & ~whole & (lax.floor(x) != x), _number(x, np.nan), total)
     return jnp.where(x == 1, _number(x, np.inf), jnp.where(x < 1, _number(x, np.nan), total))
 

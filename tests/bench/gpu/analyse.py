@@ -1,28 +1,34 @@
 """What the machine code of one pipeline does: its instructions by kind, and those of its innermost loop.
 
-Input: the JSON of bench_gpu (ask.cpp). A parser for each kind of disassembly makes a list of Instr; the rest is the same
-for all: basic blocks, dominators, natural loops, counts. No parser here knows more of an instruction set than the
+Input: the JSON of bench_gpu (ask.cpp). A parser for each kind of disassembly makes a list of Instr; the rest is the
+same for all: basic blocks, dominators, natural loops, counts. No parser here knows more of an instruction set than the
 mnemonics that decide a kind, a width and where a branch goes; what none of them names is "rest".
 """
+
 import dataclasses
 import re
 
 # Kinds of instructions, in the order in which tables show them. "wait" is what only lets time pass or steers the
 # instruction fetch (s_waitcnt, nop): it is in no count of instructions.
-KINDS = ["matrix", "fma", "float", "int", "shared_load", "shared_store", "global_load", "global_store", "atomic", "scratch",
-         "uniform", "lanes", "barrier", "branch", "rest", "wait"]
+# fmt: off
+KINDS = [
+    "matrix", "fma", "float", "int", "shared_load", "shared_store", "global_load", "global_store", "atomic", "scratch",
+    "uniform", "lanes", "barrier", "branch", "rest", "wait",
+]
+# fmt: on
 
 
 @dataclasses.dataclass
 class Instr:
     kind: str
-    bits: int = 0            # of memory accesses: what one invocation moves
-    macs: float = 0          # multiply-adds of an invocation; of a matrix instruction those of the whole subgroup, see per_wave
+    bits: int = 0  # of memory accesses: what one invocation moves
+    # multiply-adds of an invocation; of a matrix instruction those of the whole subgroup, see per_wave
+    macs: float = 0
     per_wave: bool = False
-    products: int = 0        # of integers, in a multiplication that may be an address's
-    slots: int = 1           # issue slots: more where one line repeats
-    target: object = None    # of branches: a label
-    falls: bool = True       # whether what follows can be next
+    products: int = 0  # of integers, in a multiplication that may be an address's
+    slots: int = 1  # issue slots: more where one line repeats
+    target: object = None  # of branches: a label
+    falls: bool = True  # whether what follows can be next
     text: str = ""
 
 
@@ -33,8 +39,10 @@ class Label:
 
 # ---- AMD: ACO's assembly by LLVM's disassembler, GCN 5 to RDNA 4
 
+
 def aco_memory(op):
-    """The access of a memory instruction as (kind, bits), or None. buffer_* is scratch: arrays are reached by addresses."""
+    """The access of a memory instruction as (kind, bits), or None. buffer_* is scratch: arrays are reached by
+    addresses."""
     m = re.match(r"(global|flat|ds|scratch|buffer)_(load|store|read|write|atomic)(.*)", op)
     if not m:
         m = re.match(r"ds_(add|sub|min|max|and|or|xor|cmpst|cmpstore|inc|dec|wrxchg|storexchg)", op)
@@ -68,8 +76,9 @@ def aco_vector(op):
         return "fma", float(m.group(1)), False
     if re.match(r"v_pk_(fma|fmac|mad)_(f|bf)16", op):
         return "fma", 2, False
-    if re.match(r"v_(dual_)?(fma|fmac|fmamk|fmaak|mac|mad|madmk|madak|fma_mix|mad_mix)(_|lo_|hi_)?(legacy_)?(f|bf)\d+", op) or re.match(
-            r"v_(fma|mad)_mix", op):
+    if re.match(
+        r"v_(dual_)?(fma|fmac|fmamk|fmaak|mac|mad|madmk|madak|fma_mix|mad_mix)(_|lo_|hi_)?(legacy_)?(f|bf)\d+", op
+    ) or re.match(r"v_(fma|mad)_mix", op):
         return "fma", 1, False
     if re.match(r"v_(readlane|writelane|readfirstlane|permlane|mov_b32_dpp|mov_b32_e32_dpp)", op):
         return "lanes", 0, False
@@ -79,7 +88,11 @@ def aco_vector(op):
 
 
 def aco_scalar(op, operands):
-    if re.match(r"s_(waitcnt|wait_|nop|delay_alu|clause|set_inst_prefetch|inst_prefetch|sendmsg|code_end|sleep|setprio|round_mode|denorm_mode)", op):
+    if re.match(
+        r"s_(waitcnt|wait_|nop|delay_alu|clause|set_inst_prefetch|inst_prefetch|sendmsg|code_end|sleep|setprio"
+        r"|round_mode|denorm_mode)",
+        op,
+    ):
         return "wait"
     if op.startswith("s_barrier"):
         return "barrier"
@@ -127,6 +140,7 @@ def parse_aco(text):
 
 # ---- NVIDIA: NAK's own assembly
 
+
 def nak_kind(op):
     """A mnemonic as (kind, bits, multiply-adds, of the whole subgroup)."""
     base = op.split(".")[0]
@@ -138,7 +152,7 @@ def nak_kind(op):
         elif m:
             digits = m.group(4)  # 16816: 16 x 8 x 16; 1688: 16 x 8 x 8; 8816: 8 x 8 x 16; 16832: 16 x 8 x 32
             rows = 16 if digits.startswith("16") else 8
-            n = rows * 8.0 * float(digits[len(str(rows)) + 1:])
+            n = rows * 8.0 * float(digits[len(str(rows)) + 1 :])
         return "matrix", 0, n, True
     if m := re.match(r"(ldsm|ld|st|atom|red|atoms|atomg|ldl|stl|lds|sts|ldg|stg)\b", op):
         w = re.search(r"\.[bsuf](\d+)", op)
@@ -149,7 +163,12 @@ def nak_kind(op):
         if ".local" in op:
             return "scratch", bits, 0, False
         if m.group(1) == "ldsm":
-            return "shared_load", 32 * int((re.search(r"\.x(\d)", op) or re.match("()(1)?", "")).group(1) or 1), 0, False
+            return (
+                "shared_load",
+                32 * int((re.search(r"\.x(\d)", op) or re.match("()(1)?", "")).group(1) or 1),
+                0,
+                False,
+            )
         return ("shared_" if ".shared" in op else "global_") + what, bits, 0, False
     if base in ("ffma", "dfma"):
         return "fma", 0, 1, False
@@ -157,7 +176,9 @@ def nak_kind(op):
         return "fma", 0, 2, False
     if base in ("idp", "idp4", "dp4a"):
         return "fma", 0, 4, False
-    if re.match(r"(f|d)(add|mul|mnmx|set|setp|swzadd)$|h(add|mul|mnmx|set|setp)2$|mufu$|rro$|(f2f|f2i|i2f|f2fp|frnd)$", base):
+    if re.match(
+        r"(f|d)(add|mul|mnmx|set|setp|swzadd)$|h(add|mul|mnmx|set|setp)2$|mufu$|rro$|(f2f|f2i|i2f|f2fp|frnd)$", base
+    ):
         return "float", 0, 0, False
     if base in ("ldc", "uldc"):
         return "uniform", 0, 0, False
@@ -169,7 +190,11 @@ def nak_kind(op):
         return "branch", 0, 0, False
     if base in ("nop", "depbar", "cctl", "ccctl"):
         return "wait", 0, 0, False
-    if re.match(r"u?(iadd\d?|imad|imul|iabs|imnmx|isetp|iset|lop\d?|lea|shf|shl|shr|prmt|popc|flo|bfe|bfi|bmsk|brev|isad|sgxt|plop3|psetp)$", base):
+    if re.match(
+        r"u?(iadd\d?|imad|imul|iabs|imnmx|isetp|iset|lop\d?|lea|shf|shl|shr|prmt|popc|flo|bfe|bfi|bmsk|brev|isad|sgxt"
+        r"|plop3|psetp)$",
+        base,
+    ):
         return "int", 0, 0, False
     return "rest", 0, 0, False
 
@@ -184,12 +209,14 @@ def parse_nak(text):
         if not line or line.startswith("}"):
             continue
         guard = re.match(r"@!?u?p\w+ +", line)
-        rest = line[guard.end():] if guard else line
+        rest = line[guard.end() :] if guard else line
         if m := re.match(r"[^=\[\]]*= ", rest):  # the registers that it writes
-            rest = rest[m.end():]
+            rest = rest[m.end() :]
         op = rest.split(" ")[0]
         kind, bits, macs, per_wave = nak_kind(op)
-        instr = Instr(kind, bits=bits, macs=macs, per_wave=per_wave, products=int(op.split(".")[0] in ("imad", "imul")), text=line)
+        instr = Instr(
+            kind, bits=bits, macs=macs, per_wave=per_wave, products=int(op.split(".")[0] in ("imad", "imul")), text=line
+        )
         if op == "bra":
             m = re.match(r"bra (\S+) (L\d+)", rest)
             instr.target = m.group(2) if m else rest.split()[-1]
@@ -201,6 +228,7 @@ def parse_nak(text):
 
 
 # ---- Apple: what AGX_MESA_DEBUG=shaders prints, an address and the bytes before each instruction
+
 
 def agx_width(operands):
     """Bits of `i32, xyzw` among the operands of a load or store."""
@@ -225,12 +253,29 @@ def agx_kind(op, operands):
         return "atomic", 32, 0
     if op in ("ffma", "hfma"):
         return "fma", 0, 1
-    if re.match(r"(f|h)(add|mul|cmp|min|max|sel)|(exp2|log2|rcp|rsqrt|sqrt|sin|cos|floor|ceil|trunc|rint|roundeven|convert|pack|unpack)", op) or (
-            re.match(r"f?csel|cmpsel", op) and re.search(r", f\w+$", operands)):
+    if re.match(
+        r"(f|h)(add|mul|cmp|min|max|sel)|(exp2|log2|rcp|rsqrt|sqrt|sin|cos|floor|ceil|trunc|rint|roundeven"
+        r"|convert|pack|unpack)",
+        op,
+    ) or (re.match(r"f?csel|cmpsel", op) and re.search(r", f\w+$", operands)):
         return "float", 0, 0
     if "barrier" in op:
         return "barrier", 0, 0
-    if op in ("if", "else", "while", "pop_exec", "push_exec", "break", "break_if", "jmp_any", "jmp_none", "jmp", "stop", "if_icmp", "while_icmp"):
+    if op in (
+        "if",
+        "else",
+        "while",
+        "pop_exec",
+        "push_exec",
+        "break",
+        "break_if",
+        "jmp_any",
+        "jmp_none",
+        "jmp",
+        "stop",
+        "if_icmp",
+        "while_icmp",
+    ):
         return "branch", 0, 0
     if re.match(r"wait|nop|signal|no_varyings|trap", op):
         return "wait", 0, 0
@@ -252,7 +297,9 @@ def parse_agx(text):
         if rows and address == 0:
             break
         kind, bits, macs = agx_kind(op, operands)
-        instr = Instr(kind, bits=bits, macs=macs, products=int(op in ("imadd", "imad", "imul", "imsub")), text=op + " " + operands)
+        instr = Instr(
+            kind, bits=bits, macs=macs, products=int(op in ("imadd", "imad", "imul", "imsub")), text=op + " " + operands
+        )
         if op.startswith("jmp"):
             instr.target = address + int(operands)
             targets.add(instr.target)
@@ -269,6 +316,7 @@ def parse_agx(text):
 
 
 # ---- Qualcomm: ir3's assembly
+
 
 def ir3_kind(op):
     """As (kind, bits of an element, multiply-adds)."""
@@ -295,7 +343,25 @@ def ir3_kind(op):
         return "uniform", 0, 0
     if base == "bar" or base == "fence":
         return "barrier", 0, 0
-    if base in ("br", "brao", "braa", "jump", "getone", "getlast", "shps", "shpe", "end", "ret", "call", "predt", "predf", "prede", "kill", "chsh", "chmask"):
+    if base in (
+        "br",
+        "brao",
+        "braa",
+        "jump",
+        "getone",
+        "getlast",
+        "shps",
+        "shpe",
+        "end",
+        "ret",
+        "call",
+        "predt",
+        "predf",
+        "prede",
+        "kill",
+        "chsh",
+        "chmask",
+    ):
         return "branch", 0, 0
     if base == "nop":
         return "wait", 0, 0
@@ -303,8 +369,11 @@ def ir3_kind(op):
         return "lanes", 0, 0
     if base in ("mov", "cov", "sel", "swz", "gat", "sct", "mova", "movmsk"):
         return "rest", 0, 0
-    if base in ("add", "mul", "max", "min", "cmps", "sign", "absneg", "floor", "ceil", "rndne", "rndaz", "trunc") and rest.startswith("f") or base in (
-            "rcp", "rsq", "hrsq", "log2", "hlog2", "exp2", "hexp2", "sin", "cos", "sqrt"):
+    if (
+        base in ("add", "mul", "max", "min", "cmps", "sign", "absneg", "floor", "ceil", "rndne", "rndaz", "trunc")
+        and rest.startswith("f")
+        or base in ("rcp", "rsq", "hrsq", "log2", "hlog2", "exp2", "hexp2", "sin", "cos", "sqrt")
+    ):
         return "float", 0, 0
     return "int", 0, 0
 
@@ -319,7 +388,7 @@ def parse_ir3(text):
         if not line or line[0] in ";@" or line.startswith("Native"):
             continue
         flags = re.match(r"(\([^)]*\) *)*", line).group(0)
-        rest = line[len(flags):]
+        rest = line[len(flags) :]
         if not re.match(r"[a-z]", rest):
             continue
         op, _, operands = rest.partition(" ")
@@ -344,6 +413,7 @@ def parse_ir3(text):
 
 
 # ---- loops
+
 
 @dataclasses.dataclass
 class Loop:
@@ -428,7 +498,8 @@ def loops_of(successors):
 
 
 def count(instrs, lanes):
-    """A summary of some instructions, for subgroups of so many invocations. "macs" are an invocation's multiply-adds."""
+    """A summary of some instructions, for subgroups of so many invocations. "macs" are an invocation's
+    multiply-adds."""
     kinds = {k: 0 for k in KINDS}
     widths = {k: {} for k in ("shared_load", "shared_store", "global_load", "global_store")}
     macs, products, roots = 0.0, 0, 0
@@ -447,16 +518,23 @@ def count(instrs, lanes):
         for b, n in widths[k].items():
             bytes_by_width[int(b)] = bytes_by_width.get(int(b), 0) + n * int(b) / 8
     moved = sum(bytes_by_width.values())
-    return {"instructions": total, "kinds": {k: n for k, n in kinds.items() if n}, "widths": {k: w for k, w in widths.items() if w},
-            "macs": macs, "roots": roots, "global_bytes": moved,
-            "stored_bytes": sum(int(b) * n / 8 for b, n in widths["global_store"].items()),
-            "share_of_128": bytes_by_width.get(128, 0.0) / moved if moved else None,
-            "math_share": (kinds["matrix"] + kinds["fma"]) / total if total else None,
-            "shared_reads_per_mac": kinds["shared_load"] / macs if macs else None}
+    return {
+        "instructions": total,
+        "kinds": {k: n for k, n in kinds.items() if n},
+        "widths": {k: w for k, w in widths.items() if w},
+        "macs": macs,
+        "roots": roots,
+        "global_bytes": moved,
+        "stored_bytes": sum(int(b) * n / 8 for b, n in widths["global_store"].items()),
+        "share_of_128": bytes_by_width.get(128, 0.0) / moved if moved else None,
+        "math_share": (kinds["matrix"] + kinds["fma"]) / total if total else None,
+        "shared_reads_per_mac": kinds["shared_load"] / macs if macs else None,
+    }
 
 
 def work_in(summary, work):
-    """Of some instructions: multiply-adds ("fma"), bytes of global memory ("bytes"), inverse square roots ("roots"), bytes stored ("stores"), or ("") all that computes or moves."""
+    """Of some instructions: multiply-adds ("fma"), bytes of global memory ("bytes"), inverse square roots ("roots"),
+    bytes stored ("stores"), or ("") all that computes or moves."""
     if work == "fma":
         return summary["macs"]
     if work == "roots":
@@ -476,7 +554,7 @@ def hottest_loop(blocks, successors, lanes, work):
     for loop in loops:
         inner = set().union(*(other.blocks for other in loops if other.blocks < loop.blocks))
         own = [i for b in sorted(loop.blocks - inner) for i in blocks[b]]
-        score = work_in(count(own, lanes), work) * 8.0 ** loop.depth
+        score = work_in(count(own, lanes), work) * 8.0**loop.depth
         if score > best_score:
             best, best_score = loop, score
     return best
@@ -488,8 +566,13 @@ def analyse_program(program, lanes, work=""):
     everything = [i for b in blocks for i in b]
     loop = hottest_loop(blocks, successors, lanes, work)
     inner = everything if loop is None else [i for b in sorted(loop.blocks) for i in blocks[b]]
-    return {"whole": count(everything, lanes), "loop": count(inner, lanes), "has_loop": loop is not None,
-            "loops": len(loops_of(successors)), "loop_text": "\n".join(i.text for i in inner)}
+    return {
+        "whole": count(everything, lanes),
+        "loop": count(inner, lanes),
+        "has_loop": loop is not None,
+        "loops": len(loops_of(successors)),
+        "loop_text": "\n".join(i.text for i in inner),
+    }
 
 
 PARSERS = {"Assembly": parse_aco, "NAK assembly": parse_nak, "IR3 Assembly": parse_ir3, "AGX": parse_agx}

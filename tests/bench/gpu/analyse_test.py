@@ -1,4 +1,6 @@
-"""Tests of analyse.py on small programs written for them, in the form in which each driver prints its own. The last line is "N passed, N failed"."""
+"""Tests of analyse.py on small programs written for them, in the form in which each driver prints its own. The last
+line is "N passed, N failed"."""
+
 import sys
 import traceback
 
@@ -7,7 +9,8 @@ import chips
 import measure
 import page
 
-# A loop that loads 16 bytes, keeps 4 of them in shared memory, reads 8 back and multiplies and adds twice, in the assembly of RDNA.
+# A loop that loads 16 bytes, keeps 4 of them in shared memory, reads 8 back and multiplies and adds twice, in the
+# assembly of RDNA.
 ACO = """BB0:
 	s_load_b64 s[0:1], s[2:3], null                             ; f4040001 f8000000
 	v_mov_b32_e32 v9, 0                                         ; 7e120280
@@ -113,49 +116,113 @@ WIDTHS = {"global_load": {"128": 1}, "shared_store": {"32": 1}, "shared_load": {
 
 def test_aco():
     found = analyse.analyse_program(analyse.parse_aco(ACO), 32)
-    check_loop(found, {"fma": 2, "int": 2, "shared_load": 1, "shared_store": 1, "global_load": 1, "barrier": 1, "branch": 2, "wait": 1}, WIDTHS, 2)
+    check_loop(
+        found,
+        {
+            "fma": 2,
+            "int": 2,
+            "shared_load": 1,
+            "shared_store": 1,
+            "global_load": 1,
+            "barrier": 1,
+            "branch": 2,
+            "wait": 1,
+        },
+        WIDTHS,
+        2,
+    )
     check("instructions", (found["loop"]["instructions"], found["whole"]["instructions"]), (10, 14))
 
 
 def test_nak():
     found = analyse.analyse_program(analyse.parse_nak(NAK), 32)  # what leaves the loop stands between its blocks
-    check_loop(found, {"fma": 2, "int": 2, "shared_load": 1, "shared_store": 1, "global_load": 1, "barrier": 1, "branch": 2}, WIDTHS, 3)
+    check_loop(
+        found,
+        {"fma": 2, "int": 2, "shared_load": 1, "shared_store": 1, "global_load": 1, "barrier": 1, "branch": 2},
+        WIDTHS,
+        3,
+    )
 
 
 def test_agx():
     found = analyse.analyse_program(analyse.parse_agx(AGX), 32)
-    check_loop(found, {"fma": 1, "int": 1, "shared_load": 1, "shared_store": 1, "global_load": 1, "barrier": 1, "branch": 2, "wait": 1}, WIDTHS, 1)
+    check_loop(
+        found,
+        {
+            "fma": 1,
+            "int": 1,
+            "shared_load": 1,
+            "shared_store": 1,
+            "global_load": 1,
+            "barrier": 1,
+            "branch": 2,
+            "wait": 1,
+        },
+        WIDTHS,
+        1,
+    )
     check("instructions", found["whole"]["instructions"], 12)
 
 
 def test_ir3():
     found = analyse.analyse_program(analyse.parse_ir3(IR3), 64)
-    check_loop(found, {"fma": 4, "int": 2, "shared_load": 1, "shared_store": 1, "global_load": 1, "barrier": 1, "branch": 2, "wait": 5}, WIDTHS, 4)
+    check_loop(
+        found,
+        {
+            "fma": 4,
+            "int": 2,
+            "shared_load": 1,
+            "shared_store": 1,
+            "global_load": 1,
+            "barrier": 1,
+            "branch": 2,
+            "wait": 5,
+        },
+        WIDTHS,
+        4,
+    )
 
 
 def test_matrices():
     """Multiply-adds of a matrix instruction are the whole subgroup's."""
-    for text, parse, lanes, macs in (("v_wmma_f32_16x16x16_f16 v[0:7], v[8:15], v[16:23], v[0:7]", analyse.parse_aco, 32, 128),
-                                     ("v_dot4_i32_iu8 v0, v1, v2, v0", analyse.parse_aco, 32, 4), ("v_pk_fma_f16 v0, v1, v2, v0", analyse.parse_aco, 64, 2),
-                                     ("r0..4 = hmma.m16n8k16.f32 r4..8 r8..10 r0..4", analyse.parse_nak, 32, 64),
-                                     ("r0..2 = imma.m16n8k32.s8.s8 r4..8 r8..10 r0..4", analyse.parse_nak, 32, 128)):
+    for text, parse, lanes, macs in (
+        ("v_wmma_f32_16x16x16_f16 v[0:7], v[8:15], v[16:23], v[0:7]", analyse.parse_aco, 32, 128),
+        ("v_dot4_i32_iu8 v0, v1, v2, v0", analyse.parse_aco, 32, 4),
+        ("v_pk_fma_f16 v0, v1, v2, v0", analyse.parse_aco, 64, 2),
+        ("r0..4 = hmma.m16n8k16.f32 r4..8 r8..10 r0..4", analyse.parse_nak, 32, 64),
+        ("r0..2 = imma.m16n8k32.s8.s8 r4..8 r8..10 r0..4", analyse.parse_nak, 32, 128),
+    ):
         check(text, analyse.count(parse(text), lanes)["macs"], macs)
 
 
 def test_accesses():
     """Kinds and widths of the memory instructions that GPUs of different ages have for the same."""
-    for op, kind, bits in (("global_load_dwordx4", "global_load", 128), ("global_store_short_d16_hi", "global_store", 16), ("ds_read2_b64", "shared_load", 128),
-                           ("ds_write2st64_b32", "shared_store", 64), ("ds_load_u8_d16", "shared_load", 8), ("buffer_store_dword", "scratch", 32),
-                           ("scratch_load_b32", "scratch", 32), ("global_atomic_add_u32", "atomic", 32), ("ds_store_b96", "shared_store", 96)):
+    for op, kind, bits in (
+        ("global_load_dwordx4", "global_load", 128),
+        ("global_store_short_d16_hi", "global_store", 16),
+        ("ds_read2_b64", "shared_load", 128),
+        ("ds_write2st64_b32", "shared_store", 64),
+        ("ds_load_u8_d16", "shared_load", 8),
+        ("buffer_store_dword", "scratch", 32),
+        ("scratch_load_b32", "scratch", 32),
+        ("global_atomic_add_u32", "atomic", 32),
+        ("ds_store_b96", "shared_store", 96),
+    ):
         check(op, analyse.aco_memory(op), (kind, bits))
-    for op, kind, bits in (("ld.global.a64.strong.gpu.u16", "global_load", 16), ("st.local.b64", "scratch", 64), ("atom.global.add.u32", "atomic", 32)):
+    for op, kind, bits in (
+        ("ld.global.a64.strong.gpu.u16", "global_load", 16),
+        ("st.local.b64", "scratch", 64),
+        ("atom.global.add.u32", "atomic", 32),
+    ):
         check(op, analyse.nak_kind(op)[:2], (kind, bits))
 
 
 def test_nested_loops():
     """The inner loop that works is taken, not the outer one, nor one that only moves values among invocations."""
-    text = "BB1:\n v_mov_b32_e32 v3, 0\nBB2:\n v_fmac_f32_e32 v0, v1, v2\n s_cbranch_scc1 BB2\nBB3:\n v_readlane_b32 s0, v0, 1\n s_cbranch_scc1 BB3\nBB4:\n" \
-           " global_load_b32 v0, v1, off\n s_cbranch_scc1 BB1\nBB5:\n s_endpgm\n"
+    text = (
+        "BB1:\n v_mov_b32_e32 v3, 0\nBB2:\n v_fmac_f32_e32 v0, v1, v2\n s_cbranch_scc1 BB2\nBB3:\n v_readlane_b32 s0,"
+        " v0, 1\n s_cbranch_scc1 BB3\nBB4:\n global_load_b32 v0, v1, off\n s_cbranch_scc1 BB1\nBB5:\n s_endpgm\n"
+    )
     found = analyse.analyse_program(analyse.parse_aco(text), 32)
     check("loops", (found["loops"], found["loop"]["kinds"]), (3, {"fma": 1, "branch": 1}))
     found = analyse.analyse_program(analyse.parse_aco(text), 32, "bytes")
@@ -168,12 +235,19 @@ def test_no_loop():
 
 
 def answer(text, spills):
-    return {"device": "d", "driver": "v", "subgroup_size": 32, "pipeline_processor_ms": 1.5, "statistics": {"Instructions": 14, "VGPRs": 10, "Spilled VGPRs": spills},
-            "texts": {"Assembly": text}}
+    return {
+        "device": "d",
+        "driver": "v",
+        "subgroup_size": 32,
+        "pipeline_processor_ms": 1.5,
+        "statistics": {"Instructions": 14, "VGPRs": 10, "Spilled VGPRs": spills},
+        "texts": {"Assembly": text},
+    }
 
 
 def test_compare():
-    """Ours does half of the shader's work in as many instructions; of the shaders the one for the chip's best class counts."""
+    """Ours does half of the shader's work in as many instructions; of the shaders the one for the chip's best class
+    counts."""
     chip = next(c for c in chips.CHIPS if c.name == "navi31")
     row = {"class": "any", "shader": "s", "defines": "", "inner": "fma 64"}
     matrix = {"class": "matrix", "shader": "m", "defines": "-DFM=16 -DFN=16 -DFK=16 -DKIND=1", "inner": "fma 64"}
@@ -181,7 +255,11 @@ def test_compare():
     line = measure.combine("k", chip, answer(half, 3), [(row, answer(ACO, 0)), (matrix, {"error": "signal 11: "})])
     check("shader", (line["shader"], line["hand_errors"]), ("s", ["m: signal 11: "]))
     check("ratios", (line["work"], line["loop_ratio"], line["whole_ratio"]), ("fma", 2.0, 1.0))
-    check("of another shape", measure.of_class({"class": "matrix", "defines": "-DFM=16 -DFN=8 -DFK=32 -DKIND=3"}, chip), -1)
+    check(
+        "of another shape",
+        measure.of_class({"class": "matrix", "defines": "-DFM=16 -DFN=8 -DFK=32 -DKIND=3"}, chip),
+        -1,
+    )
     broken = measure.combine("k", chip, {"error": "stopped after 60 s"}, [(row, answer(ACO, 0))])
     html = page.page([line, broken | {"kernel": "other"}])
     check("the page", [w in html for w in ("2.00!", "stopped after 60 s", "navi31", "<svg")], [True] * 4)

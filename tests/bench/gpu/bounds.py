@@ -1,8 +1,10 @@
-"""bounds.py --build DIR: what this machine's RADV makes of the kernels here spills no more, and has no more instructions, than bounds.tsv says.
+"""bounds.py --build DIR: what this machine's RADV makes of the kernels here spills no more, and has no more
+instructions, than bounds.tsv says.
 
-The same code gives the same figures with the same driver; bounds for other versions of it are passed over, by name. TESSERA_BLESS=1 writes the figures of
-the version there is. The last line is "N passed, N failed".
+The same code gives the same figures with the same driver; bounds for other versions of it are passed over, by name.
+TESSERA_BLESS=1 writes the figures of the version there is. The last line is "N passed, N failed".
 """
+
 import argparse
 import concurrent.futures
 import csv
@@ -34,7 +36,11 @@ def write_bounds(rows):
 
 def beyond(found, bound):
     """What of a kernel's figures is more than its bounds; "" if nothing is."""
-    more = [f"{found[name]} {name}, at most {bound[name]}" for name in ("spills", "instructions") if int(found[name]) > int(bound[name])]
+    more = [
+        f"{found[name]} {name}, at most {bound[name]}"
+        for name in ("spills", "instructions")
+        if int(found[name]) > int(bound[name])
+    ]
     return "; ".join(more)
 
 
@@ -53,8 +59,13 @@ def ask_all(build, files, chosen):
                     found[(f.stem, c.name)] = answer["error"]
                 else:
                     summary = analyse.analyse(answer)
-                    found[(f.stem, c.name)] = {"kernel": f.stem, "chip": c.name, "driver": answer["driver"], "spills": str(summary["spills"]),
-                                               "instructions": str(summary["instructions"])}
+                    found[(f.stem, c.name)] = {
+                        "kernel": f.stem,
+                        "chip": c.name,
+                        "driver": answer["driver"],
+                        "spills": str(summary["spills"]),
+                        "instructions": str(summary["instructions"]),
+                    }
             return found
     finally:
         m.close()
@@ -75,7 +86,9 @@ def main():
     rows = read_bounds()
     if os.environ.get("TESSERA_BLESS") == "1":
         names = {f.stem for f in files}
-        rows = [r for r in rows if r["kernel"] in names and r["driver"] not in drivers] + [v for v in found.values() if not isinstance(v, str)]
+        rows = [r for r in rows if r["kernel"] in names and r["driver"] not in drivers] + [
+            v for v in found.values() if not isinstance(v, str)
+        ]
         write_bounds(rows)
     bounds = {(r["kernel"], r["chip"], r["driver"]): r for r in rows}
     known = {r["driver"] for r in rows}

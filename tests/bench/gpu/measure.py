@@ -1,4 +1,6 @@
-"""Asks the chips' compilers about our kernels and about the hand-written shaders for the same work, and shows both. tests/bench/gpu/run calls it."""
+"""Asks the chips' compilers about our kernels and about the hand-written shaders for the same work, and shows both.
+tests/bench/gpu/run calls it."""
+
 import argparse
 import concurrent.futures
 import csv
@@ -53,7 +55,10 @@ class Jobs:
     def run(self, machines, workers, limit):
         answers = {}
         with concurrent.futures.ThreadPoolExecutor(workers) as pool:
-            futures = {pool.submit(machines[c.leg].ask, c, m, s, limit): (key, name) for key, (c, m, s, name) in self.asked.items()}
+            futures = {
+                pool.submit(machines[c.leg].ask, c, m, s, limit): (key, name)
+                for key, (c, m, s, name) in self.asked.items()
+            }
             for n, future in enumerate(concurrent.futures.as_completed(futures), 1):
                 key, name = futures[future]
                 answers[key] = future.result()
@@ -89,7 +94,8 @@ def straight(summary):
 
 
 def combine(kernel, chip, ours, hands):
-    """One line of the results: ours, the best of the shaders for the best class that the chip has, and what is compared."""
+    """One line of the results: ours, the best of the shaders for the best class that the chip has, and what is
+    compared."""
     best = None
     for row, answer in hands:
         if "error" in answer:
@@ -104,8 +110,15 @@ def combine(kernel, chip, ours, hands):
     our_summary = ours if "error" in ours else analyse.analyse(ours, work if best else "")
     if best and (work == "bytes" or best[1]["inner"] == "-") and straight(our_summary) and straight(best[2]):
         work = "stores"  # what is loaded again for each neighbour is no work
-    line = {"kernel": kernel, "chip": chip.name, "work": work, "ours": our_summary, "hand": best[2] if best else None, "shader": f"{best[1]['shader']} {best[1]['defines']}".strip() if best else None,
-            "hand_errors": [f"{r['shader']}: {a['error']}" for r, a in hands if "error" in a]}
+    line = {
+        "kernel": kernel,
+        "chip": chip.name,
+        "work": work,
+        "ours": our_summary,
+        "hand": best[2] if best else None,
+        "shader": f"{best[1]['shader']} {best[1]['defines']}".strip() if best else None,
+        "hand_errors": [f"{r['shader']}: {a['error']}" for r, a in hands if "error" in a],
+    }
     line.update(compare(line))
     return line
 
@@ -149,23 +162,46 @@ def mix(summary):
     parts = []
     for kind, n in loop["kinds"].items():
         widths = loop["widths"].get(kind)
-        parts.append(f"{kind} {n}" + (f" ({', '.join(f'{k}x{b}' for b, k in sorted(widths.items(), key=lambda w: int(w[0])))})" if widths else ""))
+        parts.append(
+            f"{kind} {n}"
+            + (
+                f" ({', '.join(f'{k}x{b}' for b, k in sorted(widths.items(), key=lambda w: int(w[0])))})"
+                if widths
+                else ""
+            )
+        )
     return f"{loop['instructions']} instructions: " + ", ".join(parts)
 
 
+def whole_number(v):
+    return "-" if v is None else f"{v:.0f}"
+
+
 def print_table(lines, detail):
-    print(f"{'kernel':36} {'chip':10} {'per':5} {'loop o/h':>13} {'ratio':>6} {'whole o/h':>13} {'ratio':>6} {'spills':>7} {'registers':>9} {'occupancy':>9} "
-          f"{'128-bit %':>9} {'math %':>7} {'ms':>11}")
+    print(
+        f"{'kernel':36} {'chip':10} {'per':5} {'loop o/h':>13} {'ratio':>6} {'whole o/h':>13} {'ratio':>6} "
+        f"{'spills':>7} {'registers':>9} {'occupancy':>9} {'128-bit %':>9} {'math %':>7} {'ms':>11}"
+    )
     for line in lines:
         ours, hand = line["ours"], line["hand"]
         if "error" in ours:
             print(f"{line['kernel']:36} {line['chip']:10} OURS: {ours['error']}")
             continue
         loops = "/".join(text(s["loop"]["instructions"]) if s and s.get("loop") else "-" for s in (ours, hand))
-        math = "/".join(f"{100 * s['loop']['math_share']:.0f}" if s and s.get("loop") and s["loop"]["math_share"] is not None else "-" for s in (ours, hand))
-        print(f"{line['kernel']:36} {line['chip']:10} {line['work']:5} {loops:>13} {text(line['loop_ratio']):>6} {pair(ours, hand, 'instructions'):>13} "
-              f"{text(line['whole_ratio']):>6} {pair(ours, hand, 'spills'):>7} {pair(ours, hand, 'registers'):>9} {pair(ours, hand, 'occupancy'):>9} "
-              f"{share(ours) + '/' + share(hand):>9} {math:>7} {pair(ours, hand, 'pipeline_ms', lambda v: '-' if v is None else f'{v:.0f}'):>11}")
+        math = "/".join(
+            (
+                f"{100 * s['loop']['math_share']:.0f}"
+                if s and s.get("loop") and s["loop"]["math_share"] is not None
+                else "-"
+            )
+            for s in (ours, hand)
+        )
+        print(
+            f"{line['kernel']:36} {line['chip']:10} {line['work']:5} {loops:>13} {text(line['loop_ratio']):>6} "
+            f"{pair(ours, hand, 'instructions'):>13} {text(line['whole_ratio']):>6} {pair(ours, hand, 'spills'):>7} "
+            f"{pair(ours, hand, 'registers'):>9} {pair(ours, hand, 'occupancy'):>9} "
+            f"{share(ours) + '/' + share(hand):>9} {math:>7} {pair(ours, hand, 'pipeline_ms', whole_number):>11}"
+        )
         if detail:
             print(f"    ours: {mix(ours)}")
             if hand:
@@ -177,7 +213,10 @@ def print_table(lines, detail):
 def print_matrix(lines):
     """Ratios of the inner loop, a row for each kernel and a column for each chip."""
     names = [c.name for c in chips.CHIPS if any(line["chip"] == c.name for line in lines)]
-    print("\ninstructions of the innermost loop for the same work, ours to hand-written; with ! where ours spills, X where there is no pipeline:")
+    print(
+        "\ninstructions of the innermost loop for the same work, ours to hand-written; with ! where ours spills, X"
+        " where there is no pipeline:"
+    )
     print(f"{'':36} " + " ".join(f"{n:>9}" for n in names))
     for kernel in dict.fromkeys(line["kernel"] for line in lines):
         cells = []
@@ -208,7 +247,11 @@ def parse_arguments():
     names = [n for n in a.chips.split(",") if n]
     if wrong := [n for n in names if n not in known]:
         sys.exit(f"tests/bench/gpu/run: there is no chip {wrong[0]}; there are {', '.join(known)}")
-    a.chosen = [c for c in chips.CHIPS if (not names or c.name in names) and a.leg in (None, c.leg) and (c.leg == 1 or a.debian13)]
+    a.chosen = [
+        c
+        for c in chips.CHIPS
+        if (not names or c.name in names) and a.leg in (None, c.leg) and (c.leg == 1 or a.debian13)
+    ]
     if not a.chosen:
         sys.exit("tests/bench/gpu/run: no chip is left of those asked for")
     return a
@@ -273,8 +316,17 @@ def main():
     lines = []
     for kernel in files:
         for c in a.chosen:
-            by_hand = [(row, {"error": broken[(leg, kernel, number)]} if (leg, kernel, number) in broken else answers[(c.name, module, subgroup)])
-                       for row, leg, number, module, subgroup in hands.get((kernel, c.name), [])]
+            by_hand = [
+                (
+                    row,
+                    (
+                        {"error": broken[(leg, kernel, number)]}
+                        if (leg, kernel, number) in broken
+                        else answers[(c.name, module, subgroup)]
+                    ),
+                )
+                for row, leg, number, module, subgroup in hands.get((kernel, c.name), [])
+            ]
             lines.append(combine(kernel, c, answers[(c.name, f"{kernel}.tir", 0)], by_hand))
     print_table(lines, a.detail)
     print_matrix(lines)

@@ -1,10 +1,15 @@
-"""What NVIDIA's Vulkan driver compiles shaders to. It tells no text through VK_KHR_pipeline_executable_properties, but keeps the code in its cache of shaders:
+"""What NVIDIA's Vulkan driver compiles shaders to. It tells no text through VK_KHR_pipeline_executable_properties, but
+keeps the code in its cache of shaders:
 
-    __GL_SHADER_DISK_CACHE=1 __GL_SHADER_DISK_CACHE_PATH=CACHE/ ./bench_gpu --out X.json MODULE.spv      # where the GPU is; an empty folder, a module after another
-    python3 nvidia_code.py CACHE OUT                                                                      # there or here: OUT/0.sass and so on, in that order
+    # where the GPU is; an empty folder, a module after another
+    __GL_SHADER_DISK_CACHE=1 __GL_SHADER_DISK_CACHE_PATH=CACHE/ ./bench_gpu --out X.json MODULE.spv
+    # there or here: OUT/0.sass and so on, in that order
+    python3 nvidia_code.py CACHE OUT
 
-It needs zstd and nvdisasm (of CUDA's toolkit, or nvidia-cuda-nvdisasm of the package index: --nvdisasm FILE). The cache's form is known from driver 580.159 alone: pieces that
-zstd packs, each with a header "NVDANVVM", "NVuc" and a table of sections, of which that of kind 1 is machine code."""
+It needs zstd and nvdisasm (of CUDA's toolkit, or nvidia-cuda-nvdisasm of the package index: --nvdisasm FILE). The
+cache's form is known from driver 580.159 alone: pieces that zstd packs, each with a header "NVDANVVM", "NVuc" and a
+table of sections, of which that of kind 1 is machine code."""
+
 import argparse
 import pathlib
 import struct
@@ -18,14 +23,17 @@ def pieces(data):
     """What zstd unpacks, from each place where it could begin."""
     at = data.find(ZSTD)
     while at >= 0:
-        unpacked = subprocess.run(["zstd", "-d", "-q", "-c"], input=data[at:], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=False).stdout
+        unpacked = subprocess.run(
+            ["zstd", "-d", "-q", "-c"], input=data[at:], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=False
+        ).stdout
         if unpacked.startswith(HEADER):
             yield unpacked[8:]
         at = data.find(ZSTD, at + 4)
 
 
 def code(piece):
-    """The machine code in a piece: the section of kind 1 (kind, bytes, place). Instructions have 16 bytes, and code is filled up to 128."""
+    """The machine code in a piece: the section of kind 1 (kind, bytes, place). Instructions have 16 bytes, and code is
+    filled up to 128."""
     for entry in range(0x20, TABLE, 4):
         kind, size, place = struct.unpack_from("<III", piece, entry)
         if kind == 1 and size >= 512 and size % 128 == 0 and 0x100 <= place and place + size <= len(piece):
@@ -44,7 +52,9 @@ def main():
     found = [c for f in sorted(a.cache.rglob("*.bin")) for c in map(code, pieces(f.read_bytes())) if c]
     for n, c in enumerate(found):
         (a.out / f"{n}.bin").write_bytes(c)
-        said = subprocess.run([a.nvdisasm, "--binary", a.chip, str(a.out / f"{n}.bin")], stdout=subprocess.PIPE, check=True, text=True).stdout
+        said = subprocess.run(
+            [a.nvdisasm, "--binary", a.chip, str(a.out / f"{n}.bin")], stdout=subprocess.PIPE, check=True, text=True
+        ).stdout
         (a.out / f"{n}.sass").write_text(said)
         print(f"{n}.sass: {len(c) // 16} instructions")
     if not found:

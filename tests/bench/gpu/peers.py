@@ -1,10 +1,14 @@
-"""The vendor's libraries at the suite's work, timed on a GPU with PyTorch: cuBLAS, cuDNN, flash attention and PyTorch's own kernels. It runs without the rest
-of the repository:
+"""The vendor's libraries at the suite's work, timed on a GPU with PyTorch: cuBLAS, cuDNN, flash attention and PyTorch's
+own kernels. It runs without the rest of the repository:
 
-    python3 peers.py --out FOLDER [--kernels PARTS] [--seconds S]    writes FOLDER/peers.json; join.py puts it beside the results of bench_gpu_time
+    python3 peers.py --out FOLDER [--kernels PARTS] [--seconds S]
 
-Times are of one call, by CUDA events around a batch of calls that a CUDA graph replays (or plain launches, where a call cannot be captured: `way` says so), on
-several sets of arrays in turn where they are small. Of several ways to do one kernel's work all are kept. What fails is a line."""
+It writes FOLDER/peers.json; join.py puts it beside the results of bench_gpu_time.
+
+Times are of one call, by CUDA events around a batch of calls that a CUDA graph replays (or plain launches, where a call
+cannot be captured: `way` says so), on several sets of arrays in turn where they are small. Of several ways to do one
+kernel's work all are kept. What fails is a line."""
+
 import argparse
 import json
 import pathlib
@@ -30,7 +34,9 @@ def random(shape, dtype):
 
 
 def axpy(n, t):
-    return lambda: {"x": random((n,), t), "y": random((n,), t), "o": random((n,), t)}, {"torch.add": lambda s: torch.add(s["y"], s["x"], alpha=0.7, out=s["o"])}
+    return lambda: {"x": random((n,), t), "y": random((n,), t), "o": random((n,), t)}, {
+        "torch.add": lambda s: torch.add(s["y"], s["x"], alpha=0.7, out=s["o"])
+    }
 
 
 def transpose(m, n, t):
@@ -42,7 +48,9 @@ def softmax(m, n, t):
 
 
 def layer_norm(m, n, t):
-    return lambda: {"x": random((m, n), t), "w": random((n,), t), "b": random((n,), t)}, {"layer_norm": lambda s: F.layer_norm(s["x"], (n,), s["w"], s["b"])}
+    return lambda: {"x": random((m, n), t), "w": random((n,), t), "b": random((n,), t)}, {
+        "layer_norm": lambda s: F.layer_norm(s["x"], (n,), s["w"], s["b"])
+    }
 
 
 def sums(m, n, t, axis):
@@ -50,7 +58,9 @@ def sums(m, n, t, axis):
 
 
 def cumsum(m, n):
-    return lambda: {"x": random((m, n), F32), "o": random((m, n), F32)}, {"cumsum": lambda s: torch.cumsum(s["x"], 1, out=s["o"])}
+    return lambda: {"x": random((m, n), F32), "o": random((m, n), F32)}, {
+        "cumsum": lambda s: torch.cumsum(s["x"], 1, out=s["o"])
+    }
 
 
 def matmul(batch, m, k, n, t, transposed=False, gelu=False):
@@ -67,8 +77,10 @@ def matmul(batch, m, k, n, t, transposed=False, gelu=False):
     if t == I8:
         return arrays, {"_int_mm": lambda s: torch._int_mm(s["x"], y(s))}
     if gelu:
-        return arrays, {"addmm, gelu": lambda s: F.gelu(torch.addmm(s["c"], s["x"], y(s)), approximate="tanh"),
-                        "_addmm_activation": lambda s: torch._addmm_activation(s["c"], s["x"], y(s), use_gelu=True)}
+        return arrays, {
+            "addmm, gelu": lambda s: F.gelu(torch.addmm(s["c"], s["x"], y(s)), approximate="tanh"),
+            "_addmm_activation": lambda s: torch._addmm_activation(s["c"], s["x"], y(s), use_gelu=True),
+        }
     return arrays, {"matmul": lambda s: torch.matmul(s["x"], y(s))}
 
 
@@ -96,7 +108,9 @@ def flash(t, d, length, causal, heads=16):
 
         return call
 
-    names = ["FLASH_ATTENTION", "CUDNN_ATTENTION", "EFFICIENT_ATTENTION"] if t == F16 else ["EFFICIENT_ATTENTION", "MATH"]
+    names = (
+        ["FLASH_ATTENTION", "CUDNN_ATTENTION", "EFFICIENT_ATTENTION"] if t == F16 else ["EFFICIENT_ATTENTION", "MATH"]
+    )
     return arrays, {f"sdpa {name.split('_', maxsplit=1)[0].lower()}": by(name) for name in names}
 
 
@@ -105,7 +119,10 @@ def convolution(images, h, w, c, n, t):
         x, f = random((images, h + 2, w + 2, c), t).permute(0, 3, 1, 2), random((n, c, 3, 3), t)
         return {"x": x, "f": f.contiguous(memory_format=torch.channels_last), "planes": x.contiguous(), "g": f}
 
-    return arrays, {"conv2d, channels last": lambda s: F.conv2d(s["x"], s["f"]), "conv2d, planes": lambda s: F.conv2d(s["planes"], s["g"])}
+    return arrays, {
+        "conv2d, channels last": lambda s: F.conv2d(s["x"], s["f"]),
+        "conv2d, planes": lambda s: F.conv2d(s["planes"], s["g"]),
+    }
 
 
 def depthwise(images, h, w, c):
@@ -113,23 +130,45 @@ def depthwise(images, h, w, c):
         x, f = random((images, h + 2, w + 2, c), F32).permute(0, 3, 1, 2), random((c, 1, 3, 3), F32)
         return {"x": x, "f": f, "planes": x.contiguous()}
 
-    return arrays, {"conv2d, channels last": lambda s: F.conv2d(s["x"], s["f"], groups=c), "conv2d, planes": lambda s: F.conv2d(s["planes"], s["f"], groups=c)}
+    return arrays, {
+        "conv2d, channels last": lambda s: F.conv2d(s["x"], s["f"], groups=c),
+        "conv2d, planes": lambda s: F.conv2d(s["planes"], s["f"], groups=c),
+    }
 
 
 def histogram(n):
-    return lambda: {"x": random((n,), U8)}, {"histc": lambda s: torch.histc(s["x"], bins=256, min=0, max=255), "bincount": lambda s: torch.bincount(s["x"], minlength=256)}
+    return lambda: {"x": random((n,), U8)}, {
+        "histc": lambda s: torch.histc(s["x"], bins=256, min=0, max=255),
+        "bincount": lambda s: torch.bincount(s["x"], minlength=256),
+    }
 
 
 def rows():
     """(kernel of the suite, maker's result made late)"""
-    yield from ((f"axpy_{t}_{n}", lambda t=t, n=n: axpy(n, TYPES[t])) for t, n in (("f32", 1 << 24), ("f32", 1_000_003), ("f16", 1 << 24), ("bf16", 1 << 24)))
-    yield from ((f"transpose_{t}_{m}x{n}", lambda t=t, m=m, n=n: transpose(m, n, TYPES[t])) for t, m, n in (("f32", 4096, 4096), ("f32", 1000, 777), ("f16", 4096, 4096)))
-    yield from ((f"softmax_{t}_{m}x{n}", lambda t=t, m=m, n=n: softmax(m, n, TYPES[t]))
-                for t, m, n in (("f32", 2048, 4096), ("f32", 16384, 512), ("f32", 256, 32768), ("f16", 2048, 4096)))
-    yield from ((f"layer_norm_{t}_{m}x{n}", lambda t=t, m=m, n=n: layer_norm(m, n, TYPES[t])) for t, m, n in (("f32", 4096, 4096), ("f32", 8192, 1024), ("f16", 4096, 4096)))
-    yield from ((f"row_sum_{t}_{m}x{n}", lambda t=t, m=m, n=n: sums(m, n, TYPES[t], 1)) for t, m, n in (("f32", 4096, 4096), ("f32", 262144, 64), ("f16", 4096, 4096)))
+    yield from (
+        (f"axpy_{t}_{n}", lambda t=t, n=n: axpy(n, TYPES[t]))
+        for t, n in (("f32", 1 << 24), ("f32", 1_000_003), ("f16", 1 << 24), ("bf16", 1 << 24))
+    )
+    yield from (
+        (f"transpose_{t}_{m}x{n}", lambda t=t, m=m, n=n: transpose(m, n, TYPES[t]))
+        for t, m, n in (("f32", 4096, 4096), ("f32", 1000, 777), ("f16", 4096, 4096))
+    )
+    yield from (
+        (f"softmax_{t}_{m}x{n}", lambda t=t, m=m, n=n: softmax(m, n, TYPES[t]))
+        for t, m, n in (("f32", 2048, 4096), ("f32", 16384, 512), ("f32", 256, 32768), ("f16", 2048, 4096))
+    )
+    yield from (
+        (f"layer_norm_{t}_{m}x{n}", lambda t=t, m=m, n=n: layer_norm(m, n, TYPES[t]))
+        for t, m, n in (("f32", 4096, 4096), ("f32", 8192, 1024), ("f16", 4096, 4096))
+    )
+    yield from (
+        (f"row_sum_{t}_{m}x{n}", lambda t=t, m=m, n=n: sums(m, n, TYPES[t], 1))
+        for t, m, n in (("f32", 4096, 4096), ("f32", 262144, 64), ("f16", 4096, 4096))
+    )
     yield from ((f"column_sum_{t}_4096x4096", lambda t=t: sums(4096, 4096, TYPES[t], 0)) for t in ("f32", "f16"))
-    yield from ((f"cumsum_f32_{m}x{n}", lambda m=m, n=n: cumsum(m, n)) for m, n in ((4, 4096), (4096, 4096), (256, 65536)))
+    yield from (
+        (f"cumsum_f32_{m}x{n}", lambda m=m, n=n: cumsum(m, n)) for m, n in ((4, 4096), (4096, 4096), (256, 65536))
+    )
     for t in ("f32", "f16", "bf16", "i8"):
         for s in (1024, 4096):
             yield f"matmul_{t}_{s}x{s}x{s}", lambda t=t, s=s: matmul(1, s, s, s, TYPES[t])
@@ -144,7 +183,9 @@ def rows():
     yield "gemv_nt_f16_4096x4096", lambda: gemv(4096, 4096, True)
     for causal in (False, True):
         for t, d in (("f32", 64), ("f16", 64), ("f16", 128)):
-            yield f"flash_{'causal_' if causal else ''}{t}_d{d}_4096", lambda t=t, d=d, causal=causal: flash(TYPES[t], d, 4096, causal)
+            yield f"flash_{'causal_' if causal else ''}{t}_d{d}_4096", lambda t=t, d=d, causal=causal: flash(
+                TYPES[t], d, 4096, causal
+            )
     for t in ("f32", "f16"):
         yield f"convolution_{t}_16x64x64x64x64", lambda t=t: convolution(16, 64, 64, 64, 64, TYPES[t])
         yield f"convolution_{t}_16x32x32x256x256", lambda t=t: convolution(16, 32, 32, 256, 256, TYPES[t])
@@ -175,7 +216,8 @@ def captured(call, sets, n):
     return graph
 
 
-NEVER_CAPTURED = ("bincount",)  # it waits for the device; a capture that fails spoils the generator of random numbers, too
+# it waits for the device; a capture that fails spoils the generator of random numbers, too
+NEVER_CAPTURED = ("bincount",)
 
 
 def measure(call, sets, seconds, captures):
@@ -183,7 +225,7 @@ def measure(call, sets, seconds, captures):
     side = torch.cuda.Stream()  # warm up on a side stream, as captures want
     side.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(side):
-        for s in (sets * 3)[:max(3, len(sets))]:
+        for s in (sets * 3)[: max(3, len(sets))]:
             call(s)
     torch.cuda.current_stream().wait_stream(side)
     torch.cuda.synchronize()
@@ -208,14 +250,23 @@ def measure(call, sets, seconds, captures):
     start, times = time.monotonic(), []
     while len(times) < 3 or (time.monotonic() - start < seconds and len(times) < 60):
         times.append(batch_ms(run) / n)
-    return {"median": statistics.median(times) / 1e3, "min": min(times) / 1e3, "max": max(times) / 1e3, "samples": len(times), "repeats": n, "way": way}
+    return {
+        "median": statistics.median(times) / 1e3,
+        "min": min(times) / 1e3,
+        "max": max(times) / 1e3,
+        "samples": len(times),
+        "repeats": n,
+        "way": way,
+    }
 
 
 def one_row(name, make, seconds, rotate):
     arrays, calls = make()
     first = arrays()
     count = max(1, min(16, rotate // max(bytes_of(first), 1) + 1))
-    sets = [first] + [{k: v.clone(memory_format=torch.preserve_format) for k, v in first.items()} for _ in range(count - 1)]
+    sets = [first] + [
+        {k: v.clone(memory_format=torch.preserve_format) for k, v in first.items()} for _ in range(count - 1)
+    ]
     row = {"kernel": name, "sets": count, "ways": {}}
     for label, call in calls.items():
         try:
@@ -238,7 +289,10 @@ def show(row):
     if "median" not in row:
         print(f"{row['kernel']:36} FAILED {row.get('error') or row['ways']}", flush=True)
         return
-    ways = ", ".join(f"{label} {1e3 * w['median']:.4g}" if "median" in w else f"{label} FAILED {w['error'][:60]}" for label, w in row["ways"].items())
+    ways = ", ".join(
+        f"{label} {1e3 * w['median']:.4g}" if "median" in w else f"{label} FAILED {w['error'][:60]}"
+        for label, w in row["ways"].items()
+    )
     plain = "" if row["ways"][row["best"]]["way"] == "graph" else "  (launches, no graph)"
     print(f"{row['kernel']:36} {1e3 * row['median']:10.4g} ms  {ways}{plain}", flush=True)
 
@@ -256,7 +310,13 @@ def main():
     torch.backends.cudnn.benchmark = True
     out = pathlib.Path(a.out)
     out.mkdir(parents=True, exist_ok=True)
-    report = {"device": torch.cuda.get_device_name(), "torch": torch.__version__, "cuda": torch.version.cuda, "cudnn": torch.backends.cudnn.version(), "kernels": []}
+    report = {
+        "device": torch.cuda.get_device_name(),
+        "torch": torch.__version__,
+        "cuda": torch.version.cuda,
+        "cudnn": torch.backends.cudnn.version(),
+        "kernels": [],
+    }
     print(f"{report['device']}, torch {report['torch']}, CUDA {report['cuda']}, cuDNN {report['cudnn']}")
     parts, start = [k for k in a.kernels.split(",") if k], time.monotonic()
     for name, make in rows():

@@ -1,5 +1,7 @@
-"""A folder that travels to a machine with a GPU: the program that times (bench_gpu_time), the kernels, the tables, each hand-written shader as SPIR-V, and the
-scripts for the vendor's libraries and for what its driver compiles. tests/bench/gpu/run --prepare calls it. shaders/KERNEL.N.spv is the shader of the kernel's Nth row in suite.tsv."""
+"""A folder that travels to a machine with a GPU: the program that times (bench_gpu_time), the kernels, the tables, each
+hand-written shader as SPIR-V, and the scripts for the vendor's libraries and for what its driver compiles.
+tests/bench/gpu/run --prepare calls it. shaders/KERNEL.N.spv is the shader of the kernel's Nth row in suite.tsv."""
+
 import argparse
 import concurrent.futures
 import os
@@ -48,13 +50,17 @@ def main():
         shutil.copy(machine.HERE / file, folder)
     for program in ("bench_gpu_time", "bench_gpu"):
         shutil.copy(build / "tests" / program, folder)
-    machines = [machine.Machine(build)] + ([machine.Machine(build, a.debian13)] if a.debian13 and pathlib.Path(a.debian13).is_dir() else [])
+    machines = [machine.Machine(build)] + (
+        [machine.Machine(build, a.debian13)] if a.debian13 and pathlib.Path(a.debian13).is_dir() else []
+    )
     try:
         count, broken = compile_all(machines, measure.rows_of(machine.HERE / "suite.tsv"), folder / "shaders")
     finally:
         for m in machines:
             m.close()
-    print(f"{folder}: {len(list((folder / 'kernels').glob('*.tir')))} kernels, {count - len(broken)} of {count} shaders")
+    print(
+        f"{folder}: {len(list((folder / 'kernels').glob('*.tir')))} kernels, {count - len(broken)} of {count} shaders"
+    )
     for line in broken:
         print(f"  not compiled: {line}")
     sys.exit(1 if broken else 0)

@@ -1,5 +1,6 @@
-"""The kernels of this folder in JAX's Pallas with interpret=True, for main.cpp: reads the name of a kernel per line, runs it once, and answers
-with the milliseconds that it took and a weighted sum of its output. Each kernel is compiled, and run once, before it is timed."""
+"""The kernels of this folder in JAX's Pallas with interpret=True, for main.cpp: reads the name of a kernel per line,
+runs it once, and answers with the milliseconds that it took and a weighted sum of its output. Each kernel is compiled,
+and run once, before it is timed."""
 
 import os
 import sys
@@ -48,14 +49,28 @@ def softmax(x, o):
 block = pl.BlockSpec((B, B), lambda i, j: (i, j))
 rows = pl.BlockSpec((64, 512), lambda i: (i, 0))
 KERNELS = {
-    "add_1024": (pl.pallas_call(add, out_shape=f32(N, N), grid=(N // B, N // B), in_specs=[block, block], out_specs=block, interpret=True), [(N, N), (N, N)]),
+    "add_1024": (
+        pl.pallas_call(
+            add, out_shape=f32(N, N), grid=(N // B, N // B), in_specs=[block, block], out_specs=block, interpret=True
+        ),
+        [(N, N), (N, N)],
+    ),
     "matmul_1024": (
         pl.pallas_call(
-            matmul, out_shape=f32(N, N), grid=(N // B, N // B, N // B),
+            matmul,
+            out_shape=f32(N, N),
+            grid=(N // B, N // B, N // B),
             in_specs=[pl.BlockSpec((B, B), lambda i, j, k: (i, k)), pl.BlockSpec((B, B), lambda i, j, k: (k, j))],
-            out_specs=pl.BlockSpec((B, B), lambda i, j, k: (i, j)), scratch_shapes=[pltpu.VMEM((B, B), jnp.float32)], interpret=True),
-        [(N, N), (N, N)]),
-    "softmax_2048x512": (pl.pallas_call(softmax, out_shape=f32(2048, 512), grid=(32,), in_specs=[rows], out_specs=rows, interpret=True), [(2048, 512)]),
+            out_specs=pl.BlockSpec((B, B), lambda i, j, k: (i, j)),
+            scratch_shapes=[pltpu.VMEM((B, B), jnp.float32)],
+            interpret=True,
+        ),
+        [(N, N), (N, N)],
+    ),
+    "softmax_2048x512": (
+        pl.pallas_call(softmax, out_shape=f32(2048, 512), grid=(32,), in_specs=[rows], out_specs=rows, interpret=True),
+        [(2048, 512)],
+    ),
 }
 
 print("JAX " + jax.__version__, flush=True)

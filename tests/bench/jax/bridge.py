@@ -1,7 +1,10 @@
-"""What a call from JAX costs beside its kernel: a cached add of 8 elements under jit, on DEVICE (vulkan by default), against an FFI call that does nothing plus a submission
-of nothing that is waited for. Both are called in turn, so that the machine's moods meet both alike.
+"""What a call from JAX costs beside its kernel: a cached add of 8 elements under jit, on DEVICE (vulkan by default),
+against an FFI call that does nothing plus a submission of nothing that is waited for. Both are called in turn, so that
+the machine's moods meet both alike.
 
-    python tests/bench/jax/bridge.py [DEVICE]      # with the package tessera installed; tests/bench/run bridge finds a Python that has it
+    python tests/bench/jax/bridge.py [DEVICE]
+
+It takes the installed package tessera; tests/bench/run bridge finds a Python that has it.
 """
 
 import os
@@ -34,6 +37,7 @@ def calls_of(f, *args):
     def run():
         for _ in range(CALLS):
             f(*args).block_until_ready()
+
     return run
 
 

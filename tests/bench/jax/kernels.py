@@ -1,5 +1,6 @@
-"""Pallas kernels from JAX on Tessera against JAX's own interpreter (interpret=True), in one run: milliseconds of each, and how many times faster Tessera is. On
-the interpreter device this should be 5 in the geometric mean and nowhere below 0.7; on lavapipe it is what it is: Mesa's driver for the CPU is no GPU.
+"""Pallas kernels from JAX on Tessera against JAX's own interpreter (interpret=True), in one run: milliseconds of each,
+and how many times faster Tessera is. On the interpreter device this should be 5 in the geometric mean and nowhere below
+0.7; on lavapipe it is what it is: Mesa's driver for the CPU is no GPU.
 
     python tests/bench/jax/kernels.py [--repeats N] [DEVICE ...]      # "interpreter" and "vulkan" if none is named
 """
@@ -30,15 +31,30 @@ def shape(*s):
 def add(interpret):
     def kernel(x, y, o):
         o[...] = x[...] + y[...]
+
     block = pl.BlockSpec((B, B), lambda i, j: (i, j))
-    return pl.pallas_call(kernel, out_shape=shape(N, N), grid=(N // B, N // B), in_specs=[block, block], out_specs=block, interpret=interpret)
+    return pl.pallas_call(
+        kernel,
+        out_shape=shape(N, N),
+        grid=(N // B, N // B),
+        in_specs=[block, block],
+        out_specs=block,
+        interpret=interpret,
+    )
 
 
 def matmul_large(interpret):
     def kernel(x, y, o):
         o[...] = x[...] @ y[...]
-    return pl.pallas_call(kernel, out_shape=shape(N, N), grid=(2, 2), in_specs=[pl.BlockSpec((512, N), lambda i, j: (i, 0)), pl.BlockSpec((N, 512), lambda i, j: (0, j))],
-                          out_specs=pl.BlockSpec((512, 512), lambda i, j: (i, j)), interpret=interpret)
+
+    return pl.pallas_call(
+        kernel,
+        out_shape=shape(N, N),
+        grid=(2, 2),
+        in_specs=[pl.BlockSpec((512, N), lambda i, j: (i, 0)), pl.BlockSpec((N, 512), lambda i, j: (0, j))],
+        out_specs=pl.BlockSpec((512, 512), lambda i, j: (i, j)),
+        interpret=interpret,
+    )
 
 
 def matmul_blocks(interpret):
@@ -46,18 +62,34 @@ def matmul_blocks(interpret):
         @pl.when(pl.program_id(2) == 0)
         def _():
             acc[...] = jnp.zeros_like(acc)
+
         acc[...] += x[...] @ y[...]
 
         @pl.when(pl.program_id(2) == pl.num_programs(2) - 1)
         def _():
             o[...] = acc[...]
-    return pl.pallas_call(kernel, out_shape=shape(N, N), grid=(N // B,) * 3, scratch_shapes=[pltpu.VMEM((B, B), f32)],
-                          in_specs=[pl.BlockSpec((B, B), lambda i, j, k: (i, k)), pl.BlockSpec((B, B), lambda i, j, k: (k, j))],
-                          out_specs=pl.BlockSpec((B, B), lambda i, j, k: (i, j)), interpret=interpret)
+
+    return pl.pallas_call(
+        kernel,
+        out_shape=shape(N, N),
+        grid=(N // B,) * 3,
+        scratch_shapes=[pltpu.VMEM((B, B), f32)],
+        in_specs=[pl.BlockSpec((B, B), lambda i, j, k: (i, k)), pl.BlockSpec((B, B), lambda i, j, k: (k, j))],
+        out_specs=pl.BlockSpec((B, B), lambda i, j, k: (i, j)),
+        interpret=interpret,
+    )
 
 
 def mha(interpret):
-    return lambda q, k, v: attention.mha(q, k, v, segment_ids=None, causal=False, block_sizes=attention.BlockSizes(block_q=128, block_k=128), interpret=interpret)
+    return lambda q, k, v: attention.mha(
+        q,
+        k,
+        v,
+        segment_ids=None,
+        causal=False,
+        block_sizes=attention.BlockSizes(block_q=128, block_k=128),
+        interpret=interpret,
+    )
 
 
 CASES = {

@@ -1,7 +1,10 @@
-"""Small Pallas kernels from JAX on Tessera against JAX's own interpreter (interpret=True): the random kernels of tests/jax, under jit, in turns. Prints for each device the geometric mean of
-its times over JAX's (the least of each kernel), and the kernels that are slowest beside JAX's.
+"""Small Pallas kernels from JAX on Tessera against JAX's own interpreter (interpret=True): the random kernels of
+tests/jax, under jit, in turns. Prints for each device the geometric mean of its times over JAX's (the least of each
+kernel), and the kernels that are slowest beside JAX's.
 
-    python tests/bench/jax/many.py [--kernels N] [--seed N] [--show N] [DEVICE ...]      # 60 kernels from seed 1 on, and "interpreter" and "vulkan", if none are named
+    python tests/bench/jax/many.py [--kernels N] [--seed N] [--show N] [DEVICE ...]
+
+Without arguments: 60 kernels from seed 1 on, and the devices "interpreter" and "vulkan".
 """
 
 import argparse
@@ -64,7 +67,10 @@ for seed in range(options.seed, options.seed + options.kernels):
     rows.append((seed, [min(ts) for ts in times]))
 for i, device in enumerate(devices, 1):
     ratios = sorted(((t[i] / t[0], seed, t) for seed, t in rows), reverse=True)
-    print(f"{device}: {math.exp(statistics.fmean(math.log(r) for r, _, _ in ratios)):.2f} of JAX's time in the geometric mean of {len(ratios)} kernels; "
-          f"medians {statistics.median(t[i] for _, t in rows):.1f} and {statistics.median(t[0] for _, t in rows):.1f} us")
-    for ratio, seed, t in ratios[:options.show]:
+    print(
+        f"{device}: {math.exp(statistics.fmean(math.log(r) for r, _, _ in ratios)):.2f} of JAX's time in the geometric"
+        f" mean of {len(ratios)} kernels; medians {statistics.median(t[i] for _, t in rows):.1f} and"
+        f" {statistics.median(t[0] for _, t in rows):.1f} us"
+    )
+    for ratio, seed, t in ratios[: options.show]:
         print(f"  seed {seed}: {ratio:.2f}, {t[i]:.1f} us and JAX {t[0]:.1f}")

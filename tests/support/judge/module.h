@@ -21,7 +21,8 @@ enum class Code : uint8_t {
   move,
   // Integers and bools of `width` bits.
   add, sub, mul, udiv, sdiv, umod, srem, smod, and_, or_, xor_, not_, neg, shl, shr, sar, eq, ne, ult, ule, slt, sle,
-  umul_extended, smul_extended, add_carry, sub_borrow, sextract, uextract, sdot, udot, sudot, bit_count, bit_reverse, uconvert, sconvert,
+  umul_extended, smul_extended, add_carry, sub_borrow, sextract, uextract, sdot, udot, sudot, bit_count, bit_reverse,
+  uconvert, sconvert,
   // Floats of `width` bits; conversions say the other width in `n`.
   fadd, fsub, fmul, fdiv, fneg, fcompare, is_nan, is_inf, fconvert, f_to_u, f_to_s, u_to_f, s_to_f, glsl,
   select, bitcast, chain,

@@ -1,10 +1,12 @@
-// The hand-made code that the runtime's tests launch, one entry per KIND. The argument block is laid out as codegen/program/program.h says.
+// The hand-made code that the runtime's tests launch, one entry per KIND. The argument block is laid out as
+// codegen/program/program.h says.
 #version 460
 #extension GL_EXT_buffer_reference : require
 #extension GL_EXT_shader_explicit_arithmetic_types_int64 : require
 #define ADD 0        // o = a + b            args a, b, o           extents n
 #define SCALE 1      // o = 2 a + 1          args a, o              extents n
-#define SCRATCH 2    // o = 3 a, by way of the arena: one element per invocation, each workgroup loops over its units    extents n, units
+// o = 3 a, by way of the arena: one element per invocation, each workgroup loops over its units    extents n, units
+#define SCRATCH 2
 #define TABLE 3      // o = a + b, the same block behind one address
 #define BUSY 4       // as SCALE, after a long loop
 #define SUBGROUP 5   // o[i] = gl_SubgroupSize   args o   extents n

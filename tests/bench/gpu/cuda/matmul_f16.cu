@@ -1,6 +1,6 @@
 // The product of tests/bench/gpu/kernels/matmul_f16_4096x4096x4096.tir written by hand: what nvcc's code for the same
-// tile is compared with in codegen/nvidia/products.md. Tiles of 128x128x32, four warps of 64x64, two tiles in turn through
-// cp.async. It needs no header: nvcc -arch=sm_80 -O3 -cubin.
+// tile is compared with in codegen/nvidia/products.md. Tiles of 128x128x32, four warps of 64x64, two tiles in turn
+// through cp.async. It needs no header: nvcc -arch=sm_80 -O3 -cubin.
 using Word = unsigned;
 using Half = unsigned short;  // its bits
 
