@@ -465,7 +465,7 @@ bool DotEmitter::follows_from(ir::RegionId body, Value root, std::set<uint32_t>&
     if (!scalar && placement_.kind(v) != Kind::lazy) return false;
     if (scalar && !mine.count(k_.value(v).def.index)) return true;
     if (o->code == Opcode::load && (scalar || refs_.written(ref_position(k_, o->operands[0])))) return false;
-    if (scalar && !ir::info(o->code).elementwise && o->code != Opcode::constant) return false;
+    if (scalar && !ir::is_elementwise(o->code) && o->code != Opcode::constant) return false;
     if (scalar) scalars.insert(k_.value(v).def.index);
     next.insert(next.end(), o->operands.begin(), o->operands.end());
     return true;

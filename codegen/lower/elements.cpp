@@ -23,7 +23,7 @@ void Elements::compute_scalar(ir::OpId id) {
 
 Value Elements::scalar_result(const ir::Op& o) {
   const Value v = o.results[0];
-  if (ir::info(o.code).elementwise) {
+  if (ir::is_elementwise(o.code)) {
     Values in;
     for (Value x : o.operands) in.push_back(scalar(x));
     return b_.op(o.code, in, k_.type(v).dtype);
@@ -105,7 +105,7 @@ Coord Elements::source(const ir::DimSource& s, const Coords& c) {
 
 Value Elements::compute(Value v, const ir::Op& o, const Coords& c) {
   const DType t = k_.type(v).dtype;
-  if (ir::info(o.code).elementwise) {
+  if (ir::is_elementwise(o.code)) {
     Values in;
     for (Value x : o.operands) in.push_back(of(x, c));
     return b_.op(o.code, in, t);

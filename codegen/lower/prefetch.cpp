@@ -26,7 +26,7 @@ bool Prefetch::readable_early(Value root, std::set<int>& refs, std::set<uint32_t
       const int ref = ref_position(k_, o->operands[0]);
       if (refs_.written(ref) || (scalar && ref >= k_.num_prefetch)) return false;
       refs.insert(ref);
-    } else if (scalar && !ir::info(o->code).elementwise && o->code != Opcode::constant && !ir::is_grid(o->code)) {
+    } else if (scalar && !ir::is_elementwise(o->code) && o->code != Opcode::constant && !ir::is_grid(o->code)) {
       return false;
     }
     if (scalar) scalars.insert(k_.value(v).def.index);

@@ -128,7 +128,7 @@ std::vector<int> Axes::of(Value v) const {
 bool Axes::elementwise_over(int i, int j, bool transcendental) const {
   return ir::any_op(k_, k_.body, [&](ir::OpId id) {
     const ir::Op& op = k_.op(id);
-    if (!ir::info(op.code).elementwise || (transcendental && !ir::info(op.code).transcendental)) return false;
+    if (!ir::is_elementwise(op.code) || (transcendental && !ir::info(op.code).transcendental)) return false;
     const std::vector<int> dims = of(op.results[0]);
     return std::count(dims.begin(), dims.end(), i) > 0 && std::count(dims.begin(), dims.end(), j) > 0;
   });

@@ -147,7 +147,7 @@ class Choice {
 
   // What an index function reads for its element at `at`; as Elements::compute.
   template <class F> void reads(const Op& o, Value v, uint32_t at, const F& f) {
-    if (ir::info(o.code).elementwise) {
+    if (ir::is_elementwise(o.code)) {
       for (Value x : o.operands) f(x, at);
       return;
     }

@@ -121,7 +121,7 @@ class ScratchCheck {
       const auto axis = static_cast<size_t>(scalars_.grid_axis(op->attr(ir::Attr::axis)));
       return k_.grid[axis].size == Extent(1) || (first_ && inner_[axis]) ? std::optional<uint64_t>(0) : std::nullopt;
     }
-    if (!ir::info(op->code).elementwise) return std::nullopt;
+    if (!ir::is_elementwise(op->code)) return std::nullopt;
     const auto [it, fresh] = known_.try_emplace(v.index);
     if (!fresh) return it->second;
     std::vector<uint64_t> operands;

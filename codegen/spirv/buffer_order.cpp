@@ -39,7 +39,7 @@ class BufferOrder {
   }
   // What a loop stores before one of its barriers comes behind it, too.
   void inner(const Op& op) {
-    const bool loops = op.code == Opcode::for_ || op.code == Opcode::while_;
+    const bool loops = ir::is_loop(op.code);
     const int64_t before = barriers_;
     loop_stores_.push_back(false);
     for (const RegionId r : op.regions) walk(r);

@@ -124,7 +124,7 @@ class Rematerialization {
   }
   // Those of the operands of an op whose result has `dims`.
   static Dims operand_dims(const Op& op, const Dims& dims) {
-    if (ir::info(op.code).elementwise || dims == Dims{-1}) return dims;
+    if (ir::is_elementwise(op.code) || dims == Dims{-1}) return dims;
     Dims d;
     if (op.code == Opcode::broadcast) {
       for (const int64_t to : op.ints(ir::Attr::dims)) d.push_back(dims[static_cast<size_t>(to)]);

@@ -398,7 +398,7 @@ class Narrowing {
       explicit Deeper(int& x) : d(x) { ++d; }
       ~Deeper() { --d; }
     } deeper(depth_);
-    if (ir::info(o.code).elementwise) {
+    if (ir::is_elementwise(o.code)) {
       for (Value& x : o.operands)
         if (!k_.type(x).shape.empty()) x = sliced(x, start, limit, stride);
       return b_.one(std::move(o), ir::Type::array(k_.type(v).dtype, shape));

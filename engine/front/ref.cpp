@@ -185,10 +185,9 @@ class RefAccess {
   }
   Value atomic(Opcode kind, const Operand& v, const LoadParams& p) {
     const DType t = ref_.dtype();
-    if ((kind == Opcode::add || kind == Opcode::max || kind == Opcode::min) && t == DType::boolean)
-      e_.fail("takes integers or floats but the Ref holds bool");
-    if ((kind == Opcode::and_ || kind == Opcode::or_ || kind == Opcode::xor_) && is_float(t))
-      e_.fail("takes integers or bool but the Ref holds " + std::string(name(t)));
+    if (const ir::OperandRule rule = ir::info(kind).operands; !ir::takes(rule, t))
+      e_.fail("takes integers or " + std::string(rule == ir::OperandRule::num ? "floats" : "bool") +
+              " but the Ref holds " + std::string(name(t)));
     ir::Op op{.code = Opcode::atomic_rmw, .operands = {ref_.id_, stored(v)}};
     op.set(Attr::kind, static_cast<int64_t>(kind));
     return atomic(std::move(op), p);

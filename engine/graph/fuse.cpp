@@ -28,7 +28,7 @@ bool by_element(const ir::Kernel& k, const Plain& p) {
   });
 }
 bool computes(const ir::Kernel& k, const Plain& p) {
-  return std::any_of(p.ops.begin(), p.ops.end(), [&](OpId o) { return ir::info(k.op(o).code).elementwise; });
+  return std::any_of(p.ops.begin(), p.ops.end(), [&](OpId o) { return ir::is_elementwise(k.op(o).code); });
 }
 
 /// Whether the consumer reads each element of those inputs no more than once, so that what makes them may stand in the
@@ -49,13 +49,13 @@ bool reads_once(const ir::Kernel& k, const Plain& p, const std::set<size_t>& inp
   int reductions = 0;
   for (OpId o : p.ops) {
     const Op& op = k.op(o);
-    for (Value v : op.operands) ask(v, !ir::info(op.code).elementwise);
+    for (Value v : op.operands) ask(v, !ir::is_elementwise(op.code));
     if (std::none_of(op.operands.begin(), op.operands.end(), [&](Value v) { return from.contains(v); })) {
-      if (whole_line && !ir::info(op.code).elementwise && op.code != Opcode::broadcast && op.code != Opcode::constant)
+      if (whole_line && !ir::is_elementwise(op.code) && op.code != Opcode::broadcast && op.code != Opcode::constant)
         return false;
       continue;
     }
-    if (whole_line && !ir::info(op.code).elementwise) return false;
+    if (whole_line && !ir::is_elementwise(op.code)) return false;
     if (ir::is_elementwise(op.code) || ir::is_move(op.code)) {
       const int64_t n = num_elements(k.type(op.operands[0]).shape);
       if (op.code == Opcode::broadcast && !cheap && n > 1 && num_elements(k.type(op.results[0]).shape) > n)

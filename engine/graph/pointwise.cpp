@@ -82,7 +82,7 @@ class Pointwise {
     const Op* op = k_.def(v);
     if (!op || op->results.size() != 1 || !op->regions.empty()) throw Refused();
     if (op->code == Opcode::constant) return;
-    if (ir::info(op->code).elementwise) {
+    if (ir::is_elementwise(op->code)) {
       for (Value o : op->operands) {
         if (k_.type(o).shape == k_.type(v).shape) visit(o, map);
         else if (k_.type(o).shape.empty()) visit(o, {});
@@ -144,7 +144,7 @@ class Pointwise {
     Value made;
     if (op.code == Opcode::constant) {
       made = b.constant(k_.type(v).dtype, static_cast<uint64_t>(op.attr(ir::Attr::bits)), shape);
-    } else if (ir::info(op.code).elementwise) {
+    } else if (ir::is_elementwise(op.code)) {
       Op copy = op;
       copy.operands = operands;
       copy.results.clear();

@@ -228,7 +228,7 @@ class Planner {
       permanent_[op.results[0].index] = true;
       hoisted_.push_back(array_op(op));
     } else {
-      const bool in_place = ir::info(op.code).elementwise && take_over(op, r, i);
+      const bool in_place = ir::is_elementwise(op.code) && take_over(op, r, i);
       if (!in_place)
         for (Value v : op.results) take(v);
       if (op.regions.empty())
@@ -291,7 +291,7 @@ class Planner {
     const uint32_t to = op.results[0].index, from = o.empty() ? 0 : o[0].index;
     const ir::Type& t = type(op.results[0]);
     const int64_t n = elements(t), size = size_bytes(t.dtype);
-    if (ir::info(op.code).elementwise) {
+    if (ir::is_elementwise(op.code)) {
       const DType operand = type(o.back()).dtype;
       const reference::ArrayFunction f = reference::array_function(op.code, operand, t.dtype);
       if (!f)

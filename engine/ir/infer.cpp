@@ -14,7 +14,7 @@ std::vector<Type> Inference::run() {
   for (size_t i = 0; i < op_.regions.size(); ++i)
     if (op_.regions[i].index >= k_.regions.size())
       fail("region " + std::to_string(i) + " is not a region of this kernel");
-  std::vector<Type> result = info(op_.code).elementwise ? elementwise() : structured();
+  std::vector<Type> result = is_elementwise(op_.code) ? elementwise() : structured();
   for (const Type& t : result) check_size(t);
   return result;
 }
@@ -79,21 +79,8 @@ void Inference::check_size(const Type& t) const {
     fail("the result " + to_string(t) + " is too large", "at most 32 dims and 2^40 elements are allowed");
 }
 
-bool Inference::allowed(OperandRule rule, DType t) const {
-  switch (rule) {
-    case OperandRule::num: return t != DType::boolean;
-    case OperandRule::flt: return is_float(t);
-    case OperandRule::int_: return is_int(t);
-    case OperandRule::ibl: return !is_float(t);
-    case OperandRule::any:
-    case OperandRule::select:
-    case OperandRule::none: return true;
-  }
-  return true;
-}
-
 void Inference::check_dtype(OperandRule rule, DType t) const {
-  if (allowed(rule, t)) return;
+  if (takes(rule, t)) return;
   const char* wanted = rule == OperandRule::num    ? "integers or floats"
                        : rule == OperandRule::flt  ? "floats"
                        : rule == OperandRule::int_ ? "integers"

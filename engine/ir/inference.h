@@ -38,7 +38,6 @@ class Inference {
 
   void check_size(const Type& t) const;
 
-  bool allowed(OperandRule rule, DType t) const;
   void check_dtype(OperandRule rule, DType t) const;
 
   std::vector<Type> elementwise() const;

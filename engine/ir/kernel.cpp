@@ -9,7 +9,7 @@ namespace tessera::ir {
 namespace {
 constexpr std::string_view bare(std::string_view n) { return n.back() == '_' ? n.substr(0, n.size() - 1) : n; }
 
-constexpr int C = 1, A = 2, T = 4, I = 8, K = 16;  // flags column
+constexpr int C = 1, A = 2, T = 4, I = 8, K = 16, L = 32;  // flags column
 constexpr OperandRule num = OperandRule::num, flt = OperandRule::flt, int_ = OperandRule::int_, ibl = OperandRule::ibl,
                       any = OperandRule::any, select = OperandRule::select;
 enum Levels { tile = 1, lane = 2, both = 3 };
@@ -25,7 +25,6 @@ const std::array<OpInfo, kNumOpcodes> kInfo = [] {
 #define TESSERA_ELEMENTWISE(n, ar, operands, res, flags, ref, sf, ss, su, sb, pf, ps, pu, pb, ulp, doc) \
   t[static_cast<int>(Opcode::n)] = OpInfo{bare(#n),                                                     \
                                           Family::elementwise,                                          \
-                                          true,                                                         \
                                           ar,                                                           \
                                           RULE_##operands,                                              \
                                           ResultRule::res,                                              \
@@ -34,28 +33,16 @@ const std::array<OpInfo, kNumOpcodes> kInfo = [] {
                                           ((flags) & I) != 0,                                           \
                                           ((flags) & K) != 0,                                           \
                                           ((flags) & T) != 0,                                           \
-                                          std::string_view(#n) != "fma",                                \
+                                          ((flags) & L) == 0,                                           \
                                           true,                                                         \
                                           Effect::pure,                                                 \
                                           ulp,                                                          \
                                           doc};
-#define TESSERA_STRUCTURED(n, family, level, effect, doc)         \
-  t[static_cast<int>(Opcode::n)] = OpInfo{bare(#n),               \
-                                          Family::family,         \
-                                          false,                  \
-                                          -1,                     \
-                                          OperandRule::none,      \
-                                          ResultRule::structured, \
-                                          false,                  \
-                                          false,                  \
-                                          false,                  \
-                                          false,                  \
-                                          false,                  \
-                                          ((level) & tile) != 0,  \
-                                          ((level) & lane) != 0,  \
-                                          Effect::effect,         \
-                                          0,                      \
-                                          doc};
+#define TESSERA_STRUCTURED(n, family, level, effect, doc)                                                           \
+  t[static_cast<int>(Opcode::n)] =                                                                                  \
+      OpInfo{bare(#n), Family::family, -1,    OperandRule::none,     ResultRule::structured, false,          false, \
+             false,    false,          false, ((level) & tile) != 0, ((level) & lane) != 0,  Effect::effect, 0,     \
+             doc};
 #define TESSERA_RELAXED(n, ulp, doc)                \
   t[static_cast<int>(Opcode::n)].relaxed_ulp = ulp; \
   t[static_cast<int>(Opcode::n)].relaxed_doc = doc;

@@ -94,13 +94,25 @@ enum class Matrix : uint8_t {
 enum class Level : uint8_t { tile, lane };
 enum class Effect : uint8_t { pure, reads, writes, ordered };
 enum class OperandRule : uint8_t { num, flt, int_, ibl, any, select, none };
+/// Whether the rule allows the dtype (select: of its operands 1 and 2).
+constexpr bool takes(OperandRule rule, DType t) {
+  switch (rule) {
+    case OperandRule::num: return t != DType::boolean;
+    case OperandRule::flt: return is_float(t);
+    case OperandRule::int_: return is_int(t);
+    case OperandRule::ibl: return !is_float(t);
+    case OperandRule::any:
+    case OperandRule::select:
+    case OperandRule::none: return true;
+  }
+  return true;
+}
 enum class ResultRule : uint8_t { same, pred, other, structured };
 
 /// One row of ops.def.
 struct OpInfo {
   std::string_view name;
   Family family;
-  bool elementwise;
   int arity;  // -1 for structured ops
   OperandRule operands;
   ResultRule result;

@@ -14,7 +14,7 @@
 
 namespace tessera::reference {
 namespace {
-using ir::Opcode;
+using ir::Opcode, ir::OperandRule, ir::ResultRule;
 
 // Integers wrap: arithmetic goes through an unsigned type at least as wide as unsigned int, so that promotion to int
 // cannot overflow.
@@ -442,45 +442,30 @@ template <template <class> class S> constexpr Functions by_size(int64_t bytes) {
 }
 
 // Row rules, named as the columns of ops.def are.
-struct rule_num {
-  static constexpr bool allows(DType t) { return t != DType::boolean; }
-};
-struct rule_flt {
-  static constexpr bool allows(DType t) { return is_float(t); }
-};
-struct rule_int {
-  static constexpr bool allows(DType t) { return is_int(t); }
-};
-struct rule_ibl {
-  static constexpr bool allows(DType t) { return !is_float(t); }
-};
-struct rule_any {
-  static constexpr bool allows(DType) { return true; }
-};
-using rule_select = rule_any;
+constexpr OperandRule rule_num = OperandRule::num, rule_flt = OperandRule::flt, rule_int = OperandRule::int_,
+                      rule_ibl = OperandRule::ibl, rule_any = OperandRule::any, rule_select = OperandRule::select;
 
 constexpr size_t kDTypes = kNumDTypes;
 using Row = std::array<Functions, kDTypes>;
-enum class Result { same, pred, other };
 
-template <class F, int arity, class Rule, Result result, size_t i> constexpr Functions entry() {
+template <class F, int arity, OperandRule rule, ResultRule result, size_t i> constexpr Functions entry() {
   constexpr DType t = static_cast<DType>(i);
   if constexpr (std::is_same_v<F, fn::select>) return by_size<Select>(size_bytes(t));
-  else if constexpr (result == Result::other || !Rule::allows(t))
+  else if constexpr (result == ResultRule::other || !ir::takes(rule, t))
     return {};  // convert and bitcast have their own tables
-  else if constexpr (result == Result::pred) return functions_of<Arithmetic<F, t, DType::boolean, arity>>();
+  else if constexpr (result == ResultRule::pred) return functions_of<Arithmetic<F, t, DType::boolean, arity>>();
   else return functions_of<Arithmetic<F, t, t, arity>>();
 }
-template <class F, int arity, class Rule, Result result, size_t... i> constexpr Row make_row(
+template <class F, int arity, OperandRule rule, ResultRule result, size_t... i> constexpr Row make_row(
     std::index_sequence<i...>) {
-  return {entry<F, arity, Rule, result, i>()...};
+  return {entry<F, arity, rule, result, i>()...};
 }
 
 constexpr std::array<Row, ir::kNumOpcodes> kTable = [] {
   std::array<Row, ir::kNumOpcodes> t{};
 #define TESSERA_ELEMENTWISE(name, arity, operands, result, flags, reference, ...) \
   t[static_cast<size_t>(Opcode::name)] =                                          \
-      make_row<fn::reference, arity, rule_##operands, Result::result>(std::make_index_sequence<kDTypes>());
+      make_row<fn::reference, arity, rule_##operands, ResultRule::result>(std::make_index_sequence<kDTypes>());
 #include "engine/ir/ops.def"
   return t;
 }();

@@ -232,7 +232,7 @@ class Verifier {
   }
   void in_index_map(const Op& op, const std::string& place) {
     if (op.code == Opcode::yield) return;
-    if (!info(op.code).elementwise && op.code != Opcode::constant && op.code != Opcode::num_programs &&
+    if (!is_elementwise(op.code) && op.code != Opcode::constant && op.code != Opcode::num_programs &&
         op.code != Opcode::load)
       return add(
           place,

@@ -2,11 +2,13 @@
 // loads to the reduction or product that mixes it with other elements, and on to an element of an output that no op
 // stores to afterwards. What a load finds before anything is stored there is followed to any store.
 #include <algorithm>
+#include <array>
 #include <map>
 #include <set>
 
 #include "engine/base/plural.h"
 #include "engine/ir/moves.h"
+#include "engine/ir/reference.h"
 #include "engine/ir/walk.h"
 #include "engine/lint/finding.h"
 
@@ -162,12 +164,25 @@ class Overhang {
     return s;
   }
   /// An operand that is specified may decide the result alone: 0 of a product of integers, all ones of a maximum. A
-  /// float's NaN stays NaN in arithmetic.
+  /// float's NaN stays NaN in most arithmetic.
   bool may_hide(const Op& op) const {
     if (op.operands.size() < 2) return false;
-    if (ir::is_comparison(op.code) || op.code == Opcode::pow || op.code == Opcode::atan2) return true;
+    if (ir::is_comparison(op.code)) return true;
     const DType t = k_.type(op.operands[0]).dtype;
-    return !is_float(t) && op.code != Opcode::add && op.code != Opcode::sub && op.code != Opcode::xor_;
+    if (is_float(t)) return hides_nan(op.code);
+    return op.code != Opcode::add && op.code != Opcode::sub && op.code != Opcode::xor_;
+  }
+  /// As pow does: 1 to the power NaN is 1.
+  static bool hides_nan(Opcode code) {
+    constexpr uint64_t nan = 0x7fc00000, others[] = {0, 0x3f800000, 0x7f800000};  // 0, 1, infinity
+    for (size_t i = 0; i < static_cast<size_t>(ir::info(code).arity); ++i)
+      for (const uint64_t other : others) {
+        std::array<uint64_t, 3> operands{other, other, other};
+        operands[i] = nan;
+        const uint64_t result = reference::eval(code, DType::f32, DType::f32, operands.data());
+        if ((result & 0x7fffffff) <= others[2]) return true;
+      }
+    return false;
   }
 
   bool is_constant(Value v) const {

@@ -61,7 +61,7 @@ class Estimator {
   Count op(const ir::Op& o) {
     Count c;
     const ir::OpInfo& row = ir::info(o.code);
-    if (row.elementwise) {
+    if (is_elementwise(o.code)) {
       const int64_t n = elements(o.results[0]);
       const bool moves = row.result != ir::ResultRule::same || o.code == Opcode::select;
       if (row.transcendental || o.code == Opcode::sqrt || o.code == Opcode::rsqrt) c.transcendentals = n;

@@ -43,10 +43,9 @@ class Dce {
   static bool is_control(const Op& o) { return !o.regions.empty(); }
   bool is_root(const Op& o) const {
     if (o.code == Opcode::report && ir::constant_bits(k_, o.operands[0]) == uint64_t{0}) return false;
-    return ir::writes_ref(o.code) || ir::is_print(o.code) || is_barrier(o.code) || o.code == Opcode::async_wait ||
-           ir::is_tensor_op(o.code) || o.code == Opcode::warpgroup_wait || o.code == Opcode::report ||
-           o.code == Opcode::while_ || ir::is_thread_op(o.code) || ir::threads_meet(k_, o) ||
-           (ir::is_async(o.code) && o.code != Opcode::semaphore_read);
+    if (o.code == Opcode::while_ || o.code == Opcode::warpgroup_wait || ir::threads_meet(k_, o)) return true;
+    if (is_control(o) || o.code == Opcode::yield) return false;  // kept for what is inside, or around
+    return ir::writes_ref(o.code) || (ir::info(o.code).effect == ir::Effect::ordered && o.results.empty());
   }
 
   void own(RegionId r, OpId owner) {

@@ -116,7 +116,7 @@ std::optional<Value> Folder::simplify(Op& op, const Type& t) {
   constexpr int kMaxDepth = 32;  // each rewrite is simpler than what it replaces; this bounds the stack on long chains
   if (t.is_ref || depth_ >= kMaxDepth) return std::nullopt;
   ++depth_;
-  std::optional<Value> v = info(op.code).elementwise ? elementwise(op, t) : shape_op(op, t);
+  std::optional<Value> v = is_elementwise(op.code) ? elementwise(op, t) : shape_op(op, t);
   if (!v)
     if (const auto r = ranges_.compute(op, t); r && r->lo == r->hi) {
       const int n = bits(t.dtype);

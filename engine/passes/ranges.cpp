@@ -61,7 +61,7 @@ Bounds bounds_of_result(const ir::Kernel& k, const Op& op, const ir::Type& t, Fu
   if (t.is_ref || is_float(t.dtype)) return std::nullopt;
   const auto within = [&](int64_t lo, int64_t hi) { return held(t.dtype, lo, hi); };
   const auto operand = [&](size_t i) { return of(op.operands[i]); };
-  if (info(op.code).elementwise) {
+  if (is_elementwise(op.code)) {
     std::vector<Bounds> operands;
     for (Value v : op.operands) operands.push_back(of(v));
     return result_bounds(op.code, k.type(op.operands.back()).dtype, t.dtype, operands);

@@ -83,7 +83,7 @@ void one(const std::string& name) {
   }
   const OpInfo& row = ir::info(*code);
   std::cout << row.name << ": " << row.doc << "\n";
-  if (!row.elementwise) {
+  if (!ir::is_elementwise(*code)) {
     std::cout << "  " << ir::name(row.family) << ": " << level(row) << ", " << effect(row) << "\n";
     return;
   }
@@ -91,6 +91,7 @@ void one(const std::string& name) {
   std::string properties;
   for (const auto& [has, word] : {std::pair{row.commutative, "commutative"},
                                   {row.associative, "associative"},
+                                  {row.idempotent, "idempotent"},
                                   {row.transcendental, "dear: tens of instructions"}})
     if (has) properties += (properties.empty() ? "  " : ", ") + std::string(word);
   if (!properties.empty()) std::cout << properties << "\n";
@@ -112,19 +113,20 @@ void ops(const std::string& name) {
   const auto column = [](std::string_view word, size_t width) {
     return std::string(word) + std::string(std::max(width, word.size() + 1) - word.size(), ' ');
   };
+  const auto both = [](const OpInfo& r) { return r.family == ir::Family::elementwise && r.tile; };
   const auto list = [&](const char* title, auto belongs) {
     std::cout << title << "\n";
     for (int i = 0; i < ir::kNumOpcodes; ++i) {
       const OpInfo& row = ir::info(static_cast<ir::Opcode>(i));
       if (belongs(row))
-        std::cout << "  " << column(row.name, 26) << (row.elementwise ? "" : column(ir::name(row.family), 11))
-                  << row.doc << "\n";
+        std::cout << "  " << column(row.name, 26) << (both(row) ? "" : column(ir::name(row.family), 11)) << row.doc
+                  << "\n";
     }
   };
-  list("elementwise, on both levels", [](const OpInfo& r) { return r.elementwise; });
+  list("elementwise, on both levels", both);
   list("\nstructured, for kernels over blocks (tile level; some on lane level too), and their families",
-       [](const OpInfo& r) { return !r.elementwise && r.tile; });
-  list("\nstructured, made by the compiler (lane level)", [](const OpInfo& r) { return !r.elementwise && !r.tile; });
+       [&](const OpInfo& r) { return r.tile && !both(r); });
+  list("\nmade by the compiler (lane level)", [](const OpInfo& r) { return !r.tile; });
   std::cout << "\ntessera ops NAME says more about one.\n";
 }
 

@@ -126,7 +126,7 @@ TEST_CASE("ops: every elementwise row on every dtype and shape agrees with the i
     const auto t = static_cast<DType>(d);
     std::vector<Case> cases;
     for (int i = 0; i < ir::kNumOpcodes; ++i)
-      if (const auto op = static_cast<Opcode>(i); ir::info(op).elementwise && ir::info(op).tile)
+      if (const auto op = static_cast<Opcode>(i); ir::is_elementwise(op) && ir::info(op).tile)
         for (const Case& c : cases_of(op))
           if (c.operand == t) cases.push_back(c);
     for (size_t s = 0; s < kShapes.size(); ++s) {

@@ -18,25 +18,12 @@ struct Case {
   DType operand, result;
 };
 
-inline bool takes(const ir::OpInfo& row, DType t) {
-  switch (row.operands) {
-    case ir::OperandRule::num: return t != DType::boolean;
-    case ir::OperandRule::flt: return is_float(t);
-    case ir::OperandRule::int_: return is_int(t);
-    case ir::OperandRule::ibl: return !is_float(t);
-    case ir::OperandRule::any:
-    case ir::OperandRule::select: return true;
-    case ir::OperandRule::none: return false;
-  }
-  return false;
-}
-
 inline std::vector<Case> cases_of(Opcode op) {
   const ir::OpInfo& row = ir::info(op);
   std::vector<Case> out;
   for (int d = 0; d < kNumDTypes; ++d) {
     const auto t = static_cast<DType>(d);
-    if (!takes(row, t)) continue;
+    if (!ir::takes(row.operands, t)) continue;
     if (row.result == ir::ResultRule::same) out.push_back({op, t, t});
     if (row.result == ir::ResultRule::pred) out.push_back({op, t, DType::boolean});
     for (int r = 0; row.result == ir::ResultRule::other && r < kNumDTypes; ++r) {

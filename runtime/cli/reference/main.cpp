@@ -108,9 +108,11 @@ std::string ops_page(const std::string& readme) {
     }
     body += "</table>\n";
   };
-  table("Elementwise", true, [](const ir::OpInfo& r) { return r.elementwise; });
-  table("Structured, in kernels over blocks", false, [](const ir::OpInfo& r) { return !r.elementwise && r.tile; });
-  table("Structured, made by the compiler", false, [](const ir::OpInfo& r) { return !r.elementwise && !r.tile; });
+  const auto elementwise_row = [](const ir::OpInfo& r) { return r.family == ir::Family::elementwise; };
+  table("Elementwise", true, elementwise_row);
+  table("Structured, in kernels over blocks", false,
+        [&](const ir::OpInfo& r) { return !elementwise_row(r) && r.tile; });
+  table("Structured, made by the compiler", false, [&](const ir::OpInfo& r) { return !elementwise_row(r) && !r.tile; });
   return page("Every op", body);
 }
 

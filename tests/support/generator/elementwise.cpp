@@ -233,7 +233,7 @@ std::optional<Value> Values::any_row(Value v) {
   for (int i = 0; i < ir::kNumOpcodes; ++i) {
     const auto op = static_cast<Opcode>(i);
     const ir::OpInfo& row = ir::info(op);
-    if (!row.elementwise || !row.tile || op == Opcode::convert) continue;
+    if (!is_elementwise(op) || !row.tile || op == Opcode::convert) continue;
     if (op == Opcode::bitcast
             ? t != DType::boolean
             : reference::scalar_function(op, t, row.result == ir::ResultRule::pred ? DType::boolean : t) != nullptr)

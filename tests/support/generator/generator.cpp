@@ -584,45 +584,39 @@ class Generator : Patterns {
 
   // Where statement() makes this op.
   static double turn(Opcode op) {
-    switch (op) {
-      case Opcode::load: return 0;
-      case Opcode::store:
-      case Opcode::swap:
-      case Opcode::addupdate: return 0.25;
-      case Opcode::atomic_rmw:
-      case Opcode::atomic_cas: return 0.285;
-      case Opcode::debug_print:
-      case Opcode::check: return 0.2925;
-      case Opcode::broadcast:
-      case Opcode::reshape:
-      case Opcode::transpose:
-      case Opcode::slice:
-      case Opcode::concatenate:
-      case Opcode::gather:
-      case Opcode::scatter:
-      case Opcode::sort: return 0.6;
-      case Opcode::reduce_sum:
-      case Opcode::reduce_prod:
-      case Opcode::reduce_max:
-      case Opcode::reduce_min:
-      case Opcode::reduce_and:
-      case Opcode::reduce_or:
-      case Opcode::argmax:
-      case Opcode::argmin:
-      case Opcode::cumsum: return 0.75;
-      case Opcode::dot: return 0.85;
-      case Opcode::for_: return 0.9;
-      case Opcode::while_: return 0.94;
-      case Opcode::if_: return 0.96;
-      case Opcode::switch_: return 0.99;
-      case Opcode::run_scoped:
-      case Opcode::semaphore_signal:
-      case Opcode::semaphore_wait:
-      case Opcode::semaphore_read:
-      case Opcode::copy_start:
-      case Opcode::copy_wait: return 0.9;
-      default: return 0.5;
+    using ir::Control, ir::Family;
+    switch (ir::family(op)) {
+      case Family::memory: return op == Opcode::load ? 0 : ir::is_atomic(op) ? 0.285 : 0.25;
+      case Family::print: return 0.2925;
+      case Family::move:
+      case Family::rearrange: return 0.6;
+      case Family::reduce:
+      case Family::argreduce:
+      case Family::scan: return 0.75;
+      case Family::contract: return 0.85;
+      case Family::async: return 0.9;
+      case Family::control:
+        switch (Control(op)) {
+          case Control::for_:
+          case Control::run_scoped: return 0.9;
+          case Control::while_: return 0.94;
+          case Control::if_: return 0.96;
+          case Control::switch_: return 0.99;
+        }
+        break;
+      case Family::elementwise:
+      case Family::source:
+      case Family::grid:
+      case Family::thread:
+      case Family::end:
+      case Family::launch:
+      case Family::ref:
+      case Family::group:
+      case Family::packed:
+      case Family::matrix:
+      case Family::report: break;
     }
+    return 0.5;
   }
 
   void statement(int depth) {

@@ -329,7 +329,7 @@ Outcome run_case(const Case& c, const Target& target, int64_t random, bool only_
 void run_all(bool (*wanted)(Opcode), const Target& target, int64_t random, bool only_floats = false) {
   for (int i = 0; i < ir::kNumOpcodes; ++i) {
     const auto op = static_cast<Opcode>(i);
-    if (!ir::info(op).elementwise || !wanted(op)) continue;
+    if (!ir::is_elementwise(op) || !wanted(op)) continue;
     for (const Case& c : cases_of(op)) {
       const Outcome o = run_case(c, target, random, only_floats);
       if (std::getenv("TESSERA_TEST_ULP")) MESSAGE(ir::name(op), " ", name(c.operand), ": ", o.worst, " ulp");
@@ -365,7 +365,7 @@ TEST_CASE("expand: conversions between all dtypes") {
 TEST_CASE("expand: narrow integers in registers") {
   for (int i = 0; i < ir::kNumOpcodes; ++i) {
     const auto op = static_cast<Opcode>(i);
-    if (!ir::info(op).elementwise) continue;
+    if (!ir::is_elementwise(op)) continue;
     for (const Case& c : cases_of(op))
       if (is_int(c.result) && bits(c.result) < 32) run_widened(c, base());
   }
@@ -384,7 +384,7 @@ TEST_CASE("expand: integers of 64 bits as two words, memory in words") {
   for (const bool controls : {true, false})
     for (int i = 0; i < ir::kNumOpcodes; ++i) {
       const auto op = static_cast<Opcode>(i);
-      if (!ir::info(op).elementwise || transcendental(op)) continue;
+      if (!ir::is_elementwise(op) || transcendental(op)) continue;
       for (const Case& c : cases_of(op))
         if (wide(c.operand) || wide(c.result)) run_case(c, of_words(controls ? base() : plain(base())), 1500, false);
     }
@@ -412,7 +412,7 @@ TEST_CASE("expand: integers, an operand that is a constant, another of which a r
   for (const bool words : {false, true})
     for (int i = 0; i < ir::kNumOpcodes; ++i) {
       const auto op = static_cast<Opcode>(i);
-      if (!ir::info(op).elementwise || ir::info(op).arity != 2 || transcendental(op)) continue;
+      if (!ir::is_elementwise(op) || ir::info(op).arity != 2 || transcendental(op)) continue;
       for (const Case& c : cases_of(op))
         for (const size_t at : {size_t{0}, size_t{1}})
           for (const bool ranged : {false, true}) {
@@ -453,7 +453,7 @@ TEST_CASE("expand: relaxed floats, on the device and on the worst that Vulkan al
     const Target target = controls ? gpu_target() : minimum_target();
     for (int i = 0; i < ir::kNumOpcodes; ++i) {
       const auto op = static_cast<Opcode>(i);
-      if (!ir::info(op).elementwise || op == Opcode::convert || op == Opcode::bitcast) continue;
+      if (!ir::is_elementwise(op) || op == Opcode::convert || op == Opcode::bitcast) continue;
       for (const Case& c : cases_of(op)) {
         if (c.operand != DType::f32 && c.operand != DType::f16 && c.operand != DType::bf16) continue;
         const int64_t random = c.operand == DType::f32 && transcendental(op) ? 4000 : 500;
@@ -474,7 +474,7 @@ void rows_as_ptx(bool relaxed, const std::function<bool(const Case&)>& wanted) {
   for (const char* chip : {"sm_80", "sm_90a"})
     for (int i = 0; i < ir::kNumOpcodes; ++i) {
       const auto op = static_cast<Opcode>(i);
-      if (!ir::info(op).elementwise) continue;
+      if (!ir::is_elementwise(op)) continue;
       for (const Case& c : cases_of(op)) {
         const bool f8 = is_narrow_float(c.operand) && size_bytes(c.operand) == 1;
         if (relaxed ? c.operand != DType::f32 : chip == std::string("sm_90a") && !f8) continue;
@@ -539,7 +539,7 @@ TEST_CASE("expand: transcendental functions") {
       {Opcode::rsqrt, 1.45}};
   for (int i = 0; i < ir::kNumOpcodes; ++i) {
     const auto op = static_cast<Opcode>(i);
-    if (!ir::info(op).elementwise || !transcendental(op)) continue;
+    if (!ir::is_elementwise(op) || !transcendental(op)) continue;
     for (const Case& c : cases_of(op)) {
       const double worst = run_case(c, base(), 5000, false).worst;
       if (std::getenv("TESSERA_TEST_ULP")) MESSAGE(ir::name(op), " ", name(c.operand), ": ", worst, " ulp");

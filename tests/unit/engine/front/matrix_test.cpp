@@ -65,8 +65,8 @@ TEST_CASE("matrix: every function on every dtype and shape agrees with JAX, and 
       for (int i = 0; i < ir::kNumOpcodes; ++i) {
         const auto op = static_cast<Opcode>(i);
         const ir::OpInfo& row = ir::info(op);
-        const bool makes_values = row.elementwise ? op == Opcode::select || op == Opcode::bitcast
-                                                  : row.tile && !row.lane && row.effect == ir::Effect::pure;
+        const bool makes_values = is_elementwise(op) ? op == Opcode::select || op == Opcode::bitcast
+                                                     : row.tile && !row.lane && row.effect == ir::Effect::pure;
         if (!makes_values || kElsewhere.contains(op) || !wanted(op, t, entry.first)) continue;
         CHECK_MESSAGE(seen.contains(op), row.name, " of ", name(t), " ", to_string(entry.first),
                       ": make_matrix_answers.py and matrix.h have no function that makes one");

@@ -142,7 +142,7 @@ TEST_CASE("answers: every elementwise op agrees with JAX") {
   // Nothing is left out but what JAX does not define, and what moves bits or is made for the lane level only.
   for (int code = 0; code < ir::kNumOpcodes; ++code) {
     const auto op = static_cast<Opcode>(code);
-    if (!ir::info(op).elementwise || op == Opcode::convert || op == Opcode::bitcast || op == Opcode::select ||
+    if (!ir::is_elementwise(op) || op == Opcode::convert || op == Opcode::bitcast || op == Opcode::select ||
         op == Opcode::fma)
       continue;
     for (int ti = 0; ti < kNumDTypes; ++ti) {

@@ -180,7 +180,7 @@ TEST_CASE("reference: arrays and elements agree on every op and dtype") {
   int defined = 0;
   for (int code = 0; code < ir::kNumOpcodes; ++code) {
     const auto op = static_cast<Opcode>(code);
-    if (!ir::info(op).elementwise) continue;
+    if (!ir::is_elementwise(op)) continue;
     for (int ti = 0; ti < kNumDTypes; ++ti)
       for (int ri = 0; ri < kNumDTypes; ++ri) {
         const auto t = static_cast<DType>(ti), r = static_cast<DType>(ri);

@@ -176,6 +176,8 @@ TEST_CASE("lints: what is beside an array, chosen by data, stored again or for n
                    "%o[0], %t\n  }\n") == Texts{});
   CHECK(rows("  %u = max %v, %w\n  %s = reduce_min %u axes [0]\n  store %o[0], %s\n", "i32") == Texts{});
   CHECK(rows("  %u = max %v, %w\n  %s = reduce_min %u axes [0]\n  store %o[0], %s\n").size() == 1);
+  CHECK(rows("  %u = atan2 %v, %w\n  %s = reduce_min %u axes [0]\n  store %o[0], %s\n").size() == 1);
+  CHECK(rows("  %u = pow %v, %w\n  %s = reduce_min %u axes [0]\n  store %o[0], %s\n") == Texts{});  // 1 for 0
   // What a loop's first iteration stores or carries, later ones may do otherwise.
   const std::string start = "  %f = constant 0.0 : f32[]\n" + sum;
   CHECK(rows(start + "  %r = for %j = %zero to %one step %one carry (%a = %f) {\n    store %o[0], %a\n    yield %s\n  "
