@@ -73,8 +73,10 @@ try "so is one in C++ when a header of its source has changed, and only then" ba
   cmake --build '$work/changed/build' --target consumer_traced_c | tee /dev/stderr |
     grep -cF 'Tracing kernels: filters.cpp' | grep -qx 1 &&
   '$work/changed/build/plain/consumer_traced_c' | tee /dev/stderr | grep -qxF -e '-2.5 11 308; 10 15'"
-! command -v make >/dev/null || try "make, unlike Ninja, makes no folders; the headers that are generated get theirs" bash -c "
-  cmake -S '$root' -B '$work/make' -G 'Unix Makefiles' -DTESSERA_TESTS=OFF && make -C '$work/make' tessera_headers && [ -s '$work/make/image_shaders/pack_2.h' ]"
+! command -v make >/dev/null ||
+  try "make, unlike Ninja, makes no folders; the headers that are generated get theirs" bash -c "
+  cmake -S '$root' -B '$work/make' -G 'Unix Makefiles' -DTESSERA_TESTS=OFF &&
+  make -C '$work/make' tessera_headers && [ -s '$work/make/image_shaders/pack_2.h' ]"
 include=$work/prefix/include
 # alone HEADER...: each compiles with nothing before it, without a warning.
 alone() {
@@ -109,7 +111,8 @@ options_for_msvc() {
   cat > "$work/options.cmake" << END
 set(MSVC ON)
 include($root/runtime/cmake/options.cmake)
-foreach(option \${always} \${warnings} \${c_warnings} \${for_size} \${for_once} \${for_the_build} \${for_frames} \${for_loops} \${unoptimised} \${without_traps} \${map_paths}a=b \${own_sections})
+foreach(option \${always} \${warnings} \${c_warnings} \${for_size} \${for_once} \${for_the_build}
+    \${for_frames} \${for_loops} \${unoptimised} \${without_traps} \${map_paths}a=b \${own_sections})
   string(REGEX REPLACE "^.*>:(.*)>$" "\\\\1" option "\${option}")
   message("\${option}")
 endforeach()

@@ -192,6 +192,35 @@ TEST_CASE("dims: accesses by every form of an index, masked and not") {
       }
 }
 
+TEST_CASE("dims: arrays beside integers and slices in one index, masked and not") {
+  struct Form {
+    std::string index, shape;
+  };
+  for (const Form& f : {Form{"%n, %u", "4"}, Form{"%s, %u", "4"}, Form{"%u, %n", "4"}, Form{"%n, %w", "4"},
+                        Form{"%u, ds(%n, 3)", "4, 3"}, Form{"ds(%n, 3), %u", "3, 4"}, Form{"ds(%s, 3, 2), %u", "3, 4"},
+                        Form{"2, %u", "4"}, Form{"%u, 1:7:2", "4, 3"}})
+    for (const bool masked : {false, true})
+      for (const bool stores : {false, true}) {
+        if (stores && f.index.find("%w") != std::string::npos) continue;
+        const std::string all = f.shape == "4"      ? "[0:4]"
+                                : f.shape == "4, 3" ? "[0:4, 0:3]"
+                                                    : "[0:3, 0:4]",
+                          t = " : i32[" + f.shape + "]\n", four = " : i32[4]\n";
+        agrees("tir 1\nkernel @access\nin i32[8, 8] whole\nin i32[2] whole\nin i32[" + f.shape + "] whole\nout i32[" +
+               f.shape + "] whole\nout i32[8, 8] whole\nbody (%x, %y, %p, %o, %q) {\n  %5 = constant 5 : i32[]\n" +
+               "  %t = load %y[1]\n  %s = rem %t, %5\n  %k = constant 9 : i32[]\n  %n = sub %s, %k\n" +
+               "  %h = iota axis 0" + four + "  %7 = constant 7" + four + "  %u = sub %7, %h\n  %8 = constant 8" +
+               four + "  %w = sub %h, %8\n  %r = load %p" + all + "\n  %2 = constant 2" + t + "  %e = rem %r, %2\n" +
+               "  %1 = constant 1" + t + "  %m = eq %e, %1\n  %z = constant -7" + t +
+               "  %f = constant 3 : i32[8, 8]\n  store %q[0:8, 0:8], %f\n" +
+               (stores
+                    ? "  store %q[" + f.index + "], %r" + (masked ? " mask %m" : "") + "\n  store %o" + all + ", %r\n"
+                    : "  %a = load %x[" + f.index + "]" + (masked ? " mask %m other %z" : "") + "\n  store %o" + all +
+                          ", %a\n") +
+               "}\n");
+      }
+}
+
 // The product of a block's first position and the stride below it: 32 bits where the array and what pads it end below
 // 2^31 elements.
 TEST_CASE("dims: a block's offset is formed in 64 bits only where the padded array needs that") {

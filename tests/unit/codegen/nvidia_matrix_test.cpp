@@ -214,6 +214,28 @@ TEST_CASE("nvidia: products by wgmma, of each dtype, at sizes with ends") {
   CHECK_FALSE(has(compiled(large, "sm_90a").ptx, "wgmma"));
 }
 
+// Of large products: those have more tiles than a chip has processors, which a chip with one makes of small ones.
+TEST_CASE("nvidia: products by wgmma, of several matrices under each other for each warpgroup") {
+  struct Size {
+    int64_t m, k, n;
+  };
+  Target one = Target::nvidia("sm_90a");
+  one.compute_units = 1;
+  size_t n = 0;
+  for (const Size& z : {Size{256, 64, 128}, {256, 72, 130}, {260, 32, 256}})
+    for (const bool left : {false, true})
+      for (const bool right : {false, true}) {
+        if (!test::sampled(n++)) continue;
+        CAPTURE(z.m);
+        CAPTURE(left);
+        CAPTURE(right);
+        const std::string text = product_of("f16", "f32", z.m, z.k, z.n, left, right);
+        const Program p = compile(ir::parse(text, "k.tir"), one, {});
+        CHECK(has(p.ptx, "wgmma.mma_async.sync.aligned.m64n128k16"));
+        CHECK(wrong(text, p, p.ptx) == "");
+      }
+}
+
 TEST_CASE("nvidia: a changed instruction of a product by wgmma is noticed") {
   const std::string text = product("f16", "f32", 128, 256, 132);  // rows that no tensor has
   const Program p = compiled(text, "sm_90a");
@@ -265,6 +287,11 @@ TEST_CASE("nvidia: operands that arrive as boxes of arrays") {
           CHECK(wrong(text, p, p.ptx) == "");
         }
   }
+  // Two tiles that fill the shared memory, of three chunks.
+  const std::string wide =
+      replaced(product("f16", "f32", 256, 192, 32), "@product\n", "@product\ncompiler_params triton (num_warps: 16)\n");
+  CHECK(has(compiled(wide, "sm_90a").ptx, load));
+  CHECK(wrong(wide, compiled(wide, "sm_90a"), compiled(wide, "sm_90a").ptx) == "");
   // Rows that are not aligned, and an end of k.
   for (const Size& z : {Size{128, 384, 130}, {128, 388, 128}, {128, 352, 128}})
     CHECK_FALSE(has(compiled(product("f16", "f32", z.m, z.k, z.n), "sm_90a").ptx, load));

@@ -77,6 +77,10 @@ TEST_CASE("relaxed: bf16 is not rounded between arithmetic ops, but for whatever
   both("bf16", sum + "  %m = max %s, %x : bf16[1]\n  %r = add %m, %y : bf16[1]\n", {1}, {1 + 2 * kHalf});
   both("f32", sum + "  %r = convert %s : f32[1]\n", {1}, {1 + kHalf});
   both("bool", sum + "  %r = gt %s, %x : bool[1]\n", {0}, {0});
+  both("f32",  // what also a comparison looks at
+       sum + "  %g = gt %s, %x : bool[1]\n  %a = convert %s : f32[1]\n  %b = convert %g : f32[1]\n" +
+           "  %r = add %a, %b : f32[1]\n",
+       {1}, {1 + kHalf});
   both("bf16", sum + "  %r = floor %s : bf16[1]\n", {1}, {1});
   both("i16", sum + "  %r = bitcast %s : i16[1]\n", {0x3f80}, {0x3f80});
 }

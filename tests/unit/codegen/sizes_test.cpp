@@ -14,9 +14,9 @@ using namespace tessera;
 
 namespace {
 /// The error's text, or "".
-std::string refused(const std::string& text) {
+std::string refused(const std::string& text, const Target& target = gpu_target()) {
   try {
-    compile(ir::parse("tir 1\nkernel @k\n" + text), gpu_target());
+    compile(ir::parse("tir 1\nkernel @k\n" + text), target);
   } catch (const CompileError& e) {
     return std::string(e.what()).substr(0, std::string(e.what()).find('\n'));
   }
@@ -132,6 +132,15 @@ TEST_CASE("sizes: arrays of more elements than a proof can number") {
   };
   CHECK(of("36028797018963968") == "");
   CHECK(of("36028797018963969") == "k: in_specs[0]: its array (36028797018963969,) has more than 2^55 elements");
+}
+
+TEST_CASE("sizes: a value in the arena has fewer elements than an eighth of what 32 bits number") {
+  const auto of = [](const std::string& n) {
+    const std::string in = "in f32[" + n + "] whole\nout f32[1] whole\nbody (%x, %o) {\n  %v = load %x[0:" + n + "]\n";
+    return refused(in + "  %s = cumsum %v axis 0\n  %l = slice %s[0:1]\n  store %o[0:1], %l\n}\n", lavapipe_target());
+  };
+  CHECK(of("268435455") == "");
+  CHECK(of("268435456") == "k: a value of shape (268435456,) is too large for the arena");
 }
 
 TEST_CASE("sizes: a launch may lower the number of units where a loop over them alone reads it") {
