@@ -3,7 +3,11 @@
 
 #include <doctest/doctest.h>
 
+#include <string>
 #include <vector>
+
+#include "codegen/compile.h"
+#include "engine/ir/text.h"
 
 namespace matrices_test {
 using namespace tessera;
@@ -81,6 +85,38 @@ TEST_CASE("matrices: the largest shape, of those one that sums in the dtype that
   CHECK(shape(DType::i8, DType::i32) == "none");
   t.float16 = false;
   CHECK(shape(DType::f16, DType::f16) == "none");
+}
+
+// A row of each tile has room for 16 bytes more than what is contracted. The right factor's may take two fifths of the
+// shared memory, both three quarters, and a row of them 256 bytes.
+TEST_CASE("matrices: all that is contracted at once, where the tiles leave room for other workgroups") {
+  // The largest of each column keeps all rows in one workgroup, that of each row all columns.
+  const auto at_once = [](int64_t rows, int64_t cols, int64_t depth, int64_t shared_bytes) {
+    const std::string m = std::to_string(rows), n = std::to_string(cols), k = std::to_string(depth);
+    const bool tall = rows > cols;
+    const std::string text =
+        "tir 1\nkernel @k\nin f16[" + m + ", " + k + "] whole\nin f16[" + k + ", " + n + "] whole\nout f32[" +
+        (tall ? n : m) + "] whole\nbody (%x, %y, %o) {\n  %a = load %x[0:" + m + ", 0:" + k +
+        "]\n  %b = load %y[0:" + k + ", 0:" + n + "]\n  %c = dot %a, %b " +
+        "lhs_contract [1] rhs_contract [0] lhs_batch [] rhs_batch [] : f32[" + m + ", " + n +
+        "]\n  %m = reduce_max %c axes [" + (tall ? "0" : "1") + "]\n  store %o[0:" + (tall ? n : m) + "], %m\n}\n";
+    Target t = gpu_matrix_target();
+    t.shared_bytes = shared_bytes;
+    const int64_t bytes = compile(ir::parse(text, "k.tir"), t).shared_bytes;
+    CHECK(bytes <= shared_bytes);
+    return bytes >= (rows + cols) * (2 * depth + 16);
+  };
+  // 160 rows of 272 bytes, or of 144, are three quarters.
+  CHECK(!at_once(128, 32, 128, 58026));
+  CHECK(at_once(128, 32, 128, 58027));
+  CHECK(!at_once(128, 32, 64, 30719));
+  CHECK(at_once(128, 32, 64, 30720));
+  // 128 rows of the right one are two fifths, beside whatever left one.
+  for (const int64_t rows : {32, 64}) {
+    CHECK(!at_once(rows, 128, 128, 87039));
+    CHECK(at_once(rows, 128, 128, 87040));
+  }
+  for (const int64_t shared_bytes : {48 << 10, 64 << 10, 128 << 10}) CHECK(!at_once(128, 32, 144, shared_bytes));
 }
 
 }  // namespace matrices_test

@@ -1,98 +1,133 @@
-// Which floats are proved to be no negative numbers (codegen/expand/positive.h): each rule, and what does not meet it.
+// Which values expand/positive.h proves to be no negative numbers: for each op and each sign of its operands. What it
+// claims holds for every number of those signs.
 #include "codegen/expand/positive.h"
 
 #include <doctest/doctest.h>
 
+#include <array>
+#include <cmath>
 #include <string>
-#include <utility>
+#include <vector>
 
+#include "engine/ir/reference.h"
 #include "engine/ir/text.h"
-#include "engine/ir/walk.h"
 
 namespace positive_test {
 using namespace tessera;
 using expand::Sign;
+using ir::Opcode;
 
 namespace {
-/// Of what the kernel stores. %x, %y may be anything, %b is a bool, %a and %c are >= 0, %p is positive, %n negative.
-Sign sign(const std::string& body, const std::string& dtype = "f32") {
-  const auto type = [&](const std::string& of) { return " : " + of + "[]\n"; };
-  const ir::Kernel k = ir::parse(
-      "tir 1\nkernel @k\nin " + dtype + "[2] whole\nout " + dtype + "[1] whole\nbody (%i, %o) {\n  %x = load %i[0]\n" +
-      "  %y = load %i[1]\n  %b = lt %x, %y\n  %a = abs %x\n  %c = abs %y\n  %p = constant 0.5" + type(dtype) +
-      "  %n = constant -0.5" + type(dtype) + "  %z = constant 0.0" + type(dtype) + "  %m = constant -0.0" +
-      type(dtype) + "  %s = constant 1e-40" + type(dtype) + body + "  store %o[0], %r\n}\n");
-  Sign found = Sign::any;
-  ir::each_op(k, k.body, [&](ir::OpId id) {
-    if (k.op(id).code == ir::Opcode::store) found = expand::sign_of(k, k.op(id).operands[1]);
-  });
-  return found;
+
+constexpr std::array kSigns{Sign::any, Sign::not_negative, Sign::positive};
+
+/// %a is what `a` makes of %x, and so on; the sign of what `body` makes of them.
+Sign sign(const std::string& body, Sign a = Sign::any, Sign b = Sign::any, const std::string& dtype = "f32") {
+  const auto made = [&](const std::string& from, Sign s) {
+    const std::string one = "  %one" + from + " = constant 1 : " + dtype + "[]\n", of = " = abs %" + from + "\n";
+    return s == Sign::any            ? " = neg %" + from + "\n"
+           : s == Sign::not_negative ? of
+                                     : " = max %one" + from + ", %" + from + "\n" + one;
+  };
+  // The constant belongs in front of what takes it.
+  const auto named = [&](const std::string& name, const std::string& from, Sign s) {
+    std::string text = made(from, s);
+    const size_t end = text.find('\n') + 1;
+    return text.substr(end) + "  %" + name + text.substr(0, end);
+  };
+  const std::string array = dtype + "[1] whole\n";
+  const ir::Kernel k =
+      ir::parse("tir 1\nlane kernel @k\nworkgroup_size 1\nnum_units 1 exact\nin " + array + "in " + array + "out " +
+                    array + "body (%u, %v, %o) {\n  %x = load %u[0]\n  %y = load " + "%v[0]\n  %p = lt %x, %y\n" +
+                    named("a", "x", a) + named("b", "y", b) + body + "  store %o[0], %r\n}\n",
+                "k.tir");
+  for (const ir::Op& o : k.ops)
+    if (o.code == Opcode::store) return expand::sign_of(k, o.operands[1]);
+  FAIL("no store");
+  return Sign::any;
 }
+
+/// Numbers of that sign, at its edges and beyond.
+std::vector<double> numbers(Sign s) {
+  std::vector<double> all{0x1p-126, 1, 3e38};
+  if (s != Sign::positive) all.insert(all.end(), {0.0, -0.0, 0x1p-149});
+  if (s == Sign::any) all.insert(all.end(), {-0x1p-149, -0x1p-126, -1, -3e38});
+  return all;
+}
+bool has(double x, Sign s) {
+  return std::isnan(x) || s == Sign::any || (s == Sign::not_negative ? x >= 0 : x >= 0x1p-126);
+}
+
 }  // namespace
 
-TEST_CASE("positive: each rule of what is no negative number") {
-  const Sign any = Sign::any, not_negative = Sign::not_negative, positive = Sign::positive;
-  for (const auto& [what, wanted] : {std::pair<std::string, Sign>{"add %x, %y", any},
-                                     {"neg %a", any},
-                                     {"sqrt %a", any},
-                                     {"sub %a, %c", any},
-                                     {"abs %x", not_negative},
-                                     {"exp %x", not_negative},
-                                     {"exp2 %x", not_negative},
-                                     {"logistic %x", not_negative},
-                                     {"mul %x, %x", not_negative},
-                                     {"mul %x, %y", any},
-                                     {"mul %a, %y", any},
-                                     {"mul %x, %c", any},
-                                     {"mul %a, %c", not_negative},
-                                     {"mul %p, %p", not_negative},  // it may underflow
-                                     {"div %a, %c", any},
-                                     {"div %a, %p", not_negative},
-                                     {"div %p, %p", not_negative},
-                                     {"div %x, %p", any},
-                                     {"add %a, %c", not_negative},
-                                     {"add %a, %p", positive},
-                                     {"add %p, %a", positive},
-                                     {"add %a, %y", any},
-                                     {"add %x, %c", any},
-                                     {"add %a, %z", not_negative},
-                                     {"add %a, %m", not_negative},
-                                     {"add %a, %s", not_negative},
-                                     {"add %a, %n", any},
-                                     {"max %x, %y", any},
-                                     {"max %a, %y", not_negative},
-                                     {"max %x, %c", not_negative},
-                                     {"max %x, %p", positive},
-                                     {"max %p, %y", positive},
-                                     {"min %a, %y", any},
-                                     {"min %x, %c", any},
-                                     {"min %a, %c", not_negative},
-                                     {"min %a, %p", not_negative},
-                                     {"min %p, %p", positive},
-                                     {"select %b, %x, %y", any},
-                                     {"select %b, %a, %y", any},
-                                     {"select %b, %x, %c", any},
-                                     {"select %b, %a, %c", not_negative},
-                                     {"select %b, %p, %c", not_negative},
-                                     {"select %b, %a, %p", not_negative},
-                                     {"select %b, %p, %p", positive}}) {
-    const std::string made = what;
-    CAPTURE(made);
-    CHECK(sign("  %r = " + made + "\n") == wanted);
-  }
-  CHECK(sign("  %r = max %p, %p\n", "f64") == positive);
+TEST_CASE("positive: ops of two operands, by the signs of both") {
+  const Sign o = Sign::any, n = Sign::not_negative, p = Sign::positive;
+  struct Row {
+    Opcode op;
+    std::array<Sign, 9> want;  // of any, not negative and positive with each of these
+  };
+  const std::vector<Row> rows{{Opcode::add, {o, o, o, o, n, p, o, p, p}}, {Opcode::sub, {o, o, o, o, o, o, o, o, o}},
+                              {Opcode::mul, {o, o, o, o, n, n, o, n, n}}, {Opcode::div, {o, o, o, o, o, n, o, o, n}},
+                              {Opcode::max, {o, n, p, n, n, p, p, p, p}}, {Opcode::min, {o, o, o, o, n, n, o, n, p}}};
+  for (const Row& row : rows)
+    for (size_t i = 0; i < 9; ++i) {
+      const Sign a = kSigns[i / 3], b = kSigns[i % 3];
+      CAPTURE(std::string(ir::name(row.op)));
+      CAPTURE(i);
+      CHECK(sign("  %r = " + std::string(ir::name(row.op)) + " %a, %b\n", a, b) == row.want[i]);
+      for (const double x : numbers(a))
+        for (const double y : numbers(b)) {
+          const uint64_t in[] = {reference::from_double(DType::f32, x), reference::from_double(DType::f32, y)};
+          const uint64_t r = reference::eval(row.op, DType::f32, DType::f32, in);
+          CAPTURE(x);
+          CAPTURE(y);
+          CHECK(has(reference::to_double(DType::f32, r), row.want[i]));
+        }
+    }
 }
 
-TEST_CASE("positive: integers and what lies many ops back are not looked at") {
-  CHECK(sign("  %w = convert %a : i32[]\n  %v = abs %w\n  %r = convert %v : f32[]\n") == Sign::any);
-  std::string chain, last = "%a";
-  for (int i = 1; i <= 13; ++i) {
-    const std::string next = "%d" + std::to_string(i);
-    chain += "  " + next + " = add " + last + ", %c\n";
-    last = next;
-    CAPTURE(i);
-    CHECK(sign(chain + "  %r = max " + last + ", " + last + "\n") == (i < 11 ? Sign::not_negative : Sign::any));
+TEST_CASE("positive: a choice is as much as both of its sides") {
+  for (const Sign a : kSigns)
+    for (const Sign b : kSigns) {
+      CAPTURE(static_cast<int>(a));
+      CAPTURE(static_cast<int>(b));
+      CHECK(sign("  %r = select %p, %a, %b\n", a, b) == std::min(a, b));
+    }
+}
+
+TEST_CASE("positive: other ops, constants and dtypes") {
+  const Sign o = Sign::any, n = Sign::not_negative, p = Sign::positive;
+  for (const char* op : {"abs", "exp", "exp2", "logistic"}) CHECK(sign("  %r = " + std::string(op) + " %x\n") == n);
+  for (const char* op : {"neg", "log", "sin", "tanh", "floor"})
+    for (const Sign a : kSigns) CHECK(sign("  %r = " + std::string(op) + " %a\n", a) == o);
+  CHECK(sign("  %r = mul %a, %a\n") == n);
+  CHECK(sign("  %r = add %a, %a\n") == o);
+  for (const auto& [constant, want] :
+       std::vector<std::pair<std::string, Sign>>{{"0.25", p},
+                                                 {"1.1754943508222875e-38", p},  // 2^-126
+                                                 {"1.1754942e-38", n},
+                                                 {"1e-45", n},
+                                                 {"0.0", n},
+                                                 {"-0.0", n},
+                                                 {"-1e-45", o},
+                                                 {"-2.0", o},
+                                                 {"nan", o}}) {
+    CAPTURE(constant);
+    CHECK(sign("  %r = constant " + constant + " : f32[]\n") == want);
   }
+  for (const char* dtype : {"f16", "bf16", "f64"}) CHECK(sign("  %r = abs %x\n", o, o, dtype) == n);
+  CHECK(sign("  %r = abs %x\n", o, o, "i32") == o);
+}
+
+TEST_CASE("positive: no more than twelve ops are looked at") {
+  const auto chain = [](int ops) {
+    std::string text = "  %c1 = abs %x\n";
+    for (int i = 2; i <= ops; ++i)
+      text += "  %c" + std::to_string(i) + " = min %c" + std::to_string(i - 1) + ", %c" + std::to_string(i - 1) + "\n";
+    return sign(text + "  %r = min %c" + std::to_string(ops) + ", %c" + std::to_string(ops) + "\n");
+  };
+  CHECK(chain(11) == Sign::not_negative);
+  CHECK(chain(12) == Sign::any);
 }
 
 }  // namespace positive_test
