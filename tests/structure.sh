@@ -63,6 +63,8 @@ check "no source file is longer than 800 lines" "$(
     awk '$2 != "total" && $1 > 800 { print $2, $1 }')"
 check "no function is longer than 80 lines, but for test cases, tables and switches over ops" \
   "$(printf '%s\n' "${files[@]}" | python3 tests/support/long_functions.py)"
+check "no function of engine, codegen and runtime has more than six parameters" \
+  "$(printf '%s\n' "${files[@]}" | python3 tests/support/many_parameters.py)"
 check "a file of tests is a namespace of its name, so that files can be compiled together" "$(
   for f in $(of '_test\.cpp$'); do n=${f##*/}; grep -qE "^namespace (tessera::)?${n%.cpp} \{" "$f" || echo "$f"; done)"
 check "every header has #pragma once" "$(of '\.h$' | xargs -r -d '\n' grep -L '#pragma once')"

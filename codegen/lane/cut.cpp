@@ -336,7 +336,7 @@ class Cutter {
     for (const OpId id : ops) {
       if (steps_.children.contains(id.index)) {
         const Extent start = steps_.start.at(id.index);
-        run_in_step(guarded, r, first, end, steps_.before.at(id.index), time, false);
+        run_in_step(guarded, r, first, end, steps_.before.at(id.index), false);
         guarded.clear();
         made.clear();
         end = child(id, r, first, end, start, time);
@@ -345,7 +345,7 @@ class Cutter {
       if (k_.op(id).code == Opcode::yield) {
         // A dispatch that runs the region's last step ends the region; one that ends behind an earlier one does not.
         const Extent& tail = steps_.tail.at(r.index);
-        run_in_step(guarded, r, first, end, tail, time, tail == time - Extent(1));
+        run_in_step(guarded, r, first, end, tail, tail == time - Extent(1));
         k_.region(r).ops.push_back(id);
         continue;
       }
@@ -365,8 +365,7 @@ class Cutter {
 
   /// The ops of region r that run in its step `step` alone; what they make is kept, unless that is the region's last
   /// step, behind which nothing but the region's end uses it.
-  void run_in_step(const std::vector<OpId>& ops, RegionId r, Value first, Value end, const Extent& step,
-                   const Extent& time, bool last) {
+  void run_in_step(const std::vector<OpId>& ops, RegionId r, Value first, Value end, const Extent& step, bool last) {
     if (ops.empty()) return;
     std::unordered_set<uint32_t> within;
     std::unordered_map<uint32_t, size_t> made;
@@ -400,7 +399,7 @@ class Cutter {
     const RegionId then = b_.new_region({}), otherwise = b_.new_region({});
     k_.region(then).ops = ops;
     b_.set_region(then);
-    if (!kept.empty()) b_.when(less(end, number(time)), [&] { store_all(kept, live); });
+    if (!kept.empty()) b_.when(less(end, number(steps_.time.at(r.index))), [&] { store_all(kept, live); });
     b_.yield(live);
     b_.set_region(otherwise);
     std::vector<Value> old;

@@ -419,33 +419,35 @@ class Machine {
     const uint32_t own = shared ? own_epochs_[subgroup] : 0;
     c.touch<how>(
         {invocation, subgroup, epoch_, own, how == kAtomic && has_barriers_ ? code_.code[at].op : ir::Opcode{}}, at,
-        [&](How other) { conflict(how, at, invocation, other, c.at[other], c.by[other], p, index); });
+        [&](How other) { conflict({how, at, invocation}, {other, c.at[other], c.by[other]}, p, index); });
   }
   static const char* verb(How how) { return how == kRead ? "read" : how == kWrite ? "written" : "atomically updated"; }
-  void conflict(How how, uint32_t at, uint32_t invocation, How other_how, uint32_t other_at, uint32_t other,
-                const Place& p, int64_t index) {
-    if (!is_new(20 + how * 3 + other_how, at, other_at)) return;
-    report("conflict without a barrier between: " + element_of(p, index) + " is " + verb(how) + " by " +
-           who(invocation) + " in " + op_at(at) + " and " + verb(other_how) + " by " + who(other) + " in " +
-           op_at(other_at));
+  struct Touch {
+    How how;
+    uint32_t at, by;  // the instruction, and the invocation or the workgroup
+  };
+  void conflict(const Touch& one, const Touch& other, const Place& p, int64_t index) {
+    if (!is_new(20 + one.how * 3 + other.how, one.at, other.at)) return;
+    report("conflict without a barrier between: " + element_of(p, index) + " is " + verb(one.how) + " by " +
+           who(one.by) + " in " + op_at(one.at) + " and " + verb(other.how) + " by " + who(other.by) + " in " +
+           op_at(other.at));
   }
 
   template <How how>
   void touch_group(GroupCell& c, uint32_t at, const Place& p, int64_t index) {
     const auto meet = [&](How other) {
       if (disturbs(how, other) && c.by[other] != kNone && c.by[other] != group_)
-        group_conflict(how, at, other, c.at[other], c.by[other], p, index);
+        group_conflict({how, at, group_}, {other, c.at[other], c.by[other]}, p, index);
     };
     meet(kWrite), meet(kRead), meet(kAtomic);
     c.by[how] = how == kWrite || c.by[how] == kNone || c.by[how] == group_ ? group_ : kMany;
     c.at[how] = at;
   }
-  void group_conflict(How how, uint32_t at, How other_how, uint32_t other_at, uint32_t other, const Place& p,
-                      int64_t index) {
-    if (!is_new(30 + how * 3 + other_how, at, other_at)) return;
-    report("conflict between workgroups: " + element_of(p, index) + " is " + verb(how) + " by workgroup " +
-           std::to_string(group_) + " in " + op_at(at) + " and " + verb(other_how) + " by " +
-           (other == kMany ? "another one" : "workgroup " + std::to_string(other)) + " in " + op_at(other_at));
+  void group_conflict(const Touch& one, const Touch& other, const Place& p, int64_t index) {
+    if (!is_new(30 + one.how * 3 + other.how, one.at, other.at)) return;
+    report("conflict between workgroups: " + element_of(p, index) + " is " + verb(one.how) + " by workgroup " +
+           std::to_string(one.by) + " in " + op_at(one.at) + " and " + verb(other.how) + " by " +
+           (other.by == kMany ? "another one" : "workgroup " + std::to_string(other.by)) + " in " + op_at(other.at));
   }
 
   // The element's first byte, its poison flags (arenas) and bookkeeping done; null where it is out of bounds.

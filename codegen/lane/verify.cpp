@@ -249,7 +249,10 @@ class Verifier {
   void group(const Op& o) {
     switch (ir::Group(o.code)) {
       case ir::Group::barrier:
-      case ir::Group::async_wait: break;
+      case ir::Group::async_wait:
+      case ir::Group::tensor_load:  // see tensor()
+      case ir::Group::tensor_wait:
+      case ir::Group::subgroup_shuffle_xor: break;
       case ir::Group::program_barrier: {
         const int64_t first = o.attr(ir::Attr::index), count = o.attr(ir::Attr::count);
         if (first < 0 || count < 0 || first + count > static_cast<int64_t>(k_.lane.barriers.size()))
@@ -266,12 +269,9 @@ class Verifier {
                  k_.lane.barriers.empty() || (n && (*n < 0 || *n >= static_cast<int64_t>(k_.lane.barriers.size()))))
           problem(o, "names a barrier, of which there are " + std::to_string(k_.lane.barriers.size()));
         break;
-      case ir::Group::tensor_load:
-      case ir::Group::tensor_wait: break;
       case ir::Group::subgroup_barrier:
         if (k_.lane.subgroup_size <= 0) problem(o, "needs a required subgroup_size");
         break;
-      case ir::Group::subgroup_shuffle_xor: break;
       case ir::Group::subgroup_reduce:
         if (!o.has(ir::Attr::kind) || o.ints(ir::Attr::kind).size() != 1 || o.attr(ir::Attr::kind) < 0 ||
             o.attr(ir::Attr::kind) >= ir::kNumOpcodes ||

@@ -61,10 +61,8 @@ Address RefWindows::address(const RefState& r, const ir::Op& o, const Coords& c,
     const bool one_by_one = form.per_element && !ix.is_static();
     Value p;
     if (ix.is_static()) p = b_.i32(ix.start);
-    else if (one_by_one) p = position(o, form, d, n, c, reads, a.valid);
-    else {
-      p = begin_along(o, d, n, span);
-    }
+    else if (one_by_one) p = position(o, form, d, c, reads, a.valid);
+    else p = begin_along(o, d, n, span);
     const size_t own_dim = slice ? static_cast<size_t>(form.slice[d]) : 0;
     if (slice && !one_by_one) p = b_.add(p, ix.size == 1 ? b_.i32(0) : b_.mul(c[own_dim].v, b_.i32(ix.step)));
     if (!ix.is_static() && !one_by_one && o.has_mask()) {
@@ -188,9 +186,10 @@ void RefWindows::keep_inside(const RefState& r, size_t d, Value p, Value& valid)
 }
 
 // The element's own position along dim d, wrapped, and clamped or tested: see ir::AccessDims::per_element.
-Value RefWindows::position(const ir::Op& o, const ir::AccessDims& form, size_t d, int64_t n, const Coords& c,
-                           bool reads, Value& valid) {
+Value RefWindows::position(const ir::Op& o, const ir::AccessDims& form, size_t d, const Coords& c, bool reads,
+                           Value& valid) {
   const Index& ix = o.index[d];
+  const int64_t n = k_.type(o.operands[0]).shape[d];
   const Value start = o.operands[static_cast<size_t>(ix.start_operand)];
   Range known = scalars_.range(start);
   Value p;

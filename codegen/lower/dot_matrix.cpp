@@ -29,15 +29,11 @@ int64_t own_stride(const DotShape& d, const MatrixShape& s) { return d.depth * s
 
 class MatrixDot : public ChunkedDot {
  public:
-  /// `start`: matrices to start from, or null: d.start_at. `keep` gets the sums, or null: sink does, one by one.
-  MatrixDot(Emission& e, ir::OpId id, const DotShape& d, const MatrixForm& form, const Values* start, Values* keep,
-            const DotEmitter::Sink& sink)
+  MatrixDot(Emission& e, ir::OpId id, const DotShape& d, const MatrixForm& form, const DotEmitter::Sink& sink)
       : ChunkedDot(e, id, d, sink, e.dots.matrix_depth(d, form)),
         id_(id),
         form_(form),
         m_(form.shape),
-        start_(start),
-        keep_(keep),
         kept_left_(d.left.empty() ? e.dots.kept_left(id) : &d.left),
         down_(e.sums.down(form)),
         wave_rows_(int64_t{form.shape.m} * (s_.group / s_.subgroup)),
@@ -62,7 +58,9 @@ class MatrixDot : public ChunkedDot {
     deal(rhs_, dots_.matrix_share(d_, form_, 1));
     return fetch(rhs_, b_.i32(0));
   }
-  void run() {
+  /// `start`: matrices to start from, or null: d.start_at. `keep` gets the sums, or null: sink does, one by one.
+  void run(const Values* start, Values* keep) {
+    start_ = start, keep_ = keep;
     wave_ = b_.leaf(Opcode::subgroup_id);
     rhs_.ahead = dots_.take_ahead(id_);
     if (rhs_.ahead.empty()) plan_tensors();
@@ -455,21 +453,23 @@ class MatrixDot : public ChunkedDot {
 
   // -- matrices
 
-  Value load(Value ref, Value index, int64_t stride, MatrixUse use, DType t, Shape shape, bool by_columns) {
+  Value load(Value ref, Value index, int64_t stride, MatrixUse use, ir::Type type, bool by_columns) {
     ir::Op o{.code = Opcode::matrix_load, .operands = {ref, index}};
     o.set(Attr::stride, stride);
     o.set(Attr::kind, static_cast<int64_t>(use));
     if (by_columns) o.set(Attr::reverse, 1);
-    return b_.raw().one(std::move(o), ir::Type::array(t, std::move(shape)));
+    return b_.raw().one(std::move(o), std::move(type));
   }
+  ir::Type left_type() const { return ir::Type::array(m_.a, {m_.m, m_.k}); }
+  ir::Type right_type() const { return ir::Type::array(m_.b, {m_.k, m_.n}); }
   int64_t words_to(const Operand& o, int64_t free) const { return in_order(o) ? free / per_ : free * stride(o); }
   // The matrix at `k` of a tile, `free` of its free elements behind the word `first`.
   Value factor(const Operand& o, Value first, int64_t free, int64_t k) {
     const bool left = &o == &lhs_, as_in_memory = in_order(o);
     const int64_t row = stride(o), more = words_to(o, free) + (as_in_memory ? k * row : k / per_);
     const Value at = first ? b_.add(first, b_.i32(more)) : b_.i32(more);
-    return load(o.tile.ref, at, row, left ? MatrixUse::left : MatrixUse::right, left ? m_.a : m_.b,
-                left ? Shape{m_.m, m_.k} : Shape{m_.k, m_.n}, left == as_in_memory);
+    return load(o.tile.ref, at, row, left ? MatrixUse::left : MatrixUse::right, left ? left_type() : right_type(),
+                left == as_in_memory);
   }
   // Matrices of sums: rows[r] of a subgroup are those of its lanes' registers r; across the columns one by one.
   size_t count_across() const { return static_cast<size_t>(cols_.cover() / m_.n); }
@@ -485,7 +485,7 @@ class MatrixDot : public ChunkedDot {
     const Value part = b_.mul(wave_, b_.i32(d_.lhs_tile.range.own / 4));
     const Value first = b_.add(part, b_.i32(r * m_.m * stride + k / per_));
     const Value at = b_.add(first, b_.mul(chunk, b_.i32(tk_ / per_)));
-    return load(d_.lhs_tile.ref, at, stride, MatrixUse::left, m_.a, {m_.m, m_.k}, false);
+    return load(d_.lhs_tile.ref, at, stride, MatrixUse::left, left_type(), false);
   }
   void multiply(Values& sums, Value chunk) override {
     if (warpgroups_) return multiply_by_warpgroups(sums, chunk);
@@ -588,8 +588,8 @@ class MatrixDot : public ChunkedDot {
   const ir::OpId id_;
   const MatrixForm& form_;
   const MatrixShape m_;
-  const Values* start_;
-  Values* keep_;
+  const Values* start_ = nullptr;
+  Values* keep_ = nullptr;
   const Values* kept_left_;
   const int64_t down_, wave_rows_;  // matrices under each other in a subgroup; rows of one in each of the subgroups
   const int64_t per_ = 4 / size_bytes(m_.a);  // elements in a word
@@ -701,7 +701,7 @@ void DotEmitter::keep_left(ir::RegionId body) {
     d.lhs_at = reader(d.lhs, d.lhs_dims, nullptr, k_.type(d.lhs).dtype);
     arena_.order(placement_.arena_reads({d.lhs}), {});
     const MatrixForm form = *matrix_form(d);
-    Values matrices = MatrixDot(e_, id, d, form, nullptr, nullptr, {}).left_matrices();
+    Values matrices = MatrixDot(e_, id, d, form, {}).left_matrices();
     left_[id.index] = std::move(matrices);
   }
 }
@@ -726,8 +726,7 @@ Values DotEmitter::right_words(const Ahead& a, ir::RegionId body, Value counter)
   DotShape d = shape_of(k_.op(a.dot));
   d.rhs_at = reader(d.rhs, d.rhs_dims, nullptr, k_.type(d.rhs).dtype);
   const MatrixForm form = *matrix_form(d);
-  Values words =
-      elements_.in_another_step([&] { return MatrixDot(e_, a.dot, d, form, nullptr, nullptr, {}).right_words(); });
+  Values words = elements_.in_another_step([&] { return MatrixDot(e_, a.dot, d, form, {}).right_words(); });
   for (auto& [v, place] : here) placement_.of(v) = std::move(place);
   return words;
 }
@@ -793,7 +792,7 @@ void DotEmitter::by_matrices(ir::OpId id, const DotShape& d, Values* keep, const
   const MatrixForm form = *matrix_form(d);
   const bool starts = d.start && sums_.from_matrices(d.start, form);
   const Values start = starts ? sums_.evaluate(d.start, form) : Values{};
-  MatrixDot(e_, id, d, form, starts ? &start : nullptr, keep, sink).run();
+  MatrixDot(e_, id, d, form, sink).run(starts ? &start : nullptr, keep);
 }
 
 }  // namespace tessera::lowering

@@ -73,10 +73,11 @@ bool LoopNests::fits(const std::vector<int>& dims) const {
 
 Coord LoopNests::axis_coord(int axis, int64_t n, Value strip, int r, Value& valid) {
   if (axis == kNoAxis) return {b_.i32(0)};
-  return axis_coord(plan(axis), axis, n, strip, r, {}, valid);
+  return axis_coord(plan(axis), axis, n, {strip, r, {}}, valid);
 }
 
-Coord LoopNests::axis_coord(const AxisPlan& p, int axis, int64_t n, Value strip, int r, Value within, Value& valid) {
+Coord LoopNests::axis_coord(const AxisPlan& p, int axis, int64_t n, const OwnElement& own, Value& valid) {
+  const auto [strip, r, within] = own;
   Value e = tile_base(axis);
   if (strip) e = b_.add(e, b_.mul(strip, b_.i32(p.cover())));
   e = b_.add(e, invocation_start(p));
@@ -203,7 +204,7 @@ void LoopNests::by_layout(const Shape& s, const std::vector<int>& dims, bool eff
       point.valid = first;
       for (size_t i = 0; i < dims.size(); ++i) {
         if (dims[i] == kNoAxis) point.c[i] = at(0);
-        else point.c[i] = axis_coord(plan_of(i), dims[i], s[i], strip[i], point.regs[i], within[i], point.valid);
+        else point.c[i] = axis_coord(plan_of(i), dims[i], s[i], {strip[i], point.regs[i], within[i]}, point.valid);
         if (rolled) point.c[i] = {point.c[i].v};
       }
       body(point);

@@ -51,8 +51,15 @@ class LoopNests : public Part {
   Value clamp_along(Value e, Value n, int64_t divisor, int axis, int reg);
 
  private:
-  /// The same with a plan of its own. `within`, if it is there, counts the elements of a vector, and r is 0.
-  Coord axis_coord(const AxisPlan& p, int axis, int64_t n, Value strip, int r, Value within, Value& valid);
+  /// Which of its elements along an axis an invocation is at: a register of a strip. `within`, if it is there, counts
+  /// the elements of a vector, and reg is 0.
+  struct OwnElement {
+    Value strip;
+    int reg = 0;
+    Value within;
+  };
+  /// The same with a plan of its own.
+  Coord axis_coord(const AxisPlan& p, int axis, int64_t n, const OwnElement& own, Value& valid);
   Value invocation_coord(const AxisPlan& p);
 
   std::map<std::pair<int, int>, Value> coords_;

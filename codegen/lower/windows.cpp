@@ -143,10 +143,10 @@ Value RefWindows::offset_along(const ir::BlockMapping& m, size_t d, const Extent
   return b_.mul(b_.convert(s, DType::i64), by);
 }
 
-// What accesses need of a block's dim that begins at s.
-void RefWindows::add_dim(RefState& r, int i, size_t d, const BlockStart& known, const Extent& stride, Value s,
-                         Value bound) {
+// What accesses need of a block's dim, whose beginning is known. `bound`: how many elements the index map counts.
+void RefWindows::add_dim(RefState& r, int i, size_t d, const BlockStart& known, const Extent& stride, Value bound) {
   const ir::BlockMapping& m = k_.blocks[static_cast<size_t>(i)];
+  const Value s = r.begins[d];
   const ir::BlockDim& dim = m.block[d];
   const auto extent = m.array_shape[d].value();
   Value limit;
@@ -237,7 +237,7 @@ void RefWindows::enter_window(int i) {
       else r.halo_offset = r.halo_offset ? b_.add(r.halo_offset, along) : along;
       const bool bounded = m.block[d].kind == ir::BlockDim::Kind::bounded;
       r.bounded = r.bounded || bounded;
-      add_dim(r, i, d, known[d], stride[d], s, bounded ? starts[at + 1] : Value{});
+      add_dim(r, i, d, known[d], stride[d], bounded ? starts[at + 1] : Value{});
     }
     r.ref = b_.view(base, offset);
   }

@@ -102,7 +102,7 @@ class RefWindows : public Part {
   void check_positions(const ir::BlockMapping& m, size_t d, const BlockStart& known, bool wraps);
   Value block_begin(const ir::BlockMapping& m, size_t d, const BlockStart& known, Value index);
   Value offset_along(const ir::BlockMapping& m, size_t d, const Extent& stride, Value s);
-  void add_dim(RefState& r, int i, size_t d, const BlockStart& known, const Extent& stride, Value s, Value bound);
+  void add_dim(RefState& r, int i, size_t d, const BlockStart& known, const Extent& stride, Value bound);
   void keep_inside(const RefState& r, size_t d, Value p, Value& valid);
   void keep_in_block(int64_t n, Value p, Value& valid);
   Value at_edge(const RefState& r, size_t d, Value p, Address& a);
@@ -111,8 +111,7 @@ class RefWindows : public Part {
   Value folded_once(ir::Edge edge, Value at, Value end);
   Value folded_often(ir::Edge edge, Value at, Value end);
   void inside_halo(RefState& r);
-  Value position(const ir::Op& op, const ir::AccessDims& form, size_t d, int64_t n, const Coords& c, bool reads,
-                 Value& valid);
+  Value position(const ir::Op& op, const ir::AccessDims& form, size_t d, const Coords& c, bool reads, Value& valid);
   Value load_at(const RefState& r, const Address& a, Value mask, Value other);
   void store_at(const RefState& r, const Address& a, Value v, Value predicate, bool adds = false, bool late = false);
 

@@ -132,6 +132,13 @@ class Scheduler {
     for (int a : placed_.back()) placed_axis_.insert(a);
   }
 
+  /// A load of what the program itself stores.
+  bool loads_changing(const ir::Op& op) const {
+    if (op.code != Opcode::load) return false;
+    const auto from = static_cast<size_t>(ref_position(k_, op.operands[0]));
+    return written_[from] || from >= k_.blocks.size();
+  }
+
   void collect_nests() {
     ir::each_op(k_, k_.body, [&](ir::OpId id) {
       const ir::Op& op = k_.op(id);
@@ -140,11 +147,6 @@ class Scheduler {
         add_nest(d, {}, d, op.operands[1]);
         if (!cpu() && !d.empty()) nests_.back().transposed = sharing_.transposed_axis(op.operands[1], d);
         if (op.code == Opcode::swap || (ir::is_atomic(op.code) && used_[op.results[0].index])) place(op.results[0]);
-      } else if (const auto from = op.code == Opcode::load ? static_cast<size_t>(ref_position(k_, op.operands[0])) : 0;
-                 op.code == Opcode::load && (written_[from] || from >= k_.blocks.size())) {
-        const std::vector<int> d = drop_none(axes_.of(op.results[0]));
-        add_nest(d, {}, d, op.results[0]);
-        place(op.results[0]);
       } else if (is_reduction(op.code)) {
         const std::vector<int> kept = drop_none(axes_.of(op.results[0])), order = drop_none(axes_.of(op.operands[0]));
         std::vector<int> reduced;
@@ -172,7 +174,7 @@ class Scheduler {
           if (!d.empty()) add_nest(d, {}, d, v);
           place(v);
         }
-      } else if (op.results.size() == 1 && s_.kept[op.results[0].index].yes) {
+      } else if (loads_changing(op) || (op.results.size() == 1 && s_.kept[op.results[0].index].yes)) {
         const std::vector<int> d = drop_none(axes_.of(op.results[0]));
         add_nest(d, {}, d, op.results[0]);
         place(op.results[0]);

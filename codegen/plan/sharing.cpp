@@ -211,13 +211,13 @@ Sharing::Wanted Sharing::wanted(const Nest& n, const std::vector<int>& order) co
     return wanted;
   }
   if (dropped.empty()) {
+    if (!open(fastest)) return wanted;
     // What streams through: a vector to each invocation, if that leaves enough of them. A thread's are as many anyway.
-    const int64_t vec = vector_of(fastest);
-    if (open(fastest) && !placed_.count(fastest) && (k_.has_threads() || results(n) >= vec * busy()))
-      wanted[fastest] = cdiv(axis(fastest).extent, vec);
     // What overlapping windows share is in one invocation's registers.
-    else if (open(fastest) && s_.tapped[static_cast<size_t>(fastest)] && 4 * results(n) >= vec * busy())
-      wanted[fastest] = cdiv(axis(fastest).extent, vec);
+    const int64_t vec = vector_of(fastest), fewest = vec * busy();
+    const bool streams = !placed_.count(fastest) && (k_.has_threads() || results(n) >= fewest),
+               shared = s_.tapped[static_cast<size_t>(fastest)] && 4 * results(n) >= fewest;
+    if (streams || shared) wanted[fastest] = cdiv(axis(fastest).extent, vec);
     return wanted;
   }
   int64_t rows = 1;

@@ -1,6 +1,7 @@
 #include "engine/call/buffered.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "engine/base/function.h"
 #include "engine/base/plural.h"
@@ -19,7 +20,7 @@ class BufferedCall {
       : kernel_(std::move(kernel)),
         params_(std::move(params)),
         loc_(loc),
-        given_(*params_.grid_spec),
+        given_(params_.grid_spec ? *params_.grid_spec : own_spec(params_)),
         prefetch_(static_cast<size_t>(std::max(given_.num_scalar_prefetch, 0))) {}
 
   PallasCall make(const std::optional<std::vector<int64_t>>& input_buffer_count) {
@@ -40,6 +41,13 @@ class BufferedCall {
   }
 
  private:
+  /// What is given of a grid_spec directly, which the call's own replaces.
+  static GridSpec own_spec(PallasCallParams& p) {
+    return {.grid = std::exchange(p.grid, {}),
+            .in_specs = std::exchange(p.in_specs, {}),
+            .out_specs = std::exchange(p.out_specs, {}),
+            .scratch_shapes = std::exchange(p.scratch_shapes, {})};
+  }
   [[noreturn]] void fail(const std::string& what, const std::string& note = {}) const {
     throw SpecError(params_.name.value_or("kernel") + ": buffered_pallas_call: " + what, loc_, note);
   }

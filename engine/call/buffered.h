@@ -15,14 +15,12 @@ PallasCall make_buffered_pallas_call(KernelFunction kernel, PallasCallParams par
                                      const std::optional<std::vector<int64_t>>& input_buffer_count, Loc loc);
 }  // namespace spec
 
-/// kernel, grid_spec and the rest as of pallas_call; input_buffer_count has one number per entry of grid_spec.in_specs,
-/// two each where it is left out. Throws SpecError if there are more or fewer. Scratch is each parallel coordinate's
-/// own. `others`: name, debug and so on.
+/// kernel and params as of pallas_call; input_buffer_count has one number per entry of in_specs, two each where it is
+/// left out. Throws SpecError if there are more or fewer. Scratch is each parallel coordinate's own.
 template <class F>
-PallasCall buffered_pallas_call(F kernel, ShapeDtypes out_shape, GridSpec grid_spec,
-                                BackendCompilerParams compiler_params = {},
-                                std::optional<std::vector<int64_t>> input_buffer_count = std::nullopt,
-                                PallasCallParams others = {}, Loc loc = Loc::here()) {
+PallasCall buffered_pallas_call(F kernel, PallasCallParams params,
+                                const std::optional<std::vector<int64_t>>& input_buffer_count = std::nullopt,
+                                Loc loc = Loc::here()) {
   static_assert(
       spec::Countable<F>,
       "buffered_pallas_call: the kernel's parameters must be spelled as Ref (not auto), so that they can be counted");
@@ -31,16 +29,13 @@ PallasCall buffered_pallas_call(F kernel, ShapeDtypes out_shape, GridSpec grid_s
       spec::all_are<Ref, P>,
       "buffered_pallas_call: every parameter of a kernel must be a Ref (scalar prefetch, inputs, outputs, scratch)");
   constexpr size_t n = std::tuple_size_v<P>;
-  others.out_shape = std::move(out_shape);
-  others.grid_spec = std::move(grid_spec);
-  others.compiler_params = std::move(compiler_params);
   return spec::make_buffered_pallas_call({static_cast<int>(n),
                                           [f = std::move(kernel)](const std::vector<Ref>& r) {
                                             [&]<size_t... i>(std::index_sequence<i...>) {
                                               f(r[i]...);
                                             }(std::make_index_sequence<n>{});
                                           }},
-                                         std::move(others), input_buffer_count, loc);
+                                         std::move(params), input_buffer_count, loc);
 }
 
 }  // namespace tessera

@@ -233,14 +233,18 @@ class Lowering {
     b.steps.push_back(std::move(s));
   }
 
-  /// A kernel of two scalars that is no op of the trace.
-  size_t scalar_step(Opcode code, size_t x, std::optional<int64_t> constant, std::optional<size_t> y, DType result,
-                     Loc loc, Body& b) {
+  /// The second operand of a scalar_step: none, a constant, or a value.
+  struct Constant {
+    int64_t value;
+  };
+  using Second = std::variant<std::monostate, Constant, size_t>;
+  /// A kernel of one or two scalars that is no op of the trace.
+  size_t scalar_step(Opcode code, size_t x, const Second& second, DType result, Loc loc, Body& b) {
     ir::Kernel k;
     k.name = std::string(ir::name(code));
     k.loc = loc;
     std::vector<size_t> arguments{x};
-    if (y) arguments.push_back(*y);
+    if (const auto y = std::get_if<size_t>(&second)) arguments.push_back(*y);
     std::vector<Type> args;
     for (size_t v : arguments)
       k.blocks.push_back(
@@ -255,7 +259,8 @@ class Lowering {
     std::vector<ir::Value> operands;
     for (size_t i = 0; i < arguments.size(); ++i)
       operands.push_back(builder.one({.code = Opcode::load, .operands = {builder.arg(k.body, i)}}));
-    if (constant) operands.push_back(builder.constant_int(g_.values[x].dtype, *constant));
+    if (const auto c = std::get_if<Constant>(&second))
+      operands.push_back(builder.constant_int(g_.values[x].dtype, c->value));
     builder.append({.code = Opcode::store,
                     .operands = {builder.arg(k.body, arguments.size()), builder.elementwise(code, operands, result)}});
     builder.yield({});
@@ -356,13 +361,13 @@ class Lowering {
     if (carries_i) arguments.push_back(value(op.operands[0]));
     const std::vector<size_t> carried = values(op.operands, 3);
     arguments.insert(arguments.end(), carried.begin(), carried.end());
-    std::optional<size_t> end;
+    Second end;
     if (!counted) end = value(op.operands[1]);
     Body inner = body(r, carries_i ? 0 : 1, types(arguments));
     agree(op, carried, inner.outputs);
     if (carries_i)
-      inner.outputs.insert(inner.outputs.begin(), scalar_step(Opcode::add, inner.inputs[0], step.value_or(1),
-                                                              std::nullopt, DType::i32, op.loc, inner));
+      inner.outputs.insert(inner.outputs.begin(), scalar_step(Opcode::add, inner.inputs[0], Constant{step.value_or(1)},
+                                                              DType::i32, op.loc, inner));
     if (carries_i) results.push_back(fresh(Type::array(DType::i32)));
     const auto add = [&](auto loop) {
       loop.body = std::move(inner);
@@ -373,8 +378,7 @@ class Lowering {
     Step::While loop;
     if (const auto most = at_most(op.operands[1]); most && lower && step && *step > 0 && *most - 1 + *step <= INT32_MAX)
       loop.at_most = iterations(*lower, *most, *step);
-    loop.test.outputs = {
-        scalar_step(Opcode::lt, inner.inputs[0], std::nullopt, end, DType::boolean, op.loc, loop.test)};
+    loop.test.outputs = {scalar_step(Opcode::lt, inner.inputs[0], end, DType::boolean, op.loc, loop.test)};
     add(std::move(loop));
   }
   void while_loop(const Op& op, Body& b) {
@@ -395,8 +399,7 @@ class Lowering {
   void switch_(const Op& op, Body& b) {
     const size_t selector = value(op.operands[0]);
     const bool is_if = op.code == Opcode::if_;
-    const size_t index =
-        is_if ? scalar_step(Opcode::convert, selector, std::nullopt, std::nullopt, DType::i32, op.loc, b) : selector;
+    const size_t index = is_if ? scalar_step(Opcode::convert, selector, {}, DType::i32, op.loc, b) : selector;
     std::vector<RegionId> regions = op.regions;
     if (is_if) std::reverse(regions.begin(), regions.end());  // false is 0
     Step::Switch choice;

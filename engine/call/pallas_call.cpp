@@ -153,8 +153,9 @@ std::vector<Array> PallasCall::spread(const std::vector<Array>& arguments) const
     Array to(how[i]->shape, from.dtype());
     const interpreter::Strides to_strides = interpreter::dense_strides(to.shape());
     if (to.size() > 0)
-      interpreter::copy_strided(to.shape().size(), to.shape().data(), to.bytes(), to_strides.data(), from.bytes(),
-                                strides.data(), size_bytes(from.dtype()));
+      interpreter::StridedCopy(to.shape().size(), to.shape().data(), to_strides.data(), strides.data(),
+                               size_bytes(from.dtype()))
+          .run(to.bytes(), from.bytes());
     result[i] = std::move(to);
   }
   return result;

@@ -106,8 +106,8 @@ void not_of_threads(Emit&& e) {
 }
 void not_of_threads(Emit& e) { not_of_threads(std::move(e)); }
 
-void copy(Opcode code, std::string_view name, const Place& source, const Place& target, const Place& semaphore,
-          bool clip, Loc loc) {
+void copy(Opcode code, const Place& source, const Place& target, const Place& semaphore, bool clip, Loc loc) {
+  constexpr std::string_view name = "async_copy";
   Emit e(name, loc);
   not_of_threads(e);
   const PlaceParts from = place_parts(name, source, loc, clip, false),
@@ -156,10 +156,8 @@ Value semaphore_read(Place semaphore, Loc loc) {
   return e.wrap(e.builder().one(std::move(op)));
 }
 
-void AsyncCopy::start(Loc loc) const {
-  copy(Opcode::copy_start, "async_copy", source_, target_, semaphore_, clip_, loc);
-}
-void AsyncCopy::wait(Loc loc) const { copy(Opcode::copy_wait, "async_copy", source_, target_, semaphore_, clip_, loc); }
+void AsyncCopy::start(Loc loc) const { copy(Opcode::copy_start, source_, target_, semaphore_, clip_, loc); }
+void AsyncCopy::wait(Loc loc) const { copy(Opcode::copy_wait, source_, target_, semaphore_, clip_, loc); }
 
 void sync_copy(Place source, Place target, Loc loc) {
   not_of_threads(Emit("sync_copy", loc));

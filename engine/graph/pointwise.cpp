@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <set>
+#include <string_view>
 
 #include "engine/ir/builder.h"
 #include "engine/ir/copy.h"
@@ -17,11 +18,9 @@ using ir::Index, ir::Op, ir::OpId, ir::Opcode, ir::RegionId, ir::Type, ir::Value
 std::string joined(const std::string& a, const std::string& b) {
   constexpr size_t most = 48;
   const std::string both = a + "_" + b;
-  return both.size() <= most        ? both
-         : a.size() > most          ? a
-         : a.ends_with("_and_more") ? a
-         : a.size() + 9 <= most     ? a + "_and_more"
-                                    : a;
+  if (both.size() <= most) return both;
+  constexpr std::string_view more = "_and_more";
+  return a.ends_with(more) || a.size() + more.size() > most ? a : a + std::string(more);
 }
 
 namespace {

@@ -269,10 +269,10 @@ void AsyncCopies::perform(Copy& c) {
   // Through memory between, since source and target may overlap.
   std::vector<std::byte> between(static_cast<size_t>(n * c.element_bytes));
   const Strides dense = dense_strides(c.shape);
-  copy_strided(c.shape.size(), c.shape.data(), between.data(), dense.data(), c.from.first, c.from.strides.data(),
-               c.element_bytes);
-  copy_strided(c.shape.size(), c.shape.data(), c.to.first, c.to.strides.data(), between.data(), dense.data(),
-               c.element_bytes);
+  const size_t rank = c.shape.size();
+  StridedCopy(rank, c.shape.data(), dense.data(), c.from.strides.data(), c.element_bytes)
+      .run(between.data(), c.from.first);
+  StridedCopy(rank, c.shape.data(), c.to.strides.data(), dense.data(), c.element_bytes).run(c.to.first, between.data());
 }
 
 void AsyncCopies::tick() {

@@ -12,8 +12,11 @@ namespace tessera::interpreter {
 /// What a dot needs at run time, worked out from its op once.
 struct DotPlan {
   DType operand, accumulator, result;
-  Shape lhs_shape, rhs_shape;                     // permuted: [batch..., m..., k...] and [batch..., k..., n...]
-  std::vector<int64_t> lhs_strides, rhs_strides;  // of the operand, in that order
+  struct Operand {
+    Shape shape;                   // permuted: [batch..., m..., k...] or [batch..., k..., n...]
+    std::vector<int64_t> strides;  // of the operand, in that order
+  };
+  Operand lhs, rhs;
   int64_t batch = 1, m = 1, n = 1, k = 1;
 };
 DotPlan plan_dot(const ir::Kernel& kernel, const ir::Op& op);

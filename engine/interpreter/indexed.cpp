@@ -66,7 +66,7 @@ struct Indexed {
   template <class F> void each(const Machine& m, bool clamp, Touching how, F&& f) const {
     const View& view = m.views[ref];
     const auto* mask_bytes = mask ? reinterpret_cast<const uint8_t*>(m.place[mask.index]) : nullptr;
-    if (m.threads) m.threads->before(m, *op, ref, how);
+    if (m.threads) m.threads->before(m, ref);
     const bool by_threads = m.threads && m.threads->follows(ref);
     const Tracked* tracked = m.races && m.races->follows(ref) ? &m.tracked[ref] : nullptr;
     int64_t i = 0;
@@ -79,7 +79,7 @@ struct Indexed {
         int64_t p = position(m, x, at);
         inside = p >= 0 && p < x.extent;
         if (!inside && m.raise)
-          out_of_bounds(m, *op, ref, d, x.extent, p, p,
+          out_of_bounds(m, *op, {ref, d, x.extent, p, p},
                         clamp  ? "unless out-of-bounds accesses raise, the nearest element is taken"
                         : mask ? "its mask is true; unless out-of-bounds accesses raise, it is left alone"
                                : "unless out-of-bounds accesses raise, it is left alone");
@@ -93,7 +93,7 @@ struct Indexed {
         in_array = p >= tracked->below[d] && p < tracked->below[d] + tracked->inside[d];
         element += p * tracked->strides[d];
       }
-      if (inside && by_threads) m.threads->touch(m, *op, ref, view.data + offset * bytes, positions, dims.size(), how);
+      if (inside && by_threads) m.threads->touch(m, *op, ref, view.data + offset * bytes, positions, how);
       if (inside && in_array) m.races->access(*op, ref, element, how);
       f(inside ? view.data + offset * bytes : nullptr, i++);
     });

@@ -61,8 +61,9 @@ struct Block {
     const size_t rank = shape.size();
     std::byte* in_tile = tile.data();
     for (size_t d = 0; d < rank; ++d) in_tile += below[d] * tile_strides[d] * bytes;
-    if (to_array) copy_strided(rank, inside.data(), first, view_strides.data(), in_tile, tile_strides.data(), bytes);
-    else copy_strided(rank, inside.data(), in_tile, tile_strides.data(), first, view_strides.data(), bytes);
+    const int64_t *in_array = view_strides.data(), *of_tile = tile_strides.data();
+    if (to_array) StridedCopy(rank, inside.data(), in_array, of_tile, bytes).run(first, in_tile);
+    else StridedCopy(rank, inside.data(), of_tile, in_array, bytes).run(in_tile, first);
   }
   // Overhang becomes the nearest element inside.
   void copy_edges() {

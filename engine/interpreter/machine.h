@@ -82,9 +82,14 @@ Step memory_step(const ir::Kernel& k, const ir::Op& op, size_t ref, std::byte* r
 
 /// The same where positions wrap and are clamped or dropped one by one: AccessDims::per_element.
 Step per_element_step(const ir::Kernel& k, const ir::Op& op, size_t ref, int fill);
-/// Throws the KernelError of OutOfBounds::raise for elements first to last along dim d, which has `extent`.
-[[noreturn]] void out_of_bounds(const Machine& m, const ir::Op& op, size_t ref, size_t d, int64_t extent, int64_t first,
-                                int64_t last, const std::string& note);
+/// Elements of a Ref of which some lie outside, along one of its dims.
+struct Outside {
+  size_t ref, dim;
+  int64_t extent;  // of the dim
+  int64_t first, last;
+};
+/// Throws the KernelError of OutOfBounds::raise.
+[[noreturn]] void out_of_bounds(const Machine& m, const ir::Op& op, const Outside& o, const std::string& note);
 /// The owner of unspecified_bits for the masked-out elements of one load.
 // beyond the owners of blocks and scratch
 inline uint64_t masked_load_owner(Machine& m) { return (uint64_t{1} << 48) + m.masked_loads++; }

@@ -14,14 +14,13 @@ namespace tessera::interpreter {
 
 uint64_t place_of(uint64_t owner, int64_t i) { return mix(owner * 0x9e3779b97f4a7c15u) + static_cast<uint64_t>(i); }
 
-void out_of_bounds(const Machine& m, const ir::Op& op, size_t ref, size_t d, int64_t extent, int64_t first,
-                   int64_t last, const std::string& note) {
-  throw KernelError(
-      m.kernel->name + ": " + std::string(ir::name(op.code)) + " of " + ref_text(*m.kernel, ref) + " by program " +
-          program_text(*m.kernel, m.grid_point.data()) + ": element" +
-          (first == last ? " " + std::to_string(first) : "s " + std::to_string(first) + " to " + std::to_string(last)) +
-          " along dim " + std::to_string(d) + ", which has " + std::to_string(extent),
-      op.loc, note);
+void out_of_bounds(const Machine& m, const ir::Op& op, const Outside& o, const std::string& note) {
+  const std::string first = std::to_string(o.first), last = std::to_string(o.last);
+  throw KernelError(m.kernel->name + ": " + std::string(ir::name(op.code)) + " of " + ref_text(*m.kernel, o.ref) +
+                        " by program " + program_text(*m.kernel, m.grid_point.data()) + ": element" +
+                        (o.first == o.last ? " " + first : "s " + first + " to " + last) + " along dim " +
+                        std::to_string(o.dim) + ", which has " + std::to_string(o.extent),
+                    op.loc, note);
 }
 
 namespace {
@@ -55,7 +54,7 @@ struct Access {
                   wrapped = given < 0 ? given + x.extent : given;
     const int64_t start = std::max<int64_t>(0, std::min(wrapped, x.extent - span));
     if (m.raise && start != wrapped && elements)
-      out_of_bounds(m, *op, ref, d, x.extent, given, given + span - 1,
+      out_of_bounds(m, *op, {ref, d, x.extent, given, given + span - 1},
                     "unless out-of-bounds accesses raise, the start is moved to " + std::to_string(start));
     return start;
   }
@@ -79,7 +78,7 @@ struct Access {
     int64_t strides[kMaxRank];
     const std::byte* const first = view.data + window(m, strides) * bytes;
     if (elements == 1) copy_element(out, first, bytes);
-    else copy_strided(dims.size(), shape.data(), out, dense.data(), first, strides, bytes);
+    else StridedCopy(dims.size(), shape.data(), dense.data(), strides, bytes).run(out, first);
   }
   void copy_in(const Machine& m, const std::byte* from) const {
     const View& view = m.views[ref];
@@ -88,7 +87,7 @@ struct Access {
     int64_t strides[kMaxRank];
     std::byte* const first = view.data + window(m, strides) * bytes;
     if (elements == 1) copy_element(first, from, bytes);
-    else copy_strided(dims.size(), shape.data(), first, strides, from, dense.data(), bytes);
+    else StridedCopy(dims.size(), shape.data(), strides, dense.data(), bytes).run(first, from);
   }
   void copy_all(std::byte* to, const std::byte* from) const {
     if (elements) std::memcpy(to, from, static_cast<size_t>(elements * bytes));
@@ -100,7 +99,7 @@ struct Access {
     if (m.async || m.races || m.threads) record_all(m, how);
   }
   void record_all(const Machine& m, Touching how) const {
-    if (m.threads) m.threads->before(m, *op, ref, how);
+    if (m.threads) m.threads->before(m, ref);
     const bool by_threads = m.threads && m.threads->follows(ref);
     if (m.async) m.async->tick();
     const bool followed = m.races && m.races->follows(ref), copies = m.races && m.async && m.async->under_way();
@@ -120,7 +119,7 @@ struct Access {
         if (followed) inside &= p >= t.below[d] && p < t.below[d] + t.inside[d], element += p * t.strides[d];
         offset += p * view.strides[d];
       }
-      if (by_threads) m.threads->touch(m, *op, ref, view.data + offset * bytes, position, dims.size(), how);
+      if (by_threads) m.threads->touch(m, *op, ref, view.data + offset * bytes, position, how);
       if (copies) m.async->access(*op, ref, view.data + offset * bytes, position, dims.size(), how != Touching::load);
       if (followed && inside) m.races->access(*op, ref, element, how);
     });
@@ -151,7 +150,7 @@ struct Access {
         const int64_t p = starts[d] + at[d] * dims[d].step;
         inside = p >= 0 && p < dims[d].extent;
         if (!inside && m.raise)
-          out_of_bounds(m, *op, ref, d, dims[d].extent, p, p,
+          out_of_bounds(m, *op, {ref, d, dims[d].extent, p, p},
                         "its mask is true; unless out-of-bounds accesses raise, it is left alone");
         offset += p * view.strides[d];
       }
@@ -179,8 +178,8 @@ struct Access {
     const uint64_t owner = masked_load_owner(m);
     int64_t strides[kMaxRank];
     if (const auto offset = complete(m, strides))
-      return copy_strided(dims.size(), shape.data(), out, dense.data(), m.views[ref].data + *offset * bytes, strides,
-                          bytes);
+      return StridedCopy(dims.size(), shape.data(), dense.data(), strides, bytes)
+          .run(out, m.views[ref].data + *offset * bytes);
     masked(m, fill == kEdge && !instead, [&](const std::byte* element, int64_t i) {
       uint64_t unspecified = 0;
       if (!element && !instead) unspecified = unspecified_bits(dtype, fill, place_of(owner, i));
@@ -195,8 +194,8 @@ struct Access {
     if (!mask) return copy_in(m, from);
     int64_t strides[kMaxRank];
     if (const auto offset = complete(m, strides))
-      return copy_strided(dims.size(), shape.data(), m.views[ref].data + *offset * bytes, strides, from, dense.data(),
-                          bytes);
+      return StridedCopy(dims.size(), shape.data(), strides, dense.data(), bytes)
+          .run(m.views[ref].data + *offset * bytes, from);
     masked(m, false, [&](std::byte* element, int64_t i) {
       if (element) copy_element(element, from + i * bytes, bytes);
     });
@@ -356,7 +355,7 @@ Step memory_step(const ir::Kernel& k, const ir::Op& op, size_t ref, std::byte* b
           if (a.elements == 1 || is_dense(a.dims.size(), a.shape.data(), strides)) {
             place = from;
           } else {
-            copy_strided(a.dims.size(), a.shape.data(), buffer, a.dense.data(), from, strides, a.bytes);
+            StridedCopy(a.dims.size(), a.shape.data(), a.dense.data(), strides, a.bytes).run(buffer, from);
           }
         };
       return [a = std::move(a)](Machine& m) { a.read(m, m.place[a.result.index]); };

@@ -321,12 +321,12 @@ class Planner {
                          Machine& m) mutable { reduction.run(m.place[from], m.place[to]); });
       case Family::argreduce:
         return ready([=, code = op.code, in = type(o[0]), index = t.dtype, axis = op.attr(Attr::axis)](Machine& m) {
-          arg_reduce(code, in.dtype, index, in.shape, axis, m.place[from], m.place[to]);
+          arg_reduce(code, in, axis, index, m.place[from], m.place[to]);
         });
       case Family::scan:
         return ready([=, code = op.code, in = type(o[0]), axis = op.attr(Attr::axis),
                       reverse = op.attr_or(Attr::reverse, 0) != 0](Machine& m) {
-          scan(code, in.dtype, in.shape, axis, reverse, m.place[from], m.place[to]);
+          scan(code, in, axis, reverse, m.place[from], m.place[to]);
         });
       case Family::rearrange: {
         if (op.code == Opcode::sort) return sort_op(op);

@@ -80,12 +80,11 @@ void Reduction::run(const std::byte* in, std::byte* out) {
   else narrow_(&source, out, kept_);
 }
 
-void arg_reduce(ir::Opcode op, DType t, DType index, const Shape& shape, int64_t axis, const std::byte* in,
-                std::byte* out) {
-  const Around a = around(shape, static_cast<size_t>(axis), static_cast<size_t>(axis));
+void arg_reduce(ir::Opcode op, const ir::Type& type, int64_t axis, DType index, const std::byte* in, std::byte* out) {
+  const Around a = around(type.shape, static_cast<size_t>(axis), static_cast<size_t>(axis));
   const bool greatest = ir::combining_op(op) == ir::Opcode::max;
   std::vector<int64_t> found(static_cast<size_t>(a.outer * a.inner));
-  with_dtype(t, [&](auto c) {
+  with_dtype(type.dtype, [&](auto c) {
     using E = ElementOf<c>;
     const auto* x = reinterpret_cast<const typename E::Memory*>(in);
     std::vector<typename E::Memory> best(static_cast<size_t>(a.inner));
@@ -105,9 +104,9 @@ void arg_reduce(ir::Opcode op, DType t, DType index, const Shape& shape, int64_t
   reference::eval_array(ir::Opcode::convert, DType::i64, index, &source, out, a.outer * a.inner);
 }
 
-void cumsum(DType t, const Shape& shape, int64_t axis, bool reverse, const std::byte* in, std::byte* out) {
-  const Around a = around(shape, static_cast<size_t>(axis), static_cast<size_t>(axis));
-  with_dtype(t, [&](auto c) {
+void cumsum(const ir::Type& type, int64_t axis, bool reverse, const std::byte* in, std::byte* out) {
+  const Around a = around(type.shape, static_cast<size_t>(axis), static_cast<size_t>(axis));
+  with_dtype(type.dtype, [&](auto c) {
     if constexpr (c == DType::boolean) throw InternalError("cumsum of bool");
     using E = ElementOf<c>;
     using C = std::conditional_t<c == DType::boolean, uint8_t, typename E::Compute>;
@@ -130,11 +129,11 @@ void cumsum(DType t, const Shape& shape, int64_t axis, bool reverse, const std::
   });
 }
 
-void scan(ir::Opcode op, DType t, const Shape& shape, int64_t axis, bool reverse, const std::byte* in, std::byte* out) {
+void scan(ir::Opcode op, const ir::Type& type, int64_t axis, bool reverse, const std::byte* in, std::byte* out) {
   const ir::Opcode by = ir::combining_op(op);
-  if (by == ir::Opcode::add) return cumsum(t, shape, axis, reverse, in, out);
-  const Around a = around(shape, static_cast<size_t>(axis), static_cast<size_t>(axis));
-  const DType wide = ir::combiner(by)->accumulator(t);
+  if (by == ir::Opcode::add) return cumsum(type, axis, reverse, in, out);
+  const Around a = around(type.shape, static_cast<size_t>(axis), static_cast<size_t>(axis));
+  const DType t = type.dtype, wide = ir::combiner(by)->accumulator(t);
   const reference::ArrayFunction f = reference::array_function(by, wide, wide);
   const int64_t row = a.inner * size_bytes(wide);
   if (a.outer * a.n * a.inner == 0) return;

@@ -26,12 +26,11 @@ class Reduction {
   std::vector<Group> groups_;
   std::vector<std::byte> buffer_, identity_;  // the latter: what sums of floats start with, kept_ of them; else empty
 };
-/// Index of the first greatest (least) element along `axis`, the first NaN before all.
-void arg_reduce(ir::Opcode op, DType t, DType index, const Shape& shape, int64_t axis, const std::byte* in,
-                std::byte* out);
+/// Of an array of this type, the index of the first greatest (least) element along `axis`, the first NaN before all.
+void arg_reduce(ir::Opcode op, const ir::Type& type, int64_t axis, DType index, const std::byte* in, std::byte* out);
 /// Inclusive running sum along `axis`, from its end if `reverse`; narrow floats run in f32 and round each element once.
-void cumsum(DType t, const Shape& shape, int64_t axis, bool reverse, const std::byte* in, std::byte* out);
+void cumsum(const ir::Type& type, int64_t axis, bool reverse, const std::byte* in, std::byte* out);
 /// The same for any scan: cumsum, cumprod, cummax, cummin.
-void scan(ir::Opcode op, DType t, const Shape& shape, int64_t axis, bool reverse, const std::byte* in, std::byte* out);
+void scan(ir::Opcode op, const ir::Type& type, int64_t axis, bool reverse, const std::byte* in, std::byte* out);
 
 }  // namespace tessera::interpreter

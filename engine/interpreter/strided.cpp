@@ -93,11 +93,6 @@ void StridedCopy::run(std::byte* to, const std::byte* from) const {
   });
 }
 
-void copy_strided(size_t rank, const int64_t* shape, std::byte* to, const int64_t* to_strides, const std::byte* from,
-                  const int64_t* from_strides, int64_t bytes) {
-  StridedCopy(rank, shape, to_strides, from_strides, bytes).run(to, from);
-}
-
 void fill(std::byte* to, int64_t n, uint64_t bits, int64_t bytes) {
   switch (bytes) {
     case 1: std::fill_n(reinterpret_cast<uint8_t*>(to), n, static_cast<uint8_t>(bits)); break;

@@ -41,9 +41,6 @@ class StridedCopy {
   Row row_ = nullptr;
   int64_t n_[kMaxRank], to_[kMaxRank], from_[kMaxRank];  // as many as rank_
 };
-/// The same, once.
-void copy_strided(size_t rank, const int64_t* shape, std::byte* to, const int64_t* to_strides, const std::byte* from,
-                  const int64_t* from_strides, int64_t element_bytes);
 /// n equal elements.
 void fill(std::byte* to, int64_t n, uint64_t bits, int64_t element_bytes);
 /// True if the elements of `shape` lie one after another in row-major order under `strides`.

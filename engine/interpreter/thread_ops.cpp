@@ -65,7 +65,7 @@ Threads::Window Threads::window(const Machine& m, const Op& op, const ir::CopyPl
                     wrapped = at < 0 ? at + t.shape[d] : at,
                     fitted = std::max<int64_t>(0, std::min(wrapped, t.shape[d] - span));
       if (m.raise && fitted != wrapped && span > 0)
-        out_of_bounds(m, op, w.ref, d, t.shape[d], at, at + span - 1,
+        out_of_bounds(m, op, {w.ref, d, t.shape[d], at, at + span - 1},
                       "unless out-of-bounds accesses raise, the start is moved to " + std::to_string(fitted));
       at = fitted;
     }
@@ -122,15 +122,21 @@ void Threads::scatter(const Flight& f) {
   });
 }
 
-void Threads::touch_window(size_t thread, const Op& op, const Window& w, Touching how, uint32_t agent, uint32_t clock,
-                           int64_t first, int64_t count) {
+void Threads::touch_window(const Flight& f, const Window& w, Touching how, uint32_t agent) {
   if (!races_on_) return;
-  const Machine& m = machines_[thread];
+  const int64_t first = f.first, end = first + (f.product() ? num_elements(w.shape) : f.count);
   const bool in_smem = type(w.ref).space == ir::MemorySpace::smem;
-  const ThreadRaces::Access access{
-      &op, w.ref, how, agent, clock, true, in_smem, &runners_[thread].knows, m.grid_point.data()};
+  const ThreadRaces::Access access{f.op,
+                                   w.ref,
+                                   how,
+                                   agent,
+                                   f.epoch,
+                                   true,
+                                   in_smem,
+                                   &runners_[f.thread].knows,
+                                   machines_[f.thread].grid_point.data()};
   each(w, [&](const std::byte* element, const std::vector<int64_t>& position, int64_t i) {
-    if (element && i >= first && i < first + count) races_.access(access, element, position.data(), position.size());
+    if (element && i >= first && i < end) races_.access(access, element, position.data(), position.size());
   });
 }
 
@@ -165,8 +171,8 @@ void Threads::copy_in(Machine& m, const Op& op) {
     f.epoch = ++b.copies;
     f.to = target;
     f.to.data = memory_[p * views_ + target.ref].data();
-    touch_window(m.thread, op, f.from, Touching::load, b.agent, f.epoch, f.first, f.count);
-    touch_window(m.thread, op, f.to, Touching::store, b.agent, f.epoch, f.first, f.count);
+    touch_window(f, f.from, Touching::load, b.agent);
+    touch_window(f, f.to, Touching::store, b.agent);
     begin(f);
   }
   arrive(op, own, m.thread);
@@ -183,9 +189,8 @@ void Threads::copy_out(Machine& m, const Op& op) {
   f.count = num_elements(f.to.shape);
   f.epoch = ++r.out_epoch;
   const auto all = static_cast<uint32_t>(runners_.size()), t = static_cast<uint32_t>(m.thread);
-  touch_window(m.thread, op, f.from, Touching::load, all + t, f.epoch, 0, f.count);
-  touch_window(m.thread, op, f.to, op.has(Attr::kind) ? Touching::atomic : Touching::store, 2 * all + t, f.epoch, 0,
-               f.count);
+  touch_window(f, f.from, Touching::load, all + t);
+  touch_window(f, f.to, op.has(Attr::kind) ? Touching::atomic : Touching::store, 2 * all + t);
   begin(std::move(f));
   tick();
 }
@@ -250,9 +255,8 @@ void Threads::product(Machine& m, const Op& op) {
   f.to = window(m, op, places[2]);
   f.epoch = ++r.product_epoch;
   const uint32_t agent = static_cast<uint32_t>(3 * runners_.size() + m.thread);
-  if (lhs.is_ref) touch_window(m.thread, op, f.from, Touching::load, agent, f.epoch, 0, num_elements(f.from.shape));
-  const Window& rhs = f.product()->rhs;
-  touch_window(m.thread, op, rhs, Touching::load, agent, f.epoch, 0, num_elements(rhs.shape));
+  if (lhs.is_ref) touch_window(f, f.from, Touching::load, agent);
+  touch_window(f, f.product()->rhs, Touching::load, agent);
   begin(std::move(f));
   tick();
 }

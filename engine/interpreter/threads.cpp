@@ -371,17 +371,17 @@ void Threads::run(const int64_t* program, uint64_t cluster) {
 
 // -- accesses
 
-void Threads::before(const Machine& m, const ir::Op&, size_t ref, Touching) {
+void Threads::before(const Machine& m, size_t ref) {
   if (is_accumulator(ref)) wait_products(m.thread, 0);
   point(m);
 }
 
 void Threads::touch(const Machine& m, const ir::Op& op, size_t ref, const std::byte* element, const int64_t* position,
-                    size_t rank, Touching how) {
+                    Touching how) {
   const Runner& r = runners_[m.thread];
   const auto agent = static_cast<uint32_t>(m.thread);
   races_.access({&op, ref, how, agent, r.knows.all[agent], false, false, &r.knows, m.grid_point.data()}, element,
-                position, rank);
+                position, type(ref).shape.size());
 }
 
 void Threads::enter(Machine& m, const ir::Op& scope) {

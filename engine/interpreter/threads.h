@@ -48,10 +48,10 @@ class Threads {
 
   // For the steps of ops:
   /// An access is about to happen: others may come first, and products end before their accumulator is touched.
-  void before(const Machine& m, const ir::Op& op, size_t ref, Touching how);
+  void before(const Machine& m, size_t ref);
   bool follows(size_t ref) const { return races_on_ && !is_accumulator(ref); }
   void touch(const Machine& m, const ir::Op& op, size_t ref, const std::byte* element, const int64_t* position,
-             size_t rank, Touching how);
+             Touching how);
   void enter(Machine& m, const ir::Op& scope);
   /// All threads of these programs meet where op stands; their memory and barriers among `refs` begin anew.
   void meet(Machine& m, const ir::Op& op, const std::vector<ir::Value>& refs, const std::vector<size_t>& members);
@@ -166,8 +166,8 @@ class Threads {
   template <class F> static void each(const Window& w, F&& f);
   std::vector<std::byte> gather(const Window& w) const;
   void scatter(const Flight& f);
-  void touch_window(size_t thread, const ir::Op& op, const Window& w, Touching how, uint32_t agent, uint32_t clock,
-                    int64_t first, int64_t count);
+  /// What the copy or product is going to touch of a window, by this agent.
+  void touch_window(const Flight& f, const Window& w, Touching how, uint32_t agent);
   void begin(Flight f);
   void land(std::list<Flight>::iterator f, bool read_only = false);
   void multiply(const Flight& f);

@@ -677,6 +677,7 @@ std::vector<Type> Inference::structured() const {
     case Opcode::mbarrier_arrive:
     case Opcode::mbarrier_copies:
     case Opcode::mbarrier_wait:
+    case Opcode::tensor_wait:
       count(1);
       scalar(0, DType::i32, "the number of the barrier");
       return {};
@@ -688,10 +689,6 @@ std::vector<Type> Inference::structured() const {
       if (attr(Attr::index) < 0 || attr(Attr::count) < 1)
         fail("index " + std::to_string(attr(Attr::index)) + " or count " + std::to_string(attr(Attr::count)) +
              " is too small");
-      return {};
-    case Opcode::tensor_wait:
-      count(1);
-      scalar(0, DType::i32, "the number of the barrier");
       return {};
     case Opcode::pack4:
     case Opcode::dot4: return packed();

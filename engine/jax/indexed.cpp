@@ -30,6 +30,14 @@ bool has(const std::vector<int64_t>& list, size_t d) {
   return std::find(list.begin(), list.end(), static_cast<int64_t>(d)) != list.end();
 }
 
+/// XLA's dimension numbers of a gather or scatter.
+struct DimensionNumbers {
+  std::vector<int64_t> window_dims;  // of the result or the updates, that come from the window
+  std::vector<int64_t> dropped;      // of the operand: the window's dims of size 1 that the result does not have
+  std::vector<int64_t> map;          // of the operand, that the indices' elements are positions along
+  std::vector<int64_t> operand_batch, start_batch;  // of the operand and of the indices, that belong together
+};
+
 /// How a gather or scatter of XLA looks at its operand.
 struct Windows {
   std::vector<int64_t> axes = {};     // dims of the operand with an index array
@@ -39,10 +47,9 @@ struct Windows {
   Shape batch = {}, part = {};
   std::vector<int64_t> order = {};  // the dims of x[indices]: which dim of the result (or the updates) each is
 
-  /// `window_dims` are the dims of the result that come from the window, `sizes` the window's.
-  Windows(Equation& e, const Shape& operand, const Value& start, Shape sizes, const std::vector<int64_t>& window_dims,
-          const std::vector<int64_t>& dropped, const std::vector<int64_t>& map,
-          const std::vector<int64_t>& operand_batch, const std::vector<int64_t>& start_batch) {
+  /// `sizes` are the window's.
+  Windows(Equation& e, const Shape& operand, const Value& start, const Shape& sizes, const DimensionNumbers& n) {
+    const auto& [window_dims, dropped, map, operand_batch, start_batch] = n;
     const Shape& s = start.shape();
     if (s.empty() || s.back() != static_cast<int64_t>(map.size()) || sizes.size() != operand.size() ||
         operand_batch.size() != start_batch.size())
@@ -166,10 +173,10 @@ Values gather_of(Equation& e) {
   const Node n = e.params.at("dimension_numbers");
   const auto list = [&](const char* key) { return n.at(key).integers(0, INT32_MAX); };
   const Value x = e.value(0);
-  const std::vector<int64_t> window_dims = list("offset_dims");
-  const Windows w(e, x.shape(), e.value(1), e.params.at("slice_sizes").shape(), window_dims,
-                  list("collapsed_slice_dims"), list("start_index_map"), list("operand_batching_dims"),
-                  list("start_indices_batching_dims"));
+  const DimensionNumbers dims{list("offset_dims"), list("collapsed_slice_dims"), list("start_index_map"),
+                              list("operand_batching_dims"), list("start_indices_batching_dims")};
+  const std::vector<int64_t>& window_dims = dims.window_dims;
+  const Windows w(e, x.shape(), e.value(1), e.params.at("slice_sizes").shape(), dims);
   const TypeForm out = e.out(0);
   if (out.shape.size() != w.batch.size() + window_dims.size())
     e.fail("the result is " + to_string(out) + " but has dims " + to_string(window_dims) + " and " +
@@ -198,11 +205,13 @@ Values scatter_of(Equation& e) {
   const Node n = e.params.at("dimension_numbers");
   const auto list = [&](const char* key) { return n.at(key).integers(0, INT32_MAX); };
   const Value x = e.value(0), updates = e.value(2);
-  const std::vector<int64_t> window_dims = list("update_window_dims"), dropped = list("inserted_window_dims"),
-                             operand_batch = list("operand_batching_dims");
+  const DimensionNumbers dims{list("update_window_dims"), list("inserted_window_dims"),
+                              list("scatter_dims_to_operand_dims"), list("operand_batching_dims"),
+                              list("scatter_indices_batching_dims")};
+  const std::vector<int64_t>& window_dims = dims.window_dims;
   Shape sizes;
   for (size_t d = 0, k = 0; d < x.shape().size(); ++d) {
-    if (has(dropped, d) || has(operand_batch, d)) {
+    if (has(dims.dropped, d) || has(dims.operand_batch, d)) {
       sizes.push_back(x.shape()[d] == 0 ? 0 : 1);
       continue;
     }
@@ -212,8 +221,7 @@ Values scatter_of(Equation& e) {
     sizes.push_back(updates.shape()[static_cast<size_t>(window_dims[k++])]);
   }
   if (num_elements(x.shape()) == 0 || num_elements(updates.shape()) == 0) return {x};
-  Windows w(e, x.shape(), e.value(1), sizes, window_dims, dropped, list("scatter_dims_to_operand_dims"), operand_batch,
-            list("scatter_indices_batching_dims"));
+  Windows w(e, x.shape(), e.value(1), sizes, dims);
   if (w.order.size() != updates.shape().size())
     e.fail("updates have shape " + to_string(updates.shape()) + " but dims " + to_string(w.order) + " are expected");
   Operand given = e.x(2);

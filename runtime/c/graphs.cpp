@@ -130,7 +130,9 @@ tessera_result tessera_graph_launch(const tessera_graph* graph, tessera_array* c
     if (!loaded)
       throw SpecError(p.name + ": has been prepared to be recorded, not loaded for launches", p.loc,
                       "tessera_graph_load() loads a graph");
-    c::check_counts(p.name, p.loc, graph->signature, p.inputs.size(), p.outputs.size(), num_inputs, num_outputs);
+    c::check_counts(p.name, p.loc, graph->signature,
+                    {static_cast<int64_t>(p.inputs.size()), static_cast<int64_t>(p.outputs.size())},
+                    {num_inputs, num_outputs});
     std::vector<DeviceArray> in, out;
     for (int32_t i = 0; i < num_inputs; ++i) {
       if (!inputs[i]) throw SpecError(p.name + ": argument " + std::to_string(i) + " is NULL", p.loc);

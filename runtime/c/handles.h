@@ -49,9 +49,14 @@ tessera_result failed(tessera_result result, const char* what) noexcept;
 /// The name at `index`, which stays; SpecError if there is none.
 const char* name_at(const std::vector<std::string>& names, int32_t index, const std::string& function,
                     const char* what);
-/// Throws SpecError unless a launch of what has this signature gives so many inputs and outputs.
-void check_counts(const std::string& name, Loc loc, const std::string& signature, size_t inputs, size_t outputs,
-                  int32_t num_inputs, int32_t num_outputs);
+/// How many arrays a launch takes and makes.
+struct Counts {
+  int64_t inputs, outputs;
+  bool operator==(const Counts&) const = default;
+};
+/// Throws SpecError unless a launch of what has this signature gives as many as it wants.
+void check_counts(const std::string& name, Loc loc, const std::string& signature, const Counts& wanted,
+                  const Counts& given);
 /// The result of the exception that is being handled.
 tessera_result handled(const char* function) noexcept;
 

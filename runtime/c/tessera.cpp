@@ -150,12 +150,12 @@ DimValues dims_of(const char* function, const std::string& name, Loc loc, const 
   return dims;
 }
 
-void check_counts(const std::string& name, Loc loc, const std::string& signature, size_t inputs, size_t outputs,
-                  int32_t num_inputs, int32_t num_outputs) {
-  if (num_inputs < 0 || static_cast<size_t>(num_inputs) != inputs || num_outputs < 0 ||
-      static_cast<size_t>(num_outputs) != outputs)
-    throw SpecError(name + ": takes " + plural(inputs, "input") + " and makes " + plural(outputs, "output") + " but " +
-                        std::to_string(num_inputs) + " and " + std::to_string(num_outputs) + " were given",
+void check_counts(const std::string& name, Loc loc, const std::string& signature, const Counts& wanted,
+                  const Counts& given) {
+  if (given != wanted)
+    throw SpecError(name + ": takes " + plural(static_cast<size_t>(wanted.inputs), "input") + " and makes " +
+                        plural(static_cast<size_t>(wanted.outputs), "output") + " but " + std::to_string(given.inputs) +
+                        " and " + std::to_string(given.outputs) + " were given",
                     loc, "it is " + name + signature);
 }
 const char* name_at(const std::vector<std::string>& names, int32_t index, const std::string& function,
@@ -541,8 +541,7 @@ tessera_result tessera_launch(const tessera_kernel* kernel, tessera_array* const
     need("tessera_launch", "kernel", kernel);
     const Program& p = kernel->kernel.program();
     const auto made = static_cast<int32_t>(kernel->arguments.size()) - kernel->num_inputs;
-    c::check_counts(p.name, p.loc, kernel->signature, static_cast<size_t>(kernel->num_inputs),
-                    static_cast<size_t>(made), num_inputs, num_outputs);
+    c::check_counts(p.name, p.loc, kernel->signature, {kernel->num_inputs, made}, {num_inputs, num_outputs});
     if (num_inputs > 0) need("tessera_launch", "inputs", inputs);
     if (num_outputs > 0) need("tessera_launch", "outputs", outputs);
     const Device& device = kernel->kernel.device();

@@ -91,14 +91,11 @@ CompileCounts compile_counts() { return {compiled, from_disk}; }
 
 namespace {
 
-/// What a device keeps of its Programs, by key.
-using Programs = std::map<std::string, std::shared_ptr<const Program>, std::less<>>;
-
-/// `kind`: what beside kernel and device decides what is made. `usable`: the Program, or the next one that the device
-/// can use in its place.
-template <class Usable>
-std::shared_ptr<const Program> program_for(const ir::Kernel& kernel, const Target& target, CompileOptions options,
-                                           std::string kind, std::mutex& mutex, Programs& programs, Usable usable) {
+/// The context keeps it. `kind`: what beside kernel and device decides what is made. `usable`: the Program, or the next
+/// one that the device can use in its place.
+template <class Context, class Usable>
+std::shared_ptr<const Program> program_for(Context& context, const ir::Kernel& kernel, const Target& target,
+                                           CompileOptions options, std::string kind, Usable usable) {
   if (options.debug_info) kind += " debug_info";
   options.strict |= strict_by_environment();
   if (options.strict) kind += " strict";
@@ -106,9 +103,9 @@ std::shared_ptr<const Program> program_for(const ir::Kernel& kernel, const Targe
   // own.
   const std::string key = kind + (kernel.call.debug ? " debug\n" : "\n") + ir::print(kernel, true);
   const auto found = [&]() -> std::shared_ptr<const Program> {
-    std::lock_guard lock(mutex);
-    const auto it = programs.find(key);
-    return it != programs.end() ? it->second : nullptr;
+    std::lock_guard lock(context.programs_mutex);
+    const auto it = context.programs.find(key);
+    return it != context.programs.end() ? it->second : nullptr;
   }();
   if (found && options.lint != Lint::error) return found;
   check_lints(kernel, options);
@@ -119,8 +116,9 @@ std::shared_ptr<const Program> program_for(const ir::Kernel& kernel, const Targe
     return std::make_shared<const Program>(compile_or_read(kernel, t, options, key));
   };
   std::shared_ptr<const Program> program = usable(make(target), make);
-  std::lock_guard lock(mutex);
-  return programs.emplace(key, std::move(program)).first->second;  // whoever came first, if two compiled it at once
+  std::lock_guard lock(context.programs_mutex);
+  return context.programs.emplace(key, std::move(program))
+      .first->second;  // whoever came first, if two compiled it at once
 }
 
 CompiledKernel load(const Device& device, const ir::Kernel& kernel, Target target, CompileOptions options,
@@ -135,17 +133,16 @@ CompiledKernel load(const Device& device, const ir::Kernel& kernel, Target targe
       program = make(*without);
     return program;
   };
-  return {device, program_for(kernel, target, options, kind, context.programs_mutex, context.programs, usable)};
+  return {device, program_for(context, kernel, target, options, kind, usable)};
 }
 
 }  // namespace
 
 std::vector<Array> run_on(const CudaDevice& device, const ir::Kernel& kernel, const std::vector<Array>& inputs,
                           const DimValues& dims, const CompileOptions& options) {
-  cuda::Context& context = *device.context();
   const auto program =
-      program_for(kernel, device.target(), options, options.general ? "general" : "fast", context.programs_mutex,
-                  context.programs, [](std::shared_ptr<const Program> p, const auto&) { return p; });
+      program_for(*device.context(), kernel, device.target(), options, options.general ? "general" : "fast",
+                  [](std::shared_ptr<const Program> p, const auto&) { return p; });
   return device.run(*program, inputs, dims);
 }
 

@@ -453,8 +453,8 @@ class CompiledGraph::Replay {
     for (size_t n = 0; n < slices.size(); ++n) {
       actions_.push_back([&, n] {
         vulkan::Recorder& recorder = context_.recorder();
-        recorder.dispatch(p.name, pipeline.handle(), pipeline.layout(), pushes[pushes.size() > 1 ? n : 0],
-                          slices[n].groups, accesses, &slices[n].base);
+        recorder.dispatch(p.name, pipeline, pushes[pushes.size() > 1 ? n : 0], slices[n].groups, accesses,
+                          &slices[n].base);
         if (!shown.empty()) recorder.show_host(shown);
       });
       if (!slices[n].ends) continue;
@@ -517,8 +517,7 @@ class CompiledGraph::Replay {
       return;
     }
     actions_.push_back([this, &p, &call, bound, push = pushes[0], accesses, shown] {
-      context_.recorder().dispatch(p.name, call.pipeline->handle(), call.pipeline->layout(), push, bound.groups,
-                                   accesses);
+      context_.recorder().dispatch(p.name, *call.pipeline, push, bound.groups, accesses);
       if (!shown.empty()) context_.recorder().show_host(shown);
     });
   }

@@ -215,9 +215,10 @@ void CompiledGraph::State::record(std::vector<Part>& to, const std::vector<size_
       if (call.bound.cut()) break;
     }
     const auto at = sequence.begin() + static_cast<std::ptrdiff_t>(i);
-    to.push_back({std::make_unique<Recording>(device.context(), plan,
-                                              std::vector<size_t>(at, at + static_cast<std::ptrdiff_t>(end - i)), calls,
-                                              fixed, table, options.timestamps),
+    const vulkan::PreparedPlan prepared{plan, calls, fixed, table.get()};
+    to.push_back({std::make_unique<Recording>(device.context(), prepared,
+                                              std::vector<size_t>(at, at + static_cast<std::ptrdiff_t>(end - i)),
+                                              options.timestamps),
                   0, seconds, recorded});
     i = end;
   }

@@ -21,10 +21,10 @@ std::vector<PlaceUse> uses_of(const GraphPlan& plan, const std::vector<PreparedC
   });
 }
 
-Recording::Recording(std::shared_ptr<Context> context, const GraphPlan& plan, std::vector<size_t> sequence,
-                     const std::vector<PreparedCall>& calls, const std::vector<std::shared_ptr<Buffer>>& fixed,
-                     const std::shared_ptr<Buffer>& table, bool timestamps)
-    : context_(std::move(context)), plan_(plan), sequence_(std::move(sequence)), different_(sequence_) {
+Recording::Recording(std::shared_ptr<Context> context, const PreparedPlan& prepared, std::vector<size_t> sequence,
+                     bool timestamps)
+    : context_(std::move(context)), plan_(prepared.plan), sequence_(std::move(sequence)), different_(sequence_) {
+  const auto& [plan, calls, fixed, table] = prepared;
   std::sort(different_.begin(), different_.end());
   different_.erase(std::unique(different_.begin(), different_.end()), different_.end());
   indirect_ =
@@ -51,8 +51,8 @@ Recording::Recording(std::shared_ptr<Context> context, const GraphPlan& plan, st
     }
     // what waits for no other begins beside it; before the first one may stand a barrier of the recorder's
     if (timestamps_) timestamps_->write_begin(commands_, timed_.size(), step.barrier || steps_.empty());
-    if (copy) record_copy(*c.copy(), fixed);
-    else record_call(c, calls[i], fixed, table.get());
+    if (copy) record_copy(prepared, i);
+    else record_call(prepared, i);
     if (timestamps_) {
       timestamps_->write_end(commands_, timed_.size());
       timed_.push_back(i);
@@ -67,27 +67,29 @@ Recording::Recording(std::shared_ptr<Context> context, const GraphPlan& plan, st
   }
 }
 
-void Recording::record_copy(const Command::Copy& c, const std::vector<std::shared_ptr<Buffer>>& fixed) const {
+void Recording::record_copy(const PreparedPlan& prepared, size_t command) const {
   const DeviceTable& vk = context_->vk();
-  const Buffer &from = *fixed[c.from.storage], &to = *fixed[c.to.storage];
+  const Command::Copy& c = *plan_.commands[command].copy();
+  const Buffer &from = *prepared.fixed[c.from.storage], &to = *prepared.fixed[c.to.storage];
   const VkBufferCopy region{from.offset() + base(plan_.storages[c.from.storage]) + static_cast<uint64_t>(c.from.offset),
                             to.offset() + base(plan_.storages[c.to.storage]) + static_cast<uint64_t>(c.to.offset),
                             static_cast<uint64_t>(c.to.bytes)};
   vk.vkCmdCopyBuffer(commands_, from.handle(), to.handle(), 1, &region);
 }
 
-void Recording::record_call(const Command& c, const PreparedCall& call,
-                            const std::vector<std::shared_ptr<Buffer>>& fixed, const Buffer* table) const {
+void Recording::record_call(const PreparedPlan& prepared, size_t command) const {
   const DeviceTable& vk = context_->vk();
+  const Command& c = plan_.commands[command];
+  const PreparedCall& call = prepared.calls[command];
   if (has_names(vk)) begin_label(vk, commands_, with_line(call.program->name, call.program->loc));
   vk.vkCmdBindPipeline(commands_, VK_PIPELINE_BIND_POINT_COMPUTE, call.pipeline->handle());
   if (pushed_bytes(*call.program) > 0) {
-    const uint64_t at = table->address() + call.table_at;
+    const uint64_t at = prepared.table->address() + call.table_at;
     vk.vkCmdPushConstants(commands_, call.pipeline->layout(), VK_SHADER_STAGE_COMPUTE_BIT, 0, sizeof at, &at);
   }
   if (c.guard) {
     const Place& groups = plan_.gates[c.guard->gate].groups;
-    const Buffer& b = *fixed[groups.storage];
+    const Buffer& b = *prepared.fixed[groups.storage];
     vk.vkCmdDispatchIndirect(
         commands_, b.handle(),
         b.offset() + base(plan_.storages[groups.storage]) + static_cast<uint64_t>(groups.offset + c.guard->offset()));

@@ -26,16 +26,21 @@ struct PreparedCall {
   size_t num_addresses = 0;   // at the block's beginning; the scratch's and the report's last
 };
 
+/// A plan with what its commands need on the device.
+struct PreparedPlan {
+  const GraphPlan& plan;
+  const std::vector<PreparedCall>& calls;             // by command
+  const std::vector<std::shared_ptr<Buffer>>& fixed;  // by storage: the arena's and the constants' memory, else null
+  const Buffer* table;                                // of the calls' blocks; null if there are none
+};
+
 /// What a command uses, as its compiled program says.
 std::vector<PlaceUse> uses_of(const GraphPlan& plan, const std::vector<PreparedCall>& calls, size_t command);
 
 class Recording {
  public:
-  /// Those commands of the plan one after another, with the time before and after each if `timestamps`. `fixed`: the
-  /// memory of the arena and the constants, by storage; null for the others. `table`: of the calls' blocks.
-  Recording(std::shared_ptr<Context> context, const GraphPlan& plan, std::vector<size_t> sequence,
-            const std::vector<PreparedCall>& calls, const std::vector<std::shared_ptr<Buffer>>& fixed,
-            const std::shared_ptr<Buffer>& table, bool timestamps);
+  /// Those commands of the plan one after another, with the time before and after each if `timestamps`.
+  Recording(std::shared_ptr<Context> context, const PreparedPlan& plan, std::vector<size_t> sequence, bool timestamps);
   ~Recording();
   Recording(const Recording&) = delete;
   Recording& operator=(const Recording&) = delete;
@@ -58,9 +63,8 @@ class Recording {
   std::vector<LogEntry> log(const std::vector<std::shared_ptr<Buffer>>& buffers, const Buffer& table) const;
 
  private:
-  void record_copy(const GraphPlan::Command::Copy& c, const std::vector<std::shared_ptr<Buffer>>& fixed) const;
-  void record_call(const GraphPlan::Command& c, const PreparedCall& call,
-                   const std::vector<std::shared_ptr<Buffer>>& fixed, const Buffer* table) const;
+  void record_copy(const PreparedPlan& plan, size_t command) const;
+  void record_call(const PreparedPlan& plan, size_t command) const;
   struct Step {
     bool barrier = false;  // before it
     bool copy = false;

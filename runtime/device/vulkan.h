@@ -58,7 +58,6 @@ namespace tessera::vulkan {
   X(vkCmdPushConstants)            \
   X(vkCmdDispatch)                 \
   X(vkCmdCopyBuffer)               \
-  X(vkCmdFillBuffer)               \
   X(vkCmdPipelineBarrier2)         \
   X(vkGetBufferDeviceAddress)      \
   X(vkCreateShaderModule)          \

@@ -213,11 +213,10 @@ void Launch::record(bool named) {
   if (named) begin_label(context_->vk(), recorder.commands(), with_line(p_.name, p_.loc));
   for (const auto& [from, to] : copies_) recorder.copy(*from, 0, *to, 0, to->size());
   if (dispatches() && in_graph_ && in_graph_->groups) {  // perhaps none: its time says nothing
-    recorder.dispatch_indirect(p_.name, pipeline_->handle(), pipeline_->layout(), pushes_[0], *in_graph_->groups,
-                               in_graph_->offset, accesses_);
+    recorder.dispatch_indirect(p_.name, *pipeline_, pushes_[0], *in_graph_->groups, in_graph_->offset, accesses_);
   } else if (dispatches()) {
     timer_ = context_->pace().begin(recorder, work_);
-    recorder.dispatch(p_.name, pipeline_->handle(), pipeline_->layout(), pushes_[0], bound_.groups, accesses_);
+    recorder.dispatch(p_.name, *pipeline_, pushes_[0], bound_.groups, accesses_);
     context_->pace().end(recorder, timer_);
   }
   recorder.show_host(shown_);
@@ -253,8 +252,8 @@ void Launch::submit_slices(size_t first, size_t end) {
             for (const auto& [source, to] : copies_) recorder.copy(*source, 0, *to, 0, to->size());
           timer = context_->pace().begin(recorder, part);
           for (size_t n = first; n < end; ++n)
-            recorder.dispatch(p_.name, pipeline_->handle(), pipeline_->layout(), pushes_[own_blocks ? n : 0],
-                              slices[n].groups, accesses_, &slices[n].base);
+            recorder.dispatch(p_.name, *pipeline_, pushes_[own_blocks ? n : 0], slices[n].groups, accesses_,
+                              &slices[n].base);
           context_->pace().end(recorder, timer);
           recorder.show_host(shown_);
         },

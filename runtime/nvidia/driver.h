@@ -19,7 +19,7 @@ struct ModuleHandle;
 struct FunctionHandle;
 struct StreamHandle;
 
-constexpr Status kSuccess = 0, kOutOfMemory = 2, kNoDevice = 100, kInvalidPtx = 218, kUnsupportedPtx = 222;
+constexpr Status kSuccess = 0, kOutOfMemory = 2, kNoDevice = 100, kUnsupportedPtx = 222;
 
 enum class DeviceAttribute : int {
   max_threads_per_block = 1,

@@ -4,6 +4,7 @@
 #include <exception>
 
 #include "engine/base/error.h"
+#include "runtime/submit/pipeline.h"
 
 namespace tessera::vulkan {
 namespace {
@@ -250,27 +251,26 @@ void Recorder::note(const std::string& what, Stage stage, std::span<const Access
   add({.event = std::move(command), .what = what, .stream = stream});
 }
 
-void Recorder::dispatch(const std::string& name, VkPipeline pipeline, VkPipelineLayout layout,
-                        std::span<const std::byte> push, const std::array<uint32_t, 3>& groups,
-                        std::span<const Access> list, const std::array<uint32_t, 3>* base) {
+void Recorder::dispatch(const std::string& name, const Pipeline& pipeline, std::span<const std::byte> push,
+                        const std::array<uint32_t, 3>& groups, std::span<const Access> list,
+                        const std::array<uint32_t, 3>* base) {
   access("dispatch ", name, Stage::compute, list);
-  bind(pipeline, layout, push);
+  bind(pipeline, push);
   if (base) vk_.vkCmdDispatchBase(open_, (*base)[0], (*base)[1], (*base)[2], groups[0], groups[1], groups[2]);
   else vk_.vkCmdDispatch(open_, groups[0], groups[1], groups[2]);
 }
 
-void Recorder::dispatch_indirect(const std::string& name, VkPipeline pipeline, VkPipelineLayout layout,
-                                 std::span<const std::byte> push, const Buffer& groups, uint64_t offset,
-                                 std::span<const Access> list) {
+void Recorder::dispatch_indirect(const std::string& name, const Pipeline& pipeline, std::span<const std::byte> push,
+                                 const Buffer& groups, uint64_t offset, std::span<const Access> list) {
   access("dispatch ", name, Stage::compute, list, true);
-  bind(pipeline, layout, push);
+  bind(pipeline, push);
   vk_.vkCmdDispatchIndirect(open_, groups.handle(), groups.offset() + offset);
 }
 
-void Recorder::bind(VkPipeline pipeline, VkPipelineLayout layout, std::span<const std::byte> push) {
-  vk_.vkCmdBindPipeline(open_, VK_PIPELINE_BIND_POINT_COMPUTE, pipeline);
+void Recorder::bind(const Pipeline& pipeline, std::span<const std::byte> push) {
+  vk_.vkCmdBindPipeline(open_, VK_PIPELINE_BIND_POINT_COMPUTE, pipeline.handle());
   if (!push.empty())
-    vk_.vkCmdPushConstants(open_, layout, VK_SHADER_STAGE_COMPUTE_BIT, 0, static_cast<uint32_t>(push.size()),
+    vk_.vkCmdPushConstants(open_, pipeline.layout(), VK_SHADER_STAGE_COMPUTE_BIT, 0, static_cast<uint32_t>(push.size()),
                            push.data());
 }
 

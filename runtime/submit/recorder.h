@@ -20,6 +20,8 @@
 
 namespace tessera::vulkan {
 
+class Pipeline;
+
 /// A use of bytes [offset, offset + size) of a buffer by one command; `indirect`: its numbers of workgroups are read
 /// there.
 struct Access {
@@ -58,13 +60,12 @@ class Recorder {
   Recorder& operator=(const Recorder&) = delete;
 
   /// `base`: of the workgroups' numbers; with it, `pipeline` has been made for that.
-  void dispatch(const std::string& name, VkPipeline pipeline, VkPipelineLayout layout, std::span<const std::byte> push,
+  void dispatch(const std::string& name, const Pipeline& pipeline, std::span<const std::byte> push,
                 const std::array<uint32_t, 3>& groups, std::span<const Access> accesses,
                 const std::array<uint32_t, 3>* base = nullptr);
   /// The same of as many workgroups as three u32 at `offset` in `groups` say, an access of which is in the list.
-  void dispatch_indirect(const std::string& name, VkPipeline pipeline, VkPipelineLayout layout,
-                         std::span<const std::byte> push, const Buffer& groups, uint64_t offset,
-                         std::span<const Access> accesses);
+  void dispatch_indirect(const std::string& name, const Pipeline& pipeline, std::span<const std::byte> push,
+                         const Buffer& groups, uint64_t offset, std::span<const Access> accesses);
   /// A command that the caller records into what this returns.
   VkCommandBuffer command(const std::string& name, Stage stage, std::span<const Access> accesses);
   void copy(Buffer& from, uint64_t from_offset, Buffer& to, uint64_t to_offset, uint64_t size);
@@ -164,7 +165,7 @@ class Recorder {
   void undo(size_t logged);  // what has been recorded since then will not run
   void access(std::string_view verb, std::string_view what, Stage stage, std::span<const Access> accesses,
               bool indirect = false);
-  void bind(VkPipeline pipeline, VkPipelineLayout layout, std::span<const std::byte> push);
+  void bind(const Pipeline& pipeline, std::span<const std::byte> push);
   StageMask recorded(StageMask to, std::span<const Access> accesses) const;
   void order(StageMask stages, std::span<const Access> accesses);
   VkCommandBuffer begin(VkCommandBufferUsageFlags usage);

@@ -55,19 +55,24 @@ def functions(text):
         head = at + 1
 
 
-unused = set(ALLOWED)
-for path in sys.stdin.read().split():
-    if not re.match(r"(engine|codegen|runtime|samples|tests)/.*\.(h|cpp)$", path):
-        continue
-    with open(path, encoding="utf-8") as source:
-        text = source.read()
-    for first, last, name in functions(text):
-        lines = last - first + 1
-        if lines <= LIMIT or name == "TEST_CASE":
+def main():
+    unused = set(ALLOWED)
+    for path in sys.stdin.read().split():
+        if not re.match(r"(engine|codegen|runtime|samples|tests)/.*\.(h|cpp)$", path):
             continue
-        if (path, name) in ALLOWED:
-            unused.discard((path, name))
-        else:
-            print(f"{path}:{first} {name} {lines}")
-for path, name in sorted(unused):
-    print(f"{path}: {name} may be longer than {LIMIT} lines, but no such function is")
+        with open(path, encoding="utf-8") as source:
+            text = source.read()
+        for first, last, name in functions(text):
+            lines = last - first + 1
+            if lines <= LIMIT or name == "TEST_CASE":
+                continue
+            if (path, name) in ALLOWED:
+                unused.discard((path, name))
+            else:
+                print(f"{path}:{first} {name} {lines}")
+    for path, name in sorted(unused):
+        print(f"{path}: {name} may be longer than {LIMIT} lines, but no such function is")
+
+
+if __name__ == "__main__":
+    main()

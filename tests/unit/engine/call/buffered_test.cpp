@@ -45,7 +45,8 @@ TEST_CASE("buffered: the same as pallas_call") {
                                                         {"arbitrary", "parallel", "arbitrary"}};
   for (const auto& s : semantics)
     for (const Counts& counts : {Counts{}, Counts{{1, 1}}, Counts{{2, 3}}, Counts{{4, 2}}}) {
-      const auto call = ts::buffered_pallas_call(kernel, out, spec(), ts::CompilerParams{s}, counts);
+      const auto call = ts::buffered_pallas_call(
+          kernel, {.out_shape = out, .grid_spec = spec(), .compiler_params = ts::CompilerParams{s}}, counts);
       for (uint64_t seed = 0; seed < 3; ++seed) {
         const ts::Array got = ts::interpret(call, {.seed = seed, .races = true}, rows, x, y);
         REQUIRE(got.shape() == wanted.shape());
@@ -58,16 +59,18 @@ TEST_CASE("buffered: the same as pallas_call") {
 
 TEST_CASE("buffered: exact errors") {
   int line = __LINE__ + 1;
-  const auto three = [] { ts::buffered_pallas_call(kernel, out, spec(), {}, {{2, 3, 2}}, {.name = "grouped"}); };
+  const auto three = [] {
+    ts::buffered_pallas_call(kernel, {.out_shape = out, .grid_spec = spec(), .name = "grouped"}, {{2, 3, 2}});
+  };
   std::string said = message(three);
   CHECK(said == "grouped: buffered_pallas_call: input_buffer_count has 3 entries but in_specs has 2 BlockSpecs" +
                     at(line) + note("give one count per input; scalar-prefetch operands have none"));
   line = __LINE__ + 1;
-  said = message([] { ts::buffered_pallas_call(kernel, out, spec(), {}, {{2, 0}}); });
+  said = message([] { ts::buffered_pallas_call(kernel, {.out_shape = out, .grid_spec = spec()}, {{2, 0}}); });
   CHECK(said == "kernel: buffered_pallas_call: input_buffer_count[1] is 0" + at(line) +
                     note("a block needs one buffer at least"));
   line = __LINE__ + 1;
-  said = message([] { ts::buffered_pallas_call([](Ref, Ref) {}, out, spec()); });
+  said = message([] { ts::buffered_pallas_call([](Ref, Ref) {}, {.out_shape = out, .grid_spec = spec()}); });
   CHECK(said ==
         "kernel: buffered_pallas_call: the kernel takes 2 Refs but there are 1 scalar-prefetch operand, 2 inputs, 1 "
         "output and 1 scratch shape" +

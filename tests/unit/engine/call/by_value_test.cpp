@@ -140,11 +140,12 @@ TEST_CASE("numbers by value under vmap and jit") {
 }
 
 TEST_CASE("numbers by value in pipelines") {
-  const ts::GridSpec spec{.grid = {2},
-                          .in_specs = {{{2}, [](Value i) { return i; }}, ts::by_value(ts::f32)},
-                          .out_specs = {{{2}, [](Value i) { return i; }}}};
-  const auto scaled = ts::buffered_pallas_call([](Ref x, Ref s, Ref o) { o[all] = x[all] * s[all]; }, {{{4}, ts::f32}},
-                                               spec, {}, {}, {.name = "scaled"});
+  const auto scaled = ts::buffered_pallas_call([](Ref x, Ref s, Ref o) { o[all] = x[all] * s[all]; },
+                                               {.out_shape = {{{4}, ts::f32}},
+                                                .grid = {2},
+                                                .in_specs = {{{2}, [](Value i) { return i; }}, ts::by_value(ts::f32)},
+                                                .out_specs = {{{2}, [](Value i) { return i; }}},
+                                                .name = "scaled"});
   CHECK(list(ts::interpret(scaled, floats({1, 2, 3, 4}), 3)) == std::vector<float>{3, 6, 9, 12});
   const auto inner = ts::pallas_call(
       [](Ref x, Ref o) {
