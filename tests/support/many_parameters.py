@@ -1,10 +1,10 @@
 """Functions, lambdas and constructors of more than six parameters in engine, codegen and runtime.
 
 Each is a line `file:line name parameters`. The files come on stdin. Not meant: the C interface and Python's
-(tessera_...), whose callers pass no structs of C++, kernels, which have a Ref for each of their arrays, and macros. Found
-in the text and not in Clang's tree as order.sh does: reading the folders that order.sh does not read and the bodies of
-all functions there takes a minute instead of three seconds, and needs a clang. Definitions alone are looked at: a
-declaration has as many.
+(tessera_...), whose callers pass no structs of C++, kernels, which have a Ref for each of their arrays, and macros.
+Found in the text and not in Clang's tree as order.sh does: reading the folders that order.sh does not read and the
+bodies of all functions there takes a minute instead of three seconds, and needs a clang. Definitions alone are looked
+at: a declaration has as many.
 """
 
 import re
