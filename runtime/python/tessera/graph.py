@@ -17,7 +17,7 @@ from jax._src.random import prng
 from jax._src.state import discharge
 from jax.experimental import pallas as pl
 
-from tessera import expansions, hook, jax_versions
+from tessera import equations, expansions, hook, jax_versions
 from tessera import jaxpr as to_json
 from tessera._files import write_file
 from tessera._native_library import Error, import_text
@@ -45,7 +45,7 @@ source_info_util.register_exclusion(__file__)  # lines are the user's
 
 def _type(aval):
     """Random keys are their words."""
-    dtype, shape = to_json.type_of(aval)
+    dtype, shape = equations.type_of(aval)
     return f"{dtype}[{', '.join(map(str, shape))}]"
 
 
@@ -104,7 +104,7 @@ class _Writer:
         value = np.asarray(
             jax.random.key_data(value) if isinstance(getattr(value, "dtype", None), prng.KeyTy) else value
         )
-        value = value.astype(to_json.wide(value.dtype))
+        value = value.astype(equations.wide(value.dtype))
         file = f"constant_{name[1:]}.npy"
         write_file(self.folder, file, lambda f: np.save(f, value))
         self.head.append(f'const {name} {_type(value)} "{file}"')
@@ -121,7 +121,7 @@ class _Writer:
         )
         try:
             module = to_json.describe(**params, tables=tables, at=place)
-        except to_json.ExportError as error:
+        except equations.ExportError as error:
             raise Error(f"tessera.export: {error}") from None
         try:
             text = import_text(to_json.dump(module))
@@ -292,8 +292,8 @@ def export(fn, *args, path):
     arguments = []
     for i, v in enumerate(closed.jaxpr.invars):
         try:
-            to_json.check_dtype(v.aval.dtype, f"argument {i}")
-        except to_json.ExportError as error:
+            equations.check_dtype(v.aval.dtype, f"argument {i}")
+        except equations.ExportError as error:
             raise Error(f"tessera.export: {error}") from None
         arguments.append(w.name())
         w.head.append(f"in {arguments[-1]} {_type(v.aval)}")

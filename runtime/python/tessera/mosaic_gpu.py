@@ -7,8 +7,7 @@ import dataclasses
 import jax
 from jax._src import core
 
-from tessera import jax_versions
-from tessera import equations as to_json
+from tessera import equations, jax_versions
 
 _MODULE = "jax._src.pallas.mosaic_gpu"
 
@@ -24,7 +23,7 @@ def is_mesh(mesh):
 def _check_names(axes):
     """vmap's axes have objects for names."""
     if not all(isinstance(name, str) for name in axes):
-        raise to_json.ExportError(
+        raise equations.ExportError(
             "vmap of a kernel of mosaic_gpu is not supported",
             note="loop over the batch, or give the kernel an axis of its grid for it",
         )
@@ -33,13 +32,13 @@ def _check_names(axes):
 def describe_mesh(mesh, compiler_params):
     """How the axes of the call's grid divide: those of the grid, those of the cluster, and the threads."""
     if len(mesh.shape) != len(mesh.grid) + len(mesh.cluster) + (mesh.num_threads is not None):
-        raise to_json.ExportError(
+        raise equations.ExportError(
             "two axes have the same name",
             note="grid_names, cluster_names and thread_name differ, so that axis_index finds one axis",
         )
     for s in getattr(compiler_params, "dimension_semantics", None) or ():
         if s != "parallel":
-            raise to_json.ExportError(
+            raise equations.ExportError(
                 f"dimension_semantics has {s!r}, but the programs of plgpu.kernel run at once",
                 note="loop inside the body: plgpu.nd_loop, lax.fori_loop",
             )
@@ -100,7 +99,7 @@ def as_pipeline(*, jaxpr, grid_mapping, compiler_params, name=None, input_output
 
     gm, semantics = grid_mapping, compiler_params.dimension_semantics
     if gm.num_index_operands or gm.num_dynamic_grid_bounds or gm.vmapped_dims or input_output_aliases:
-        raise to_json.ExportError(
+        raise equations.ExportError(
             "a pallas_call with GPU memory has no scalar prefetch, aliases, vmap or grid whose size arrives with the"
             " call",
             note="plgpu.kernel has what they are for",
@@ -178,9 +177,9 @@ def space(aval):
     if _is(aval, "WGMMAAbstractAccumulatorRef"):
         return "accumulator"
     if _is(aval, "AbstractTMEMRef"):
-        raise to_json.ExportError("tensor memory is Blackwell's", note="accumulators of Hopper's wgmma are plgpu.ACC")
+        raise equations.ExportError("tensor memory is Blackwell's", note="accumulators of Hopper's wgmma are plgpu.ACC")
     if _is(aval, "AbstractRefUnion"):
-        raise to_json.ExportError("a RefUnion is not supported", note="give each its own plgpu.SMEM")
+        raise equations.ExportError("a RefUnion is not supported", note="give each its own plgpu.SMEM")
     dtype = getattr(aval.inner_aval, "dtype", None)
     if _is(dtype, "BarrierType", "ClusterBarrierType"):
         return "barrier" if _is(dtype, "BarrierType") else "cluster_barrier"
@@ -213,13 +212,13 @@ def _places(eqn, scope, names, trees):
         count = tree.num_leaves if tree is not None else 0
         transforms = tree.unflatten(leaves[:count]) if tree is not None else ()
         del leaves[:count]
-        params[name] = to_json.views(transforms, scope)
+        params[name] = equations.views(transforms, scope)
     return [scope.operand(v) for v in refs], params, leaves
 
 
 def _copy_gmem_to_smem(eqn, scope):
     if eqn.params.get("leader_tracked") is not None:
-        raise to_json.ExportError("copies that a leader tracks feed products of two blocks, which are Blackwell's")
+        raise equations.ExportError("copies that a leader tracks feed products of two blocks, which are Blackwell's")
     operands, params, _ = _places(
         eqn,
         scope,
@@ -266,7 +265,7 @@ def _scratch(aval, transforms):
     """What the TYPE of a Ref in run_scoped leaves open."""
     dtype, more = getattr(aval.inner_aval, "dtype", None), {"transforms": [transform(t) for t in transforms]}
     if None in more["transforms"]:
-        raise to_json.ExportError(
+        raise equations.ExportError(
             f"memory by {type(transforms[more['transforms'].index(None)]).__name__} is not supported"
         )
     if _is(dtype, "BarrierType", "ClusterBarrierType"):
@@ -276,7 +275,7 @@ def _scratch(aval, transforms):
             "collective_axes": _axes(getattr(dtype, "collective_axes", ())),
         }
         if getattr(dtype, "leader_tracked", False):
-            raise to_json.ExportError(
+            raise equations.ExportError(
                 "barriers that a leader tracks are of products of two blocks, which are Blackwell's"
             )
     return more
@@ -294,7 +293,7 @@ def _run_scoped(eqn, scope):
     return {
         "in": [scope.operand(v) for v in eqn.invars],
         "params": {
-            "jaxpr": to_json.body_of(params["jaxpr"], scope),
+            "jaxpr": equations.body_of(params["jaxpr"], scope),
             "collective_axes": _axes(params.get("collective_axes")),
             "types": [_scratch(v.aval, t) for v, t in zip(made, transforms)],
         },
@@ -310,12 +309,12 @@ def _call(eqn, scope):
         del leaves[: tree.num_leaves]
         ref, transforms = ref if isinstance(ref, tuple) else (getattr(ref, "ref", ref), getattr(ref, "transforms", ()))
         refs.append(scope.operand(ref))
-        places.append(to_json.views(transforms, scope))
+        places.append(equations.views(transforms, scope))
     ids = jax.tree.unflatten(eqn.params["program_ids_treedef"], leaves)
     return {
         "in": refs,
         "params": {
-            "jaxpr": to_json.body_of(eqn.params["jaxpr"], scope),
+            "jaxpr": equations.body_of(eqn.params["jaxpr"], scope),
             "transforms": places,
             "program_ids": [None if i is None else scope.operand(i) for i in ids],
         },
@@ -353,7 +352,7 @@ def equation(eqn, scope):
     """An equation of mosaic_gpu's own, or None."""
     name = jax_versions.primitive(eqn)
     if name in _REFUSED or name.startswith("tcgen05_") or "tmem" in name:
-        raise to_json.ExportError(_REFUSED.get(name, "is Blackwell's"))
+        raise equations.ExportError(_REFUSED.get(name, "is Blackwell's"))
     if name == "run_scoped" and not _in_threads(eqn):
         return None
     if name == "load" and "optimized" in eqn.params:
