@@ -5,6 +5,7 @@
 
 #include "codegen/spirv/builder/module.h"
 #include "engine/base/error.h"
+#include "tests/support/judge/judge.h"
 #include "tests/unit/codegen/spirv_support.h"
 
 namespace spirv_test {
@@ -425,6 +426,55 @@ TEST_CASE("spirv: an index that wraps on the way to an element is still the elem
     for (int i = 0; i < 8; ++i) CHECK(out.get(i) == static_cast<uint64_t>(17 - i));
   }
   quiet();
+}
+
+TEST_CASE("spirv: constants of an index, one behind the other, that wrap on the way to an element") {
+  constexpr int64_t kHalf = int64_t{1} << 30, kMost = INT32_MAX;
+  const std::vector<std::vector<int64_t>> sums{{-5},
+                                               {5, 6},
+                                               {5, -6},
+                                               {kHalf - 1, kHalf - 1},
+                                               {1 - kHalf, 1 - kHalf},
+                                               {-kHalf, -kHalf},
+                                               {1 - kHalf, kHalf - 1},
+                                               {-kMost, -kMost},
+                                               {-kMost - 1, -1},
+                                               {kMost, kMost, 2},
+                                               {1 - kHalf, 1 - kHalf, 1 - kHalf},
+                                               {kHalf - 1, kHalf - 1, kHalf - 1, kHalf - 1, 4}};
+  for (const DType dt : {DType::u8, DType::u16, DType::u32, DType::u64})
+    for (const std::vector<int64_t>& constants : sums)
+      for (const bool last : {false, true}) {
+        CAPTURE(name(dt));
+        CAPTURE(constants.size());
+        CAPTURE(constants[0]);
+        CAPTURE(last);
+        LaneKernel t(8);
+        const Value x = t.arg(dt), start = t.arg(DType::i32), y = t.arg(dt), lane = t.value(Opcode::local_index);
+        // Elements from 0 on, or the last ones below 2^31 bytes.
+        const int64_t first = last ? (int64_t{1} << 31) / size_bytes(dt) - 8 : 0;
+        const Value there = last ? t.view(x, t.b.constant_int(DType::i64, -first)) : x;
+        Value at = t.load(start, lane);
+        int64_t sum = 0;
+        for (const int64_t c : constants) at = t.op(Opcode::add, {at, t.i32c(c)}), sum += c;
+        t.store(y, lane, t.load(there, at));
+        Program p;
+        p.name = "test";
+        p.workgroup_size = 8;
+        p.num_units = 1;
+        p.args = {{"x", dt, {8}, false, true, false},
+                  {"start", DType::i32, {8}, false, true, false},
+                  {"y", dt, {8}, true, false, true}};
+        p.spirv = emit_valid(t.finish(), lavapipe_target());
+        std::vector<Array> arrays{Array({8}, dt), Array({8}, DType::i32), Array({8}, dt)};
+        for (int64_t i = 0; i < 8; ++i) {
+          arrays[0].set_element_bits(i, static_cast<uint64_t>(10 + i));
+          arrays[1].set_element_bits(i, static_cast<uint32_t>(first + 7 - i - sum));
+        }
+        const judge::Result r = judge::run(p, arrays, {});
+        for (const std::string& report : r.reports) FAIL_CHECK(report);
+        for (int64_t i = 0; i < 8; ++i) CHECK(r.outputs.at(0).element_bits(i) == static_cast<uint64_t>(17 - i));
+      }
 }
 
 TEST_CASE("spirv: extents in the push constants, i64 first") {
