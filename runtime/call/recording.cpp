@@ -24,7 +24,8 @@ std::vector<PlaceUse> uses_of(const GraphPlan& plan, const std::vector<PreparedC
 Recording::Recording(std::shared_ptr<Context> context, const PreparedPlan& prepared, std::vector<size_t> sequence,
                      bool timestamps)
     : context_(std::move(context)), plan_(prepared.plan), sequence_(std::move(sequence)), different_(sequence_) {
-  const auto& [plan, calls, fixed, table] = prepared;
+  const GraphPlan& plan = prepared.plan;
+  const std::vector<PreparedCall>& calls = prepared.calls;
   std::sort(different_.begin(), different_.end());
   different_.erase(std::unique(different_.begin(), different_.end()), different_.end());
   indirect_ =

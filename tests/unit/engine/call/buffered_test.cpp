@@ -58,11 +58,9 @@ TEST_CASE("buffered: the same as pallas_call") {
 }
 
 TEST_CASE("buffered: exact errors") {
+  const ts::PallasCallParams grouped{.out_shape = out, .grid_spec = spec(), .name = "grouped"};
   int line = __LINE__ + 1;
-  const auto three = [] {
-    ts::buffered_pallas_call(kernel, {.out_shape = out, .grid_spec = spec(), .name = "grouped"}, {{2, 3, 2}});
-  };
-  std::string said = message(three);
+  std::string said = message([&] { ts::buffered_pallas_call(kernel, grouped, {{2, 3, 2}}); });
   CHECK(said == "grouped: buffered_pallas_call: input_buffer_count has 3 entries but in_specs has 2 BlockSpecs" +
                     at(line) + note("give one count per input; scalar-prefetch operands have none"));
   line = __LINE__ + 1;
