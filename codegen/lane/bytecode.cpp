@@ -350,11 +350,11 @@ class Flattener {
   void vector_access(const Op& o, uint32_t source) {
     const bool store = o.code == Opcode::store;
     const uint32_t place = places_[o.operands[0].index];
-    const auto width = static_cast<size_t>(o.index[0].size);
+    const auto width = static_cast<size_t>(o.index[0].slice()->size);
     if (place == kNone || (store ? o.operands.size() < width + 1 : o.results.size() != width))
       malformed(o, "is no vector access");
-    const uint32_t first = o.index[0].is_static() ? fresh(static_cast<uint32_t>(o.index[0].start))
-                                                  : use(o, static_cast<size_t>(o.index[0].start_operand));
+    const uint32_t first =
+        o.index[0].is_static() ? fresh(static_cast<uint32_t>(o.index[0].constant())) : use(o, *o.index[0].operand());
     for (size_t j = 0; j < width; ++j) {
       uint32_t at = first;
       if (j) {
@@ -390,10 +390,10 @@ class Flattener {
     if (place == kNone) malformed(o, "operand 0 does not come from an arg or an arena by views");
     i.aux = place;
     i.operand = i.result = out_.places[place].dtype;
-    if (o.index.size() != 1 || o.index[0].kind != ir::Index::Kind::integer) malformed(o, "wants one integer index");
+    if (o.index.size() != 1 || !o.index[0].is_integer()) malformed(o, "wants one integer index");
     if (o.index[0].is_static())
-      i.b = fresh(static_cast<uint32_t>(std::clamp<int64_t>(o.index[0].start, INT32_MIN, INT32_MAX)));
-    else i.b = use(o, static_cast<size_t>(o.index[0].start_operand));
+      i.b = fresh(static_cast<uint32_t>(std::clamp<int64_t>(o.index[0].constant(), INT32_MIN, INT32_MAX)));
+    else i.b = use(o, *o.index[0].operand());
     if (o.has_mask()) i.c = use(o, static_cast<size_t>(o.mask_position()));
     if (atomic) {
       if (o.has_mask()) malformed(o, "takes no mask");
