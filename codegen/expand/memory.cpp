@@ -82,9 +82,9 @@ void Walk::emit_view(const ir::Op& op) {
 
 V Walk::element_index(const ir::Op& op) {
   const ir::Index& i = op.index.at(0);
-  if (i.start_operand >= 0) return get(op.operands.at(static_cast<size_t>(i.start_operand)));
-  if (i.start > INT32_MAX || i.start < INT32_MIN) return sink_.make(Reg::u64, i.start);
-  return sink_.make(Reg::u32, i.start);
+  if (!i.is_static()) return get(op.operand(i));
+  const int64_t at = i.constant();
+  return sink_.make(at > INT32_MAX || at < INT32_MIN ? Reg::u64 : Reg::u32, at);
 }
 
 // Where an element that begins `index` elements behind a place lies from there, in bytes. An index that is known to be
@@ -102,10 +102,9 @@ V Walk::element_address(const ir::Op& op, const Ref& r) {
   const ir::Index& i = op.index.at(0);
   const int64_t size = size_bytes(r.dtype);
   V address = r.base;
-  int64_t constant = i.start;
+  int64_t constant = i.is_static() ? i.constant() : 0;
   if (!i.is_static()) {
-    constant = 0;
-    ir::Value x = op.operands.at(static_cast<size_t>(i.start_operand));
+    ir::Value x = op.operand(i);
     for (const ir::Op* d = k_.def(x); d && d->code == Opcode::add && !d->operands.empty(); d = k_.def(x)) {
       const auto c = ir::constant_int(k_, d->operands[1]);
       if (!c || std::abs(*c) > INT32_MAX || std::abs(constant + *c) > INT32_MAX / 2) break;
@@ -184,7 +183,7 @@ void Walk::emit_vector_store(const ir::Op& op) {
   const bool shared = r.space == MemorySpace::shared;  // where each element has a word
   const auto size = static_cast<size_t>(shared ? ir::arena_stride(r.dtype) : size_bytes(r.dtype));
   std::vector<V> words;
-  for (size_t i = 0; i < static_cast<size_t>(op.index[0].size); ++i) {
+  for (size_t i = 0; i < static_cast<size_t>(op.index[0].slice()->size); ++i) {
     const V value = get(op.operands.at(1 + i)), raw = registers_[op.operands[1 + i].index].raw;
     if (shared && r.dtype == DType::boolean) {
       words.push_back(memory_bits(value, r.dtype));

@@ -81,11 +81,11 @@ class Walk {
       behind.emplace_back(-factor, v);
     };
     const ir::Index& x = o.index[0];
-    x.is_static() ? at(x.start, {}) : at(1, o.operands[static_cast<size_t>(x.start_operand)]);
+    x.is_static() ? at(x.constant(), {}) : at(1, o.operand(x));
     for (const ir::Op* view = k_.def(o.operands[0]); view && view->code == Opcode::view;
          view = k_.def(view->operands[0]))
       at(1, view->operands[1]);
-    behind.emplace_back(-x.size, Value{});
+    behind.emplace_back(-x.as_slice().size, Value{});
     return bounds.not_negative(first, conditions, scope) && bounds.not_negative(behind, conditions, scope);
   }
 
@@ -159,7 +159,7 @@ class Mover {
   // The greatest position at which such an access lies inside, as an i64; 0 if there is none.
   Value last_position(ir::Builder& b, const ir::Op& o) {
     const Value root = root_of(k_, o.operands[0]);
-    const int64_t size = o.index[0].size;
+    const int64_t size = o.index[0].as_slice().size;
     const auto [it, added] = last_.try_emplace({root.index, size});
     if (!added) return it->second;
     if (const auto n = array_size(k_, root))
@@ -191,20 +191,17 @@ class Mover {
       return b.convert(b.elementwise(Opcode::min, {b.convert(at, t), b.convert(most, t)}), k_.type(at).dtype);
     };
     const auto n = array_size(k_, root);
-    if (o.operands[0] == root && !x.is_static() && n && *n <= INT32_MAX &&
-        k_.type(o.operands[static_cast<size_t>(x.start_operand)]).dtype == DType::i32) {
-      Value& at = o.operands[static_cast<size_t>(x.start_operand)];
+    if (o.operands[0] == root && !x.is_static() && n && *n <= INT32_MAX && k_.type(o.operand(x)).dtype == DType::i32) {
+      Value& at = o.operands[*x.operand()];
       at = least(at, last, DType::u32);  // what is negative is more than any position
     } else {
-      Value at = x.is_static() ? b.constant_int(DType::i64, x.start)
-                               : b.convert(o.operands[static_cast<size_t>(x.start_operand)], DType::i64);
+      Value at = x.is_static() ? b.constant_int(DType::i64, x.constant()) : b.convert(o.operand(x), DType::i64);
       // no Op is held while ops are made
       for (Value ref = o.operands[0]; ref != root; ref = k_.def(ref)->operands[0])
         at = b.elementwise(Opcode::add, {at, k_.def(ref)->operands[1]});
       at = least(at, last, DType::u64);
-      if (!x.is_static()) o.operands.erase(o.operands.begin() + x.start_operand);
-      x.start = 0;
-      x.start_operand = -1;
+      if (!x.is_static()) o.operands.erase(o.operands.begin() + static_cast<ptrdiff_t>(*x.operand()));
+      x.start() = 0;
       o.operands[0] = b.one({.code = Opcode::view, .operands = {root, at}});
     }
     k_.op(id) = std::move(o);

@@ -53,8 +53,8 @@ class Flattener {
     for (size_t i = 0; i < args.size(); ++i) {
       if (!k_.type(args[i]).is_ref)
         throw InternalError(k_.name + ": arg " + std::to_string(i) + " is not a Ref", k_.loc);
-      out_.places.push_back({Place::Kind::arg, static_cast<uint32_t>(i), k_.type(args[i]).dtype, 0,
-                             size_bytes(k_.type(args[i]).dtype), 0});
+      const DType t = k_.type(args[i]).dtype;
+      out_.places.push_back({Place::Arg{static_cast<uint32_t>(i)}, t, size_bytes(t)});
       places_[args[i].index] = static_cast<uint32_t>(i);
       regs_[args[i].index] = fresh(0);
     }
@@ -285,15 +285,15 @@ class Flattener {
         // Beyond the arena's end nothing may be touched, whatever the Ref says.
         const int64_t room = offset > bytes ? 0 : (bytes - offset) / stride;
         places_[r.index] = static_cast<uint32_t>(out_.places.size());
-        out_.places.push_back({shared ? Place::Kind::shared : Place::Kind::scratch, 0, t, offset, stride,
-                               std::min(room, std::max<int64_t>(k_.type(r).shape[0], 0))});
+        const int64_t length = std::min(room, std::max<int64_t>(k_.type(r).shape[0], 0));
+        out_.places.push_back({Place::Arena{shared, offset, length}, t, stride});
         def(r);
         return;
       }
       case ir::RefOp::alloc_program: malformed(o, "is of programs of several workgroups, which do not run here");
       case ir::RefOp::report_memory:
         places_[r.index] = static_cast<uint32_t>(out_.places.size());
-        out_.places.push_back({Place::Kind::report, 0, t, 0, size_bytes(t), 0});
+        out_.places.push_back({Place::Report{}, t, size_bytes(t)});
         def(r);
         return;
       case ir::RefOp::view: {
@@ -350,11 +350,11 @@ class Flattener {
   void vector_access(const Op& o, uint32_t source) {
     const bool store = o.code == Opcode::store;
     const uint32_t place = places_[o.operands[0].index];
-    const auto width = static_cast<size_t>(o.index[0].size);
+    const auto width = static_cast<size_t>(o.index[0].slice()->size);
     if (place == kNone || (store ? o.operands.size() < width + 1 : o.results.size() != width))
       malformed(o, "is no vector access");
-    const uint32_t first = o.index[0].is_static() ? fresh(static_cast<uint32_t>(o.index[0].start))
-                                                  : use(o, static_cast<size_t>(o.index[0].start_operand));
+    const uint32_t first =
+        o.index[0].is_static() ? fresh(static_cast<uint32_t>(o.index[0].constant())) : use(o, *o.index[0].operand());
     for (size_t j = 0; j < width; ++j) {
       uint32_t at = first;
       if (j) {
@@ -378,7 +378,7 @@ class Flattener {
     if (store) written(place);
   }
   void written(uint32_t place) {
-    if (out_.places[place].kind == Place::Kind::arg) out_.written[out_.places[place].arg] = true;
+    if (const Place::Arg* arg = out_.places[place].arg()) out_.written[arg->number] = true;
   }
 
   void memory(const Op& o, uint32_t source) {
@@ -390,10 +390,10 @@ class Flattener {
     if (place == kNone) malformed(o, "operand 0 does not come from an arg or an arena by views");
     i.aux = place;
     i.operand = i.result = out_.places[place].dtype;
-    if (o.index.size() != 1 || o.index[0].kind != ir::Index::Kind::integer) malformed(o, "wants one integer index");
+    if (o.index.size() != 1 || !o.index[0].is_integer()) malformed(o, "wants one integer index");
     if (o.index[0].is_static())
-      i.b = fresh(static_cast<uint32_t>(std::clamp<int64_t>(o.index[0].start, INT32_MIN, INT32_MAX)));
-    else i.b = use(o, static_cast<size_t>(o.index[0].start_operand));
+      i.b = fresh(static_cast<uint32_t>(std::clamp<int64_t>(o.index[0].constant(), INT32_MIN, INT32_MAX)));
+    else i.b = use(o, *o.index[0].operand());
     if (o.has_mask()) i.c = use(o, static_cast<size_t>(o.mask_position()));
     if (atomic) {
       if (o.has_mask()) malformed(o, "takes no mask");
@@ -483,7 +483,7 @@ class Flattener {
       i.b = use(o, store ? 2 : 1);
       if (store) i.c = use(o, 1);
       m.place = places_[o.operands[0].index];
-      if (m.place == kNone || out_.places[m.place].kind != Place::Kind::shared) malformed(o, "takes no shared memory");
+      if (m.place == kNone || !out_.places[m.place].is_shared()) malformed(o, "takes no shared memory");
       m.stride = o.attr(ir::Attr::stride);
       m.by_columns = o.attr_or(ir::Attr::reverse, 0) != 0;
       m.pieces = o.attr_or(ir::Attr::pieces, 0) == 1;
@@ -510,8 +510,8 @@ class Flattener {
                .count = o.attr(ir::Attr::count),
                .box = Shape(t.box.begin(), t.box.end()),
                .at = {}};
-    if (x.array == kNone || x.to == kNone || out_.places[x.array].kind != Place::Kind::arg ||
-        out_.places[x.to].kind != Place::Kind::shared || x.box.size() != o.operands.size() - 4)
+    if (x.array == kNone || x.to == kNone || !out_.places[x.array].arg() || !out_.places[x.to].is_shared() ||
+        x.box.size() != o.operands.size() - 4)
       malformed(o, "does not copy an array to shared memory");
     for (size_t i = 4; i < o.operands.size(); ++i) x.at.push_back(use(o, i));
     Instr i{.code = Code::tensor_load, .a = use(o, 1), .b = use(o, 2), .c = use(o, 3), .source = source};

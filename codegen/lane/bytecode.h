@@ -4,6 +4,7 @@
 #pragma once
 #include <cstdint>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "codegen/lane/watched.h"
@@ -50,13 +51,24 @@ struct Instr {
   uint32_t align = 1;       // load, store: the element's position in its arg or arena must be a multiple
 };
 
-/// Memory that loads and stores reach: an arg, or part of an arena.
+/// Memory that loads and stores reach.
 struct Place {
-  enum class Kind : uint8_t { arg, shared, scratch, report } kind = Kind::arg;
-  uint32_t arg = 0;
+  struct Arg {  // its length comes with the call
+    uint32_t number;
+  };
+  struct Arena {  // a part of shared memory, or of scratch
+    bool shared;
+    int64_t offset;  // bytes
+    int64_t length;  // elements
+  };
+  struct Report {};
+  std::variant<Arg, Arena, Report> what;
   DType dtype = DType::f32;
-  int64_t offset = 0, stride = 1;  // bytes; arenas
-  int64_t length = 0;              // elements; arenas (an arg's length comes with the call)
+  int64_t stride = 1;  // bytes
+
+  const Arg* arg() const { return std::get_if<Arg>(&what); }
+  const Arena* arena() const { return std::get_if<Arena>(&what); }
+  bool is_shared() const { return arena() && arena()->shared; }
 };
 
 /// What a register must lie in.

@@ -177,19 +177,15 @@ class Cutter {
       o.set(ir::Attr::mask, 1);
       o.set(ir::Attr::other, 1);
     }
-    ir::Index ix = ir::Index::at(0);
-    ix.start_operand = static_cast<int32_t>(o.operands.size());
+    o.index = {ir::Index::at(ir::Index::Dynamic{o.operands.size()})};
     o.operands.push_back(s.index);
-    o.index = {ix};
     const Value v = b_.one(std::move(o));
     if (held(s.dtype) == s.dtype) return v;
     return s.dtype == DType::boolean ? two(Opcode::ne, v, zero(DType::i32)) : b_.convert(v, s.dtype);
   }
   void store(const Kept& s, Value v) {
     Op o{.code = Opcode::store, .operands = {s.ref, b_.convert(v, held(s.dtype)), s.index}};
-    ir::Index ix = ir::Index::at(0);
-    ix.start_operand = 2;
-    o.index = {ix};
+    o.index = {ir::Index::at(ir::Index::Dynamic{2})};
     b_.append(std::move(o));
   }
   void store_all(const std::vector<Kept>& kept, const std::vector<Value>& values) {

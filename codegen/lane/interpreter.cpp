@@ -362,16 +362,14 @@ class Machine {
   }
   std::string element_of(const Place& p, int64_t index) const {
     const std::string element = "element " + std::to_string(index) + " of ";
-    switch (p.kind) {
-      case Place::Kind::arg:
-        return element + (p.arg < k_.blocks.size() ? k_.blocks[p.arg].origin : "arg " + std::to_string(p.arg));
-      case Place::Kind::shared:
-        return element + std::string(name(p.dtype)) + " shared memory at byte " + std::to_string(p.offset);
-      case Place::Kind::report: return element + "the report";
-      case Place::Kind::scratch:
-        return element + std::string(name(p.dtype)) + " scratch at byte " + std::to_string(p.offset);
+    if (const Place::Arg* arg = p.arg()) {
+      const uint32_t n = arg->number;
+      return element + (n < k_.blocks.size() ? k_.blocks[n].origin : "arg " + std::to_string(n));
     }
-    return element;
+    const Place::Arena* arena = p.arena();
+    if (!arena) return element + "the report";
+    return element + std::string(name(p.dtype)) + (arena->shared ? " shared memory" : " scratch") + " at byte " +
+           std::to_string(arena->offset);
   }
   std::string who(uint32_t invocation) const {
     return (invocation == kMany ? "another invocation" : "invocation " + std::to_string(invocation)) +
@@ -415,7 +413,7 @@ class Machine {
   template <How how>
   void touch(Cell& c, uint32_t invocation, uint32_t at, const Place& p, int64_t index) {
     const uint32_t subgroup = invocation / static_cast<uint32_t>(subgroup_);
-    const bool shared = p.kind == Place::Kind::shared;  // what a subgroup's barrier orders
+    const bool shared = p.is_shared();  // what a subgroup's barrier orders
     const uint32_t own = shared ? own_epochs_[subgroup] : 0;
     c.touch<how>(
         {invocation, subgroup, epoch_, own, how == kAtomic && has_barriers_ ? code_.code[at].op : ir::Opcode{}}, at,
@@ -454,30 +452,33 @@ class Machine {
   template <How how>
   std::byte* reach(const Instr& i, uint32_t at, uint32_t invocation, int64_t index, uint8_t** poison) {
     const Place& p = code_.places[i.aux];
-    const uint64_t length = p.kind == Place::Kind::arg      ? arg_length_[p.arg]
-                            : p.kind == Place::Kind::report ? report_.size()
-                                                            : static_cast<uint64_t>(p.length);
+    const Place::Arg* arg = p.arg();
+    const Place::Arena* arena = p.arena();
+    const uint64_t length = arg     ? arg_length_[arg->number]
+                            : arena ? static_cast<uint64_t>(arena->length)
+                                    : report_.size();
     if (static_cast<uint64_t>(index) >= length) {
       if (is_new(4, at, 0))
         report("out of bounds: " + element_of(p, index) + ", which has " + std::to_string(length) + ", in " +
                op_at(at) + " by " + who(invocation));
       return nullptr;
     }
-    if (p.kind == Place::Kind::arg) {
-      if (code_.written[p.arg]) {
-        touch<how>(arg_cells_[p.arg][static_cast<size_t>(index)], invocation, at, p, index);
-        touch_group<how>(group_cells_[p.arg][static_cast<size_t>(index)], at, p, index);
+    if (arg) {
+      const uint32_t n = arg->number;
+      if (code_.written[n]) {
+        touch<how>(arg_cells_[n][static_cast<size_t>(index)], invocation, at, p, index);
+        touch_group<how>(group_cells_[n][static_cast<size_t>(index)], at, p, index);
       }
-      return arg_bytes_[p.arg] + index * p.stride;
+      return arg_bytes_[n] + index * p.stride;
     }
-    if (p.kind == Place::Kind::report) {  // each record belongs to one invocation; only the host reads them
+    if (!arena) {  // each record belongs to one invocation; only the host reads them
       const auto i32_index = static_cast<size_t>(index);
       touch<how>(report_cells_[i32_index], invocation, at, p, index);
       touch_group<how>(report_groups_[i32_index], at, p, index);
       return reinterpret_cast<std::byte*>(&report_[i32_index]);
     }
-    Arena& a = p.kind == Place::Kind::shared ? shared_ : scratch_;
-    const int64_t byte = p.offset + index * p.stride;
+    Arena& a = arena->shared ? shared_ : scratch_;
+    const int64_t byte = arena->offset + index * p.stride;
     for (int64_t c = byte >> a.cell_shift, end = (byte + p.stride - 1) >> a.cell_shift; c <= end; ++c)
       touch<how>(a.cells[static_cast<size_t>(c)], invocation, at, p, index);
     *poison = a.poison.data() + byte;
@@ -499,7 +500,8 @@ class Machine {
 
   void check_alignment(const Instr& i, uint32_t at, uint32_t invocation, int64_t element) {
     const Place& p = code_.places[i.aux];
-    if ((p.offset / p.stride + element) % i.align != 0 && is_new(8, at, element))
+    const int64_t offset = p.arena() ? p.arena()->offset : 0;
+    if ((offset / p.stride + element) % i.align != 0 && is_new(8, at, element))
       report("vector access at element " + std::to_string(element) + ", which is no multiple of " +
              std::to_string(i.align) + ", in " + op_at(at) + " in " + who(invocation));
   }

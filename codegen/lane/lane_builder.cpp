@@ -167,7 +167,7 @@ ir::Op access(const LaneBuilder& b, Opcode code, std::vector<Value> operands, Va
   ir::Op o{.code = code, .operands = std::move(operands)};
   if (const auto c = b.known(index)) o.index = {ir::Index::at(*c)};
   else {
-    o.index = {{ir::Index::Kind::integer, 0, static_cast<int32_t>(o.operands.size()), 1, 1}};
+    o.index = {ir::Index::at(ir::Index::Dynamic{o.operands.size()})};
     o.operands.push_back(index);
   }
   return o;

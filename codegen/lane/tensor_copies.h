@@ -42,7 +42,8 @@ class TensorCopies {
     }
     if (invocation != 0) return;
     constexpr int64_t kSwizzled = 1024;  // bytes, from which on rows are swizzled as the first ones
-    if (const Place& p = m.code_.places[t.to]; (p.offset + word * p.stride) % kSwizzled != 0 && m.is_new(9, at, 0))
+    if (const Place& p = m.code_.places[t.to];
+        (p.arena()->offset + word * p.stride) % kSwizzled != 0 && m.is_new(9, at, 0))
       m.report("a box is copied to word " + std::to_string(word) + ", which is at no multiple of 1024 bytes, in " +
                m.op_at(at));
     copy(m, c, false);
@@ -88,7 +89,7 @@ class TensorCopies {
     const TensorOp& t = m.code_.tensors[c.op->d];
     Instr from = *c.op, to = *c.op;
     from.aux = t.array, to.aux = t.to;
-    const Shape& whole = m.arrays_[m.code_.places[t.array].arg].shape();
+    const Shape& whole = m.arrays_[m.code_.places[t.array].arg()->number].shape();
     const DType dtype = m.code_.places[t.array].dtype;
     const int64_t size = size_bytes(dtype), n = num_elements(t.box), row = t.box.back();
     for (int64_t e = 0; e < n * t.count; ++e) {

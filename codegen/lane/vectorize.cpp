@@ -32,8 +32,8 @@ class Vectorizer {
   // The index as base + constant, an empty base for a constant.
   std::pair<Value, int64_t> split(const ir::Op& access) const {
     const ir::Index& ix = access.index[0];
-    if (ix.is_static()) return {{}, ix.start};
-    Value v = access.operands[static_cast<size_t>(ix.start_operand)];
+    if (ix.is_static()) return {{}, ix.constant()};
+    Value v = access.operand(ix);
     int64_t offset = 0;
     for (const ir::Op* o = k_.def(v); o && o->code == Opcode::add; o = k_.def(v)) {
       if (const auto c = ir::constant_int(k_, o->operands[1])) {
@@ -85,7 +85,7 @@ class Vectorizer {
   }
   bool candidate(const ir::Op& o) const {
     if (o.code != Opcode::load && !(!pairs_ && o.code == Opcode::store)) return false;
-    if (o.index.size() != 1 || o.index[0].kind != ir::Index::Kind::integer || o.has_mask()) return false;
+    if (o.index.size() != 1 || !o.index[0].is_integer() || o.has_mask()) return false;
     const int64_t size = distance(o.operands[0]);
     if (is_shared(o.operands[0])) return shared_ && size == kWord;
     return !pairs_ || size == 4;
@@ -185,8 +185,7 @@ class Vectorizer {
     ir::Op vector = k_.op(v.members[0]);
     const bool load = vector.code == Opcode::load;
     ir::Index& ix = vector.index[0];
-    ix.kind = ir::Index::Kind::slice;
-    ix.size = static_cast<int64_t>(v.members.size());
+    ix = {ir::Index::Slice{ix.start(), static_cast<int64_t>(v.members.size())}};
     if (load && !ix.is_static() && !(v.at == v.members[0])) {
       const auto [base, offset] = split(vector);
       ir::Op c{.code = Opcode::constant};
@@ -194,13 +193,13 @@ class Vectorizer {
       const Value cv = define(c, ops, vector.loc);
       Value at = base;
       if (offset != 0) at = define(ir::Op{.code = Opcode::add, .operands = {base, cv}}, ops, vector.loc);
-      vector.operands[static_cast<size_t>(ix.start_operand)] = at;
+      vector.operands[*ix.operand()] = at;
     }
     if (load) return define_members(vector, v.members, ops);
     for (size_t i = 1; i < v.members.size(); ++i)
       vector.operands.insert(vector.operands.begin() + 1 + static_cast<std::ptrdiff_t>(i),
                              k_.op(v.members[i]).operands[1]);
-    if (!ix.is_static()) ix.start_operand += static_cast<int32_t>(v.members.size() - 1);
+    ix.shift(static_cast<ptrdiff_t>(v.members.size()) - 1);
     ops.push_back({static_cast<uint32_t>(k_.ops.size())});
     k_.ops.push_back(std::move(vector));
   }

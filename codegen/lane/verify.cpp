@@ -188,19 +188,16 @@ class Verifier {
     if (o.code == Opcode::atomic_cas) expect(2, element, "what the element is compared with");
     if (ir::is_atomic(o.code) && o.has_mask()) problem(o, "an atomic takes no mask");
     const bool vector = ir::is_vector_access(o);
-    if (o.code == Opcode::load && (o.results.size() != (vector ? static_cast<size_t>(o.index[0].size) : 1) ||
+    if (o.code == Opcode::load && (o.results.size() != (vector ? static_cast<size_t>(o.index[0].slice()->size) : 1) ||
                                    !(k_.type(o.results[0]) == element)))
       problem(o, "the result is not " + to_string(element));
     if (vector) vector_access(o, element);
     if (o.has_mask()) expect(static_cast<size_t>(o.mask_position()), Type::array(DType::boolean), "the mask");
     if (o.has_other()) expect(static_cast<size_t>(o.other_position()), element, "other");
-    if (o.index.size() != 1 || (!vector && o.index[0].kind != ir::Index::Kind::integer))
-      return problem(o, "wants one integer index");
-    if (!o.index[0].is_static())
-      expect(static_cast<size_t>(o.index[0].start_operand), Type::array(DType::i32), "the index");
-    else if (o.index[0].start < 0) problem(o, "index " + std::to_string(o.index[0].start) + " is negative");
-    if (!o.index[0].is_static() && o.index[0].start != 0)
-      problem(o, "has a value for its index and beside it " + std::to_string(o.index[0].start));
+    if (o.index.size() != 1 || (!vector && !o.index[0].is_integer())) return problem(o, "wants one integer index");
+    if (!o.index[0].is_static()) expect(*o.index[0].operand(), Type::array(DType::i32), "the index");
+    else if (const int64_t at = o.index[0].constant(); at < 0)
+      problem(o, "index " + std::to_string(at) + " is negative");
     if (o.code == Opcode::load) return;
     const Value root = root_of(k_, o.operands[0]);
     if (ir::is_atomic(o.code) && root && k_.def(root) && k_.def(root)->code != Opcode::report_memory &&
@@ -212,8 +209,8 @@ class Verifier {
 
   void vector_access(const Op& o, const Type& element) {
     const bool shared = k_.type(o.operands[0]).space == ir::MemorySpace::shared;
-    const int64_t n = o.index[0].size, distance = shared ? ir::arena_stride(element.dtype) : size_bytes(element.dtype),
-                  bytes = n * distance;
+    const int64_t n = o.index[0].slice()->size,
+                  distance = shared ? ir::arena_stride(element.dtype) : size_bytes(element.dtype), bytes = n * distance;
     if (n < 2 || (bytes != 4 && bytes != 8 && bytes != 16) || o.has_mask() || (shared && distance != 4))
       return problem(
           o, "a vector access takes 4, 8 or 16 bytes of global memory, or 2 or 4 words of shared memory, and no mask");
@@ -455,13 +452,10 @@ std::string op_text(const Kernel& k, const Op& op) {
   s += ir::name(op.code);
   size_t shown = op.operands.size();
   for (const ir::Index& i : op.index)
-    if (!i.is_static()) shown = std::min(shown, static_cast<size_t>(i.start_operand));
+    if (!i.is_static()) shown = std::min(shown, *i.operand());
   if (shown) s += " " + list(op.operands, 0, shown);
   for (const ir::Index& i : op.index)
-    s += i.is_static()
-             ? "[" + std::to_string(i.start) + "]"
-             : "[" + list(op.operands, static_cast<size_t>(i.start_operand), static_cast<size_t>(i.start_operand) + 1) +
-                   "]";
+    s += "[" + (i.is_static() ? std::to_string(i.constant()) : list(op.operands, *i.operand(), *i.operand() + 1)) + "]";
   if (!op.results.empty() && op.results[0].index < k.values.size()) s += " : " + to_string(k.type(op.results[0]));
   return s;
 }

@@ -14,7 +14,7 @@ using ir::Opcode;
 
 // A dynamic start of a window, which wraps once and is then clamped, unless a mask tests each element.
 Value RefWindows::begin_along(const ir::Op& o, size_t d, int64_t n, int64_t span) {
-  const Value start = o.operands[static_cast<size_t>(o.index[d].start_operand)];
+  const Value start = o.operand(o.index[d]);
   Value p = elements_.scalar(start);
   const Range known = scalars_.range(start);
   if (o.has_mask() || (known.lo >= 0 && known.hi + span < n)) return p;
@@ -29,10 +29,10 @@ Values RefWindows::array_position(const RefState& r, const ir::BlockMapping& m, 
   for (size_t in_array = 0; in_array < all.size(); ++in_array) {
     if (!m.whole && !m.block[in_array].seen()) continue;
     const Index& ix = o.index[d];
-    const bool slice = ix.kind == Index::Kind::slice;
-    const int64_t span = slice ? std::max<int64_t>(ix.size - 1, 0) * ix.step : 0;
-    Value p = ix.is_static() ? b_.i32(ix.start) : begin_along(o, d, r.shape[d], span);
-    if (slice && ix.size > 1) p = b_.add(p, b_.mul(c[static_cast<size_t>(form.slice[d])].v, b_.i32(ix.step)));
+    const Index::Slice* slice = ix.slice();
+    const int64_t span = slice ? std::max<int64_t>(slice->span() - 1, 0) : 0;
+    Value p = ix.is_static() ? b_.i32(ix.constant()) : begin_along(o, d, r.shape[d], span);
+    if (slice && slice->size > 1) p = b_.add(p, b_.mul(c[static_cast<size_t>(form.slice[d])].v, b_.i32(slice->step)));
     all[in_array] = all[in_array] ? b_.add(all[in_array], p) : p;
     ++d;
   }
@@ -56,25 +56,25 @@ Address RefWindows::address(const RefState& r, const ir::Op& o, const Coords& c,
   for (size_t d = 0; d < o.index.size(); ++d) {
     const Index& ix = o.index[d];
     const int64_t n = r.shape[d];
-    const bool slice = ix.kind == Index::Kind::slice;
-    const int64_t span = slice ? std::max<int64_t>(ix.size - 1, 0) * ix.step : 0;
+    const Index::Slice* slice = ix.slice();
+    const int64_t span = slice ? std::max<int64_t>(slice->span() - 1, 0) : 0;
     const bool one_by_one = form.per_element && !ix.is_static();
     Value p;
-    if (ix.is_static()) p = b_.i32(ix.start);
+    if (ix.is_static()) p = b_.i32(ix.constant());
     else if (one_by_one) p = position(o, form, d, c, reads, a.valid);
     else p = begin_along(o, d, n, span);
     const size_t own_dim = slice ? static_cast<size_t>(form.slice[d]) : 0;
-    if (slice && !one_by_one) p = b_.add(p, ix.size == 1 ? b_.i32(0) : b_.mul(c[own_dim].v, b_.i32(ix.step)));
+    if (slice && !one_by_one) p = b_.add(p, slice->size == 1 ? b_.i32(0) : b_.mul(c[own_dim].v, b_.i32(slice->step)));
     if (!ix.is_static() && !one_by_one && o.has_mask()) {
-      const Range known = scalars_.range(o.operands[static_cast<size_t>(ix.start_operand)]);
+      const Range known = scalars_.range(o.operand(ix));
       // a sum beyond INT32_MAX wraps below 0, as span <= INT32_MAX
       if (known.lo < 0 || known.hi + span > INT32_MAX) a.valid = b_.both(a.valid, b_.ge_zero(p));
       if (known.hi + span >= n) a.valid = b_.both(a.valid, b_.lt(p, b_.i32(n)));
     }
     if (r.below[d] && clamp) p = b_.max(p, r.below[d]);
     if (r.limit[d] && clamp) {
-      const bool along = slice && ix.size > 1 && ix.step == 1 && ix.is_static();
-      p = inside_limit(r, d, p, along ? passes::Divisors::of(ix.start) : 1, along ? c[own_dim] : Coord{});
+      const bool along = slice && slice->size > 1 && slice->step == 1 && ix.is_static();
+      p = inside_limit(r, d, p, along ? passes::Divisors::of(ix.constant()) : 1, along ? c[own_dim] : Coord{});
     } else if (r.limit[d]) {
       a.valid = b_.both(a.valid, b_.lt(p, r.limit[d]));
     }
@@ -103,32 +103,32 @@ void RefWindows::keep_in_block(int64_t n, Value p, Value& valid) {
 // The element of the array that position p of a halo block reads. In the end it is clamped, so that no mistake in what
 // comes before leads outside; an array that may have no elements is tested for them.
 Value RefWindows::at_edge(const RefState& r, size_t d, Value p, Address& a) {
-  const ir::BlockDim& dim = *r.halo[d];
+  const ir::BlockDim::Halo& halo = *r.halo[d];
   keep_in_block(r.shape[d], p, a.valid);
   const Value at = b_.add(r.origin[d], p), zero = b_.i32(0);
   if (!r.extent[d]) return at;  // all of the block lies in the array
   const Value end = b_.convert(r.extent[d], DType::i32), last = b_.add(end, b_.i32(-1));
-  if (dim.edge == ir::Edge::zero) {
+  if (halo.edge == ir::Edge::zero) {
     if (!b_.not_negative({{1, at}}, a.valid)) a.there = b_.both(a.there, b_.ge_zero(at));
     if (!b_.not_negative({{1, last}, {-1, at}}, a.valid)) a.there = b_.both(a.there, b_.lt(at, end));
   }
-  const Value inside = b_.max(b_.min(folded(dim, b_.known(end), at, end), last), zero);
+  const Value inside = b_.max(b_.min(folded(halo, b_.known(end), at, end), last), zero);
   if (!b_.not_negative({{1, last}}, a.exists)) a.exists = b_.both(a.exists, b_.lt(zero, end));
   return inside;
 }
 
 // The array continued beyond its edges. What goes round once at most is folded once; an array that may be smaller than
 // that takes divisions where it is.
-Value RefWindows::folded(const ir::BlockDim& dim, std::optional<int64_t> extent, Value at, Value end) {
-  if (dim.edge == ir::Edge::clamp || dim.edge == ir::Edge::zero) return at;
+Value RefWindows::folded(const ir::BlockDim::Halo& halo, std::optional<int64_t> extent, Value at, Value end) {
+  if (halo.edge == ir::Edge::clamp || halo.edge == ir::Edge::zero) return at;
   // The farthest that the block of a program goes beyond the array, and the least array that is folded once for it.
-  const int64_t beyond = std::max(dim.low, dim.unit() - 1 + dim.high),
-                least = beyond + (dim.edge == ir::Edge::reflect ? 1 : 0);
-  if (extent) return *extent >= least ? folded_once(dim.edge, at, end) : folded_often(dim.edge, at, end);
+  const int64_t beyond = std::max(halo.low, halo.size - 1 + halo.high),
+                least = beyond + (halo.edge == ir::Edge::reflect ? 1 : 0);
+  if (extent) return *extent >= least ? folded_once(halo.edge, at, end) : folded_often(halo.edge, at, end);
   const Value enough = b_.lt(b_.i32(least - 1), end);
   return b_.if_else(
-      enough, [&] { return Values{folded_once(dim.edge, at, end)}; },
-      [&] { return Values{folded_often(dim.edge, at, end)}; })[0];
+      enough, [&] { return Values{folded_once(halo.edge, at, end)}; },
+      [&] { return Values{folded_often(halo.edge, at, end)}; })[0];
 }
 
 Value RefWindows::at_mirrored_beginning(ir::Edge edge, Value at) {
@@ -190,21 +190,21 @@ Value RefWindows::position(const ir::Op& o, const ir::AccessDims& form, size_t d
                            Value& valid) {
   const Index& ix = o.index[d];
   const int64_t n = k_.type(o.operands[0]).shape[d];
-  const Value start = o.operands[static_cast<size_t>(ix.start_operand)];
+  const Value start = o.operand(ix);
   Range known = scalars_.range(start);
   Value p;
-  if (ix.kind == Index::Kind::array) {
+  if (ix.is_array()) {
     p = elements_.of(start, Coords(c.begin() + static_cast<int64_t>(form.array_at),
                                    c.begin() + static_cast<int64_t>(form.array_at + form.array_rank)));
   } else {
     p = elements_.scalar(start);
-    if (ix.kind == Index::Kind::slice && ix.size > 1) {
-      p = b_.add(p, b_.mul(c[static_cast<size_t>(form.slice[d])].v, b_.i32(ix.step)));
-      known.hi += (ix.size - 1) * ix.step;
+    if (const Index::Slice* slice = ix.slice(); slice && slice->size > 1) {
+      p = b_.add(p, b_.mul(c[static_cast<size_t>(form.slice[d])].v, b_.i32(slice->step)));
+      known.hi += slice->span() - 1;
       if (known.hi > INT32_MAX) known.lo = INT32_MIN;  // the sum may have wrapped
     }
   }
-  const bool wraps = !o.has_mask() || ix.kind == Index::Kind::array || (form.arrays && ix.kind == Index::Kind::integer);
+  const bool wraps = !o.has_mask() || ix.is_array() || (form.arrays && ix.is_integer());
   const bool below = known.lo < (wraps ? -n : 0), above = known.hi >= n;
   if (wraps && known.lo < 0) p = b_.wrap(p, b_.i32(n));
   if (reads && !o.has_mask()) return below || above ? b_.clamp(p, 0, std::max<int64_t>(n - 1, 0)) : p;
@@ -244,7 +244,7 @@ std::vector<Value> RefWindows::values_read(const ir::Op& o) const {
   if (o.has_mask()) r.push_back(o.operands[static_cast<size_t>(o.mask_position())]);
   if (o.has_other()) r.push_back(o.operands[static_cast<size_t>(o.other_position())]);
   for (const Index& ix : o.index)
-    if (ix.kind == Index::Kind::array) r.push_back(o.operands[static_cast<size_t>(ix.start_operand)]);
+    if (ix.is_array()) r.push_back(o.operand(ix));
   return r;
 }
 

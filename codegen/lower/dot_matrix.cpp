@@ -293,7 +293,7 @@ class MatrixDot : public ChunkedDot {
     for (size_t i = 0; i < m.array_shape.size(); ++i) {
       all.emplace_back();
       if (!m.whole && !m.block[i].seen()) continue;
-      if (t.load->index[d].kind == ir::Index::Kind::slice) all.back() = dims[static_cast<size_t>(form.slice[d])];
+      if (t.load->index[d].slice()) all.back() = dims[static_cast<size_t>(form.slice[d])];
       ++d;
     }
     return all;
@@ -330,9 +330,9 @@ class MatrixDot : public ChunkedDot {
     for (const Extent& e : m.array_shape)
       if (!e.is_static() || *e.value() < 1 || *e.value() > std::numeric_limits<int32_t>::max()) return {};
     for (const ir::BlockDim& dim : m.block)
-      if (dim.kind == ir::BlockDim::Kind::halo || dim.low != 0 || dim.high != 0) return {};
+      if (dim.halo() || dim.low() != 0 || dim.high() != 0) return {};
     for (const ir::Index& i : t.load->index)
-      if (i.kind == ir::Index::Kind::slice && i.step != 1) return {};
+      if (i.slice() && i.slice()->step != 1) return {};
     if (*m.array_shape.back().value() * size % kAlignment != 0) return {};
     const auto dims = dims_of_array(o, t, m);
     const size_t last = o.by_k ? rank_ : o.dim, other = o.by_k ? o.dim : rank_;

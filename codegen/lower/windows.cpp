@@ -53,7 +53,7 @@ void RefWindows::find_owned() {
 Value RefWindows::within_i32(const Extent& e, const ir::BlockDim& dim, Value minus) {
   const auto n = e.value(), m = b_.known(minus);
   if (n && m) return b_.i32(std::min<int64_t>(*n - *m, INT32_MAX));
-  if (n ? *n <= INT32_MAX - dim.low : dim.low + dim.high == 0) return b_.sub(extent_value(e, DType::i32), minus);
+  if (n ? *n <= INT32_MAX - dim.low() : dim.low() + dim.high() == 0) return b_.sub(extent_value(e, DType::i32), minus);
   const Value most = b_.i64(INT32_MAX), wide = b_.convert(minus, DType::i64);
   return b_.convert(b_.min(b_.sub(extent_value(e, DType::i64), wide), most), DType::i32);
 }
@@ -95,18 +95,18 @@ void RefWindows::refuse_beyond_i32(const Extent& e) {
 // it does not matter where (within_i32()).
 void RefWindows::check_positions(const ir::BlockMapping& m, size_t d, const BlockStart& known, bool wraps) {
   const ir::BlockDim& dim = m.block[d];
-  const Extent last = ir::last_index(dim, m.array_shape[d]), behind = m.array_shape[d] + dim.low;
-  const bool halo = dim.kind == ir::BlockDim::Kind::halo, element = dim.kind == ir::BlockDim::Kind::element;
+  const Extent last = ir::last_index(dim, m.array_shape[d]), behind = m.array_shape[d] + dim.low();
+  const bool halo = dim.halo(), element = dim.is_element();
   if (!last.is_static()) {
-    if (halo) refuse_beyond_i32(cdiv(m.array_shape[d], Extent(dim.unit())) * Extent(dim.unit()) + dim.high);
-    if (element && wraps && dim.low > 0) refuse_beyond_i32(behind);
+    if (halo) refuse_beyond_i32(cdiv(m.array_shape[d], Extent(dim.unit())) * Extent(dim.unit()) + dim.high());
+    if (element && wraps && dim.low() > 0) refuse_beyond_i32(behind);
     return;
   }
   // -1 is the last one
   const int64_t most = std::max<int64_t>(*last.value(), 0),
                 reached =
                     halo || (wraps && !element) ? most : std::clamp<int64_t>(scalars_.range(known.form).hi, 0, most);
-  if (__int128{reached} * dim.unit() + (halo ? dim.size : 0) > INT32_MAX ||
+  if (__int128{reached} * dim.unit() + (halo ? dim.size() : 0) > INT32_MAX ||
       (element && wraps && *behind.value() > INT32_MAX))
     throw CompileError(k_.name + ": " + m.origin + ": dim " + std::to_string(d) + " of its array has " +
                            to_string(m.array_shape[d]) + " elements, but at most 2147483647 are numbered, in 32 bits",
@@ -128,7 +128,7 @@ Value RefWindows::block_begin(const ir::BlockMapping& m, size_t d, const BlockSt
   }
   check_positions(m, d, known, wraps);
   s = b_.mul(s, b_.i32(dim.unit()));
-  return dim.low ? b_.add(s, b_.i32(-dim.low)) : s;
+  return dim.low() ? b_.add(s, b_.i32(-dim.low())) : s;
 }
 
 // s rows of `stride` elements, i64. Products that stay below 2^31 are formed in 32 bits first.
@@ -137,7 +137,7 @@ Value RefWindows::offset_along(const ir::BlockMapping& m, size_t d, const Extent
   const auto n = stride.value(), extent = m.array_shape[d].value();
   // whatever the text says
   const auto length =
-      static_cast<double>(extent.value_or(0)) + static_cast<double>(dim.low) + static_cast<double>(dim.high);
+      static_cast<double>(extent.value_or(0)) + static_cast<double>(dim.low()) + static_cast<double>(dim.high());
   if (n && extent && static_cast<double>(*n) * length < INT32_MAX) return b_.convert(b_.mul(s, b_.i32(*n)), DType::i64);
   const Value by = extent_value(stride, DType::i64);
   return b_.mul(b_.convert(s, DType::i64), by);
@@ -151,26 +151,24 @@ void RefWindows::add_dim(RefState& r, int i, size_t d, const BlockStart& known, 
   const auto extent = m.array_shape[d].value();
   Value limit;
   if (!known.interior) limit = within_i32(m.array_shape[d], dim, s);
-  if (limit && bound) limit = b_.min(limit, b_.clamp(bound, 0, dim.size));
+  if (limit && bound) limit = b_.min(limit, b_.clamp(bound, 0, dim.size()));
   const Value end = extent_value(m.array_shape[d], extent.value_or(0) > INT32_MAX ? DType::i64 : DType::i32);
   // Element 0 of the block is in the array, or is never read in place of another. Both are proved here as in
   // keep_inside(), whatever block_starts() says.
   const bool from_inside = b_.not_negative({{1, s}}, {}),
-             begins = dim.kind == ir::BlockDim::Kind::halo
-                          ? b_.not_negative({{1, end}, {-1, {}}}, {})
-                          : from_inside && b_.not_negative({{1, end}, {-1, s}, {-1, {}}}, {});
+             begins = dim.halo() ? b_.not_negative({{1, end}, {-1, {}}}, {})
+                                 : from_inside && b_.not_negative({{1, end}, {-1, s}, {-1, {}}}, {});
   // Nothing of a padded block need lie in the array; where some of it does, its nearest element stands in.
-  const bool padded = limit && (bound || dim.low || dim.high);
+  const bool padded = limit && (bound || dim.low() || dim.high());
   if (!begins || padded) {
     r.may_be_empty = true;
     // CPU drivers: loops with branches are shorter, and faster on lavapipe, than all accesses one behind the other.
-    const bool meets = target_.kind == Target::Kind::gpu && dim.kind == ir::BlockDim::Kind::element && !bound &&
-                       b_.not_negative({{1, end}, {-1, {}}}, {}) &&
-                       b_.not_negative({{1, end}, {-1, s}, {-1, {}}}, {}) &&
-                       b_.not_negative({{1, s}, {dim.size - 1, {}}}, {});
+    const bool meets =
+        target_.kind == Target::Kind::gpu && dim.is_element() && !bound && b_.not_negative({{1, end}, {-1, {}}}, {}) &&
+        b_.not_negative({{1, end}, {-1, s}, {-1, {}}}, {}) && b_.not_negative({{1, s}, {dim.size() - 1, {}}}, {});
     if (!meets) r.no_nearest = true;
   }
-  if (dim.kind == ir::BlockDim::Kind::squeezed) {
+  if (!dim.seen()) {
     if (limit) r.inside = b_.both(r.inside, b_.lt(b_.i32(0), limit));
     if (!from_inside) r.inside = b_.both(r.inside, b_.ge_zero(s));
     if (!begins && !b_.not_negative({{1, end}, {-1, s}, {-1, {}}}, r.inside))
@@ -180,15 +178,15 @@ void RefWindows::add_dim(RefState& r, int i, size_t d, const BlockStart& known, 
   const auto n = stride.value();
   r.stride.push_back(n ? *n : -1);
   r.wide_stride.push_back(n ? Value{} : extent_value(stride, DType::i64));
-  r.halo.push_back(dim.kind == ir::BlockDim::Kind::halo ? &dim : nullptr);
+  r.halo.push_back(dim.halo());
   r.limit.push_back(limit);
   r.origin.push_back(s);
-  r.extent.push_back(from_inside && b_.not_negative({{1, end}, {-1, s}, {-dim.size, {}}}, {}) ? Value{} : end);
+  r.extent.push_back(from_inside && b_.not_negative({{1, end}, {-1, s}, {-dim.size(), {}}}, {}) ? Value{} : end);
   r.below.push_back(known.nothing_below ? Value{} : b_.sub(b_.i32(0), s));
   int64_t unit = 1;
-  if (limit && extent && dim.kind == ir::BlockDim::Kind::blocked)
+  if (limit && extent && dim.is_blocked())
     for (const int width : widths_[static_cast<size_t>(i)][r.limit_unit.size()])
-      if (std::gcd(*extent, dim.size) % width == 0) unit = std::max<int64_t>(unit, width);
+      if (std::gcd(*extent, dim.size()) % width == 0) unit = std::max<int64_t>(unit, width);
   r.limit_unit.push_back(unit);
 }
 
@@ -233,9 +231,9 @@ void RefWindows::enter_window(int i) {
       const Value s = block_begin(m, d, known[d], starts[at]);
       r.begins.push_back(s);
       const Value along = offset_along(m, d, stride[d], s);
-      if (m.block[d].kind != ir::BlockDim::Kind::halo) offset = b_.add(offset, along);
+      if (!m.block[d].halo()) offset = b_.add(offset, along);
       else r.halo_offset = r.halo_offset ? b_.add(r.halo_offset, along) : along;
-      const bool bounded = m.block[d].kind == ir::BlockDim::Kind::bounded;
+      const bool bounded = m.block[d].is_bounded();
       r.bounded = r.bounded || bounded;
       add_dim(r, i, d, known[d], stride[d], bounded ? starts[at + 1] : Value{});
     }

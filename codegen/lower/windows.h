@@ -24,10 +24,10 @@ struct RefState {
   std::vector<Value> origin;  // per visible dim: where in the array the block begins (i32), or none at 0
   // per visible dim: the array's size (i32), or none where all of the block is proved to lie in the array
   std::vector<Value> extent;
-  std::vector<const ir::BlockDim*> halo;  // per visible dim: what says how positions outside are read, or none
-  Value halo_offset;                      // i64: from ref to the block's first element
-  bool narrow_inside = true;              // narrow, once ref is there
-  std::vector<int64_t> limit_unit;        // elements of the widest load along the dim that divide the limit; or 1
+  std::vector<const ir::BlockDim::Halo*> halo;  // per visible dim: what says how positions outside are read, or none
+  Value halo_offset;                            // i64: from ref to the block's first element
+  bool narrow_inside = true;                    // narrow, once ref is there
+  std::vector<int64_t> limit_unit;              // elements of the widest load along the dim that divide the limit; or 1
   Value inside;               // bool: squeezed dims' positions exist (arrays that may be empty); none: always
   bool bounded = false;       // a dim's elements are counted by the index map
   bool dead = false;          // the array is empty: no access may reach memory
@@ -106,7 +106,7 @@ class RefWindows : public Part {
   void keep_inside(const RefState& r, size_t d, Value p, Value& valid);
   void keep_in_block(int64_t n, Value p, Value& valid);
   Value at_edge(const RefState& r, size_t d, Value p, Address& a);
-  Value folded(const ir::BlockDim& dim, std::optional<int64_t> extent, Value at, Value end);
+  Value folded(const ir::BlockDim::Halo& halo, std::optional<int64_t> extent, Value at, Value end);
   Value at_mirrored_beginning(ir::Edge edge, Value at);
   Value folded_once(ir::Edge edge, Value at, Value end);
   Value folded_often(ir::Edge edge, Value at, Value end);

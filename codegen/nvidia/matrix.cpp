@@ -56,8 +56,8 @@ int64_t Emitter::divisor_of_place(const ir::Op& op) {
   using Residue = passes::Divisors::Residue;
   Residue words;
   if (ir::is_matrix(op.code)) words = divisors_.residue(op.operands.back());
-  else if (const ir::Index& i = op.index.at(0); i.is_static()) words = Residue::of(i.start);
-  else words = divisors_.residue(op.operands.at(static_cast<size_t>(i.start_operand)));
+  else if (const ir::Index& i = op.index.at(0); i.is_static()) words = Residue::of(i.constant());
+  else words = divisors_.residue(op.operand(i));
   const ir::Op* d = k_.def(op.operands.at(0));
   for (; d && d->code == Opcode::view; d = k_.def(d->operands[0])) words = words + divisors_.residue(d->operands[1]);
   if (!d || !d->has(Attr::offset)) return 1;

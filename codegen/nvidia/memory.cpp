@@ -63,8 +63,8 @@ std::string Emitter::in_arena(V from, const Ref& r, std::optional<ir::Value> ind
 
 std::string Emitter::shared_address(const ir::Op& op, const Ref& r) {
   const ir::Index& i = op.index.at(0);
-  if (i.is_static()) return in_arena(arena_, r, {}, i.start, 0);
-  return in_arena(arena_, r, op.operands.at(static_cast<size_t>(i.start_operand)), 0, 0);
+  if (i.is_static()) return in_arena(arena_, r, {}, i.constant(), 0);
+  return in_arena(arena_, r, op.operand(i), 0, 0);
 }
 
 Emitter::Register Emitter::load(const ir::Op& op, const Ref& r) {
@@ -139,7 +139,7 @@ void Emitter::find_copies() {
     std::vector<ir::Value> elements;
     std::vector<const ir::Op*> packs;
     bool alone = true;
-    for (size_t i = 1; i <= static_cast<size_t>(store->index[0].size); ++i) {
+    for (size_t i = 1; i <= static_cast<size_t>(store->index[0].slice()->size); ++i) {
       const ir::Value v = store->operands[i];
       const ir::Op* pack = k_.def(v);
       if (pack && pack->code == Opcode::pack) {
@@ -159,7 +159,7 @@ void Emitter::find_copies() {
     // In an arena elements have a word each.
     const bool as_they_are = packs.empty()
                                  ? source.dtype == target.dtype && (in_program || size_bytes(source.dtype) == 4)
-                                 : packs.size() == static_cast<size_t>(store->index[0].size);
+                                 : packs.size() == static_cast<size_t>(store->index[0].slice()->size);
     if (k_.def(from) || written_.count(from.index) || source.space != MemorySpace::global || !as_they_are) continue;
     copies_[store] = load;
     left_out_.insert(load);

@@ -25,8 +25,7 @@ ir::Op at_the_place_of(const ir::Op& o, Opcode code, std::vector<Value> operands
     r.set(Attr::other, 1);
   }
   const size_t first = before + o.has_mask() + o.has_other();
-  for (ir::Index& x : r.index)
-    if (!x.is_static()) x.start_operand += static_cast<int32_t>(r.operands.size()) - static_cast<int32_t>(first);
+  for (ir::Index& x : r.index) x.shift(static_cast<ptrdiff_t>(r.operands.size()) - static_cast<ptrdiff_t>(first));
   r.operands.insert(r.operands.end(), o.operands.begin() + static_cast<std::ptrdiff_t>(first), o.operands.end());
   return r;
 }

@@ -67,8 +67,8 @@ std::optional<std::vector<int64_t>> index_form(const ir::Kernel& k, Value v, int
 bool distinct(const ir::Kernel& k, const ir::Op& op, const ir::AccessDims& form) {
   std::vector<bool> told(form.array_rank, false);
   for (size_t d = 0; d < op.index.size(); ++d) {
-    if (op.index[d].kind != ir::Index::Kind::array) continue;
-    const auto coef = index_form(k, op.operands[static_cast<size_t>(op.index[d].start_operand)]);
+    if (!op.index[d].is_array()) continue;
+    const auto coef = index_form(k, op.operand(op.index[d]));
     if (!coef) continue;
     std::vector<size_t> order;
     for (size_t i = 0; i < form.array_rank; ++i)
@@ -121,8 +121,7 @@ bool expand_updates(ir::Kernel& k) {
       b.set_loc(store.loc);
       load.code = Opcode::load;
       load.operands.erase(load.operands.begin() + 1);
-      for (ir::Index& x : load.index)
-        if (!x.is_static()) --x.start_operand;
+      for (ir::Index& x : load.index) x.shift(-1);
       const Value held = b.one(std::move(load));
       store.code = Opcode::store;
       store.operands[1] = b.elementwise(Opcode::add, {held, store.operands[1]});

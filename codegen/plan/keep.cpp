@@ -125,9 +125,8 @@ class Choice {
     const ir::AccessDims form = ir::access_dims(k_, o);
     const std::vector<uint32_t> c = terms_.parts(at);
     for (size_t i = 1; i < o.operands.size(); ++i) {
-      const bool array = std::any_of(o.index.begin(), o.index.end(), [&](const ir::Index& x) {
-        return x.kind == ir::Index::Kind::array && static_cast<size_t>(x.start_operand) == i;
-      });
+      const bool array = std::any_of(o.index.begin(), o.index.end(),
+                                     [&](const ir::Index& x) { return x.is_array() && *x.operand() == i; });
       if (!array) {
         f(o.operands[i], at);
         continue;

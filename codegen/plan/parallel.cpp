@@ -19,9 +19,9 @@ Affine all_positions(int64_t n, const ScalarAnalysis& scalars) {
 
 // Positions along one dim of a Ref of extent `n` that an index entry touches.
 Affine dim_footprint(const ir::Op& op, const ir::Index& ix, int64_t n, ScalarAnalysis& scalars) {
-  const __int128 span = ix.kind == ir::Index::Kind::slice ? __int128{std::max<int64_t>(ix.size - 1, 0)} * ix.step : 0;
-  const Affine start =
-      ix.is_static() ? scalars.constant(ix.start) : scalars.of(op.operands[static_cast<size_t>(ix.start_operand)]);
+  const ir::Index::Slice* slice = ix.slice();
+  const __int128 span = slice ? __int128{std::max<int64_t>(slice->size - 1, 0)} * slice->step : 0;
+  const Affine start = ix.is_static() ? scalars.constant(ix.constant()) : scalars.of(op.operand(ix));
   const Range r = scalars.range(start);
   // What may need wrapping, clamping or masking can land anywhere.
   if (!ix.is_static() && (op.has_mask() || r.lo < 0 || r.hi + span > n - 1)) return all_positions(n, scalars);
@@ -60,8 +60,7 @@ Box box_of(const ir::Op& op, const Shape& shape) {
   for (size_t d = 0; d < shape.size(); ++d) {
     const ir::Index& x = op.index[d];
     if (!x.is_static()) box.emplace_back(0, shape[d]);
-    else if (x.kind == ir::Index::Kind::integer) box.emplace_back(x.start, x.start + 1);
-    else box.emplace_back(x.start, x.start + (x.size - 1) * x.step + 1);
+    else box.emplace_back(x.constant(), x.constant() + x.as_slice().span());
   }
   return box;
 }
@@ -152,7 +151,7 @@ class ScratchCheck {
   }
   bool writes_all(const ir::Op& op) const {
     if (op.code != Opcode::store || op.has_mask()) return false;
-    const auto one_piece = [](const ir::Index& x) { return x.is_static() && x.step == 1; };
+    const auto one_piece = [](const ir::Index& x) { return x.is_static() && x.as_slice().step == 1; };
     if (!std::all_of(op.index.begin(), op.index.end(), one_piece)) return false;
     const Box box = box_of(op, k_.type(op.operands[0]).shape), &all = *written_[static_cast<size_t>(scratch_of(op))];
     for (size_t d = 0; d < box.size(); ++d)
@@ -265,10 +264,8 @@ bool needs_copy(const ir::Kernel& k, int i) {
 
 bool may_overlap(const ir::Kernel& k, int i) {
   const auto& dims = k.blocks[static_cast<size_t>(i)].block;
-  return std::any_of(dims.begin(), dims.end(), [](const ir::BlockDim& d) {
-    return d.kind == ir::BlockDim::Kind::element || d.kind == ir::BlockDim::Kind::bounded ||
-           d.kind == ir::BlockDim::Kind::halo;
-  });
+  return std::any_of(dims.begin(), dims.end(),
+                     [](const ir::BlockDim& d) { return d.is_element() || d.is_bounded() || d.halo(); });
 }
 
 bool always_stored_whole(const ir::Kernel& k, int i) {
@@ -327,8 +324,7 @@ std::vector<BlockStart> block_starts(const ir::Kernel& k, int i, ScalarAnalysis&
     const Extent last = ir::last_index(dim, b.array_shape[d]);
     if (r.lo >= 0) {
       if (const auto n = last.value()) s.in_range = r.hi <= std::max<int64_t>(*n, 0);
-      else if (dim.kind == ir::BlockDim::Kind::blocked || dim.kind == ir::BlockDim::Kind::squeezed ||
-               dim.kind == ir::BlockDim::Kind::halo) {
+      else if (!dim.is_element() && !dim.is_bounded()) {
         const Extent blocks = cdiv(b.array_shape[d], Extent(dim.unit()));
         // A run-time size: in range if the index is one program id whose grid size is this very number of blocks.
         int axis = -1, used = 0;
@@ -343,28 +339,28 @@ std::vector<BlockStart> block_starts(const ir::Kernel& k, int i, ScalarAnalysis&
       }
     }
     const auto extent = b.array_shape[d].value();
-    if (dim.kind == ir::BlockDim::Kind::element || dim.kind == ir::BlockDim::Kind::bounded) {
+    if (dim.is_element() || dim.is_bounded()) {
       // Where the first element lies, once wrapped and clamped.
       const int64_t most = extent ? std::max<int64_t>(*last.value(), 0) : 0;
-      const bool wraps = r.lo < 0 && dim.kind == ir::BlockDim::Kind::element;
-      const int64_t lo = (extent && !wraps ? std::clamp<int64_t>(r.lo, 0, most) : 0) - dim.low,
-                    hi = (wraps ? most : std::clamp<int64_t>(r.hi, 0, most)) - dim.low;
+      const bool wraps = r.lo < 0 && dim.is_element();
+      const int64_t lo = (extent && !wraps ? std::clamp<int64_t>(r.lo, 0, most) : 0) - dim.low(),
+                    hi = (wraps ? most : std::clamp<int64_t>(r.hi, 0, most)) - dim.low();
       s.nothing_below = lo >= 0;
-      s.interior = extent && lo >= 0 && hi <= *extent - dim.size &&
-                   (dim.kind == ir::BlockDim::Kind::element || scalars.range(yields.operands[at + 1]).lo >= dim.size);
+      s.interior = extent && lo >= 0 && hi <= *extent - dim.size() &&
+                   (dim.is_element() || scalars.range(yields.operands[at + 1]).lo >= dim.size());
       starts.push_back(s);
       continue;
     }
     // Every element of a halo block is an element of the array or 0: it has no overhang.
-    if (dim.kind == ir::BlockDim::Kind::halo) {
+    if (dim.halo()) {
       s.interior = true;
       starts.push_back(s);
       continue;
     }
     // What is clamped lies inside as well, if no block hangs over.
-    s.interior = extent ? *extent > 0 && *extent % b.block[d].size == 0 : s.in_range && b.block[d].size == 1;
+    s.interior = extent ? *extent > 0 && *extent % dim.size() == 0 : s.in_range && dim.size() == 1;
     // one program per element: none runs where the extent is zero
-    if (!extent && b.block[d].size == 1 && s.in_range) s.interior = s.form.varies();
+    if (!extent && dim.size() == 1 && s.in_range) s.interior = s.form.varies();
     starts.push_back(s);
   }
   return starts;
@@ -509,16 +505,16 @@ class ParallelProof {
         access.dims.push_back(copied ? all_positions(n, scalars_) : dim_footprint(op, op.index[d], n, scalars_));
         continue;
       }
-      const int64_t block = b.block[d].size, unit = b.block[d].unit(), low = b.block[d].low;
+      const int64_t block = b.block[d].size(), unit = b.block[d].unit(), low = b.block[d].low();
       const BlockStart& s = starts_[i][d];
-      if (b.block[d].kind == ir::BlockDim::Kind::halo) {  // its edges are read from anywhere
+      if (b.block[d].halo()) {  // its edges are read from anywhere
         access.dims.push_back(scalars_.bounded({}));
         ++ref_dim;
         continue;
       }
       const Affine form =
           s.in_range ? scalars_.sum(scalars_.scaled(s.form, unit), scalars_.constant(-low)) : scalars_.bounded({});
-      if (b.block[d].kind == ir::BlockDim::Kind::squeezed) {
+      if (!b.block[d].seen()) {
         access.dims.push_back(form);
         continue;
       }

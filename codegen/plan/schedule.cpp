@@ -224,14 +224,12 @@ class Scheduler {
         for (size_t d = 0; d < op.index.size(); ++d) {
           if (form.slice[d] < 0 || axes_.of(v, static_cast<size_t>(form.slice[d])) != static_cast<int>(a)) continue;
           const ir::Index& ix = op.index[d];
-          use = {true,     d,
-                 ix.start, ix.is_static() ? Value{} : op.operands[static_cast<size_t>(ix.start_operand)],
-                 ix.step,  Outside::none};
+          const ir::Index::Slice& slice = *ix.slice();
+          use = {true, d, ix.is_static() ? ix.constant() : 0, op.operand(ix), slice.step, Outside::none};
           if (ix.is_static()) continue;
           if (!scalars_.constant_along(use.operand, s_.sequential)) axis.splittable = false;
           const Range r = scalars_.range(use.operand);
-          if (r.lo >= 0 && r.hi + std::max<int64_t>(ix.size - 1, 0) * ix.step < k_.type(op.operands[0]).shape[d])
-            continue;
+          if (r.lo >= 0 && r.hi + std::max<int64_t>(slice.span() - 1, 0) < k_.type(op.operands[0]).shape[d]) continue;
           use.outside = op.has_mask()             ? Outside::masked
                         : !form.per_element       ? Outside::window
                         : ir::writes_ref(op.code) ? Outside::dropped

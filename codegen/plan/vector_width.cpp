@@ -36,15 +36,15 @@ class Widths {
     if (ref >= k_.blocks.size() || o.index.empty()) return;
     const ir::BlockMapping& m = k_.blocks[ref];
     const ir::Index& ix = o.index.back();
-    if (m.array_shape.empty() || ix.kind != ir::Index::Kind::slice || ix.step != 1 || ix.size < 2) return;
-    if (!m.whole && m.block.back().kind == ir::BlockDim::Kind::squeezed) return;
+    const ir::Index::Slice* slice = ix.slice();
+    if (m.array_shape.empty() || !slice || slice->step != 1 || slice->size < 2) return;
+    if (!m.whole && !m.block.back().seen()) return;
     const ir::Value v = o.code == Opcode::load ? o.results[0] : o.operands[1];
     const ir::AccessDims form = ir::access_dims(k_, o);
     if (form.slice.back() < 0) return;
     const int axis = axes_.of(v, static_cast<size_t>(form.slice.back()));  // of two elements at least: there is one
     const int64_t wanted = 16 / size_bytes(m.dtype);
-    const Residue start =
-        ix.is_static() ? Residue::of(ix.start) : divisors_.residue(o.operands[static_cast<size_t>(ix.start_operand)]);
+    const Residue start = ix.is_static() ? Residue::of(ix.constant()) : divisors_.residue(o.operand(ix));
     int& width = widths_[static_cast<size_t>(axis)];
     const int64_t aligned = (begin(m, ref) + start).power();
     if (std::min(aligned, rows(m)) >= wanted) width = std::max(width, static_cast<int>(wanted));
@@ -55,7 +55,7 @@ class Widths {
     const ir::BlockDim& dim = m.block.back();
     const ir::Value index =
         k_.terminator(m.index_map).operands[k_.map_result(static_cast<int>(ref), m.array_shape.size() - 1)];
-    return divisors_.residue(index) * Residue::of(dim.unit()) - Residue::of(dim.low);
+    return divisors_.residue(index) * Residue::of(dim.unit()) - Residue::of(dim.low());
   }
   // Divides the elements from one row to the next.
   static int64_t rows(const ir::BlockMapping& m) {
@@ -92,12 +92,13 @@ std::vector<bool> tapped_axes(const ir::Kernel& k, const Axes& axes) {
     // In shared memory, neighbours along the fastest dim are better read by neighbours in a subgroup: no two from one
     // bank.
     for (size_t d = 0; d + (scratch ? 1 : 0) < o.index.size(); ++d) {
-      const ir::Index& ix = o.index[d];
-      if (form.slice[d] < 0 || !ix.is_static() || ix.step != 1 || ix.size < 2) continue;
+      const ir::Index::Slice* slice = o.index[d].slice();
+      if (!slice || !o.index[d].is_static() || slice->step != 1 || slice->size < 2) continue;
+      const int64_t start = o.index[d].constant();
       const int axis = axes.of(o.results[0], static_cast<size_t>(form.slice[d]));
-      const auto it = first.try_emplace({ref, d, axis}, ix.start, ix.size).first;
-      const int64_t apart = std::abs(it->second.first - ix.start);
-      if (apart <= 0 || apart >= std::min(ix.size, kTapsApart)) continue;
+      const auto it = first.try_emplace({ref, d, axis}, start, slice->size).first;
+      const int64_t apart = std::abs(it->second.first - start);
+      if (apart <= 0 || apart >= std::min(slice->size, kTapsApart)) continue;
       if (loads[ref] > kManyTaps) last[ref] = std::max(last[ref], {d, axis});
       else tapped[static_cast<size_t>(axis)] = true;
     }

@@ -32,8 +32,8 @@ void check_sizes(const ir::Kernel& k) {
         fail(b.origin + ": dim " + std::to_string(d) + " of its array", *n, "elements", b.loc,
              "give the array more dims, of fewer elements each");
     for (size_t d = 0; d < b.block.size(); ++d)
-      if (b.block[d].size > kMost)
-        fail(b.origin + ": dim " + std::to_string(d) + " of its block", b.block[d].size, "elements", b.loc,
+      if (b.block[d].size() > kMost)
+        fail(b.origin + ": dim " + std::to_string(d) + " of its block", b.block[d].size(), "elements", b.loc,
              "use smaller blocks");
   }
   for (const ir::Region& r : k.regions)

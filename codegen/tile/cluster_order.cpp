@@ -11,10 +11,6 @@ using ir::Attr, ir::CopyPlace, ir::MemorySpace, ir::Op, ir::Opcode, ir::OpId, ir
 namespace {
 constexpr int64_t kMost = int64_t{1} << 31;  // i32 would wrap beyond
 bool small(int64_t n) { return n > -kMost && n < kMost; }
-int64_t span(const ir::Index& x) {
-  if (x.kind != ir::Index::Kind::slice) return 1;
-  return x.size == 0 ? 0 : (x.size - 1) * x.step + 1;
-}
 }  // namespace
 
 ClusterOrder::ClusterOrder(const ir::Kernel& k) : k_(k), accesses_(k.blocks.size()) {
@@ -106,11 +102,11 @@ std::optional<ClusterOrder::Form> ClusterOrder::form_of(const Op& op) {
 
 std::optional<ClusterOrder::Along> ClusterOrder::along(const Access& a, size_t d) {
   const ir::Index& x = a.op->index[a.place.first + d];
-  if (x.kind == ir::Index::Kind::array) return std::nullopt;
-  std::optional<Form> f = x.is_static() ? Form{std::vector<int64_t>(k_.grid.size()), x.start}
-                                        : form(a.op->operands[static_cast<size_t>(x.start_operand)]);
+  if (x.is_array()) return std::nullopt;
+  std::optional<Form> f =
+      x.is_static() ? Form{std::vector<int64_t>(k_.grid.size()), x.constant()} : form(a.op->operand(x));
   if (!f) return std::nullopt;
-  Along found{*f, f->rest, f->rest + span(x)};
+  Along found{*f, f->rest, f->rest + x.as_slice().span()};
   // Copies move no window; a load or store does, where it would hang over.
   const int64_t extent = k_.type(a.place.ref).shape[d];
   if (!x.is_static() && !ir::is_thread_copy(a.op->code) && !stays_inside(found, extent)) return std::nullopt;

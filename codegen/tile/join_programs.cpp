@@ -37,8 +37,7 @@ std::optional<int> dim_along(const ir::Kernel& k, int block, size_t axis) {
   for (size_t d = 0; d < m.block.size(); ++d)
     for (size_t r = 0; r < m.block[d].results(); ++r) {
       const Value v = k.terminator(m.index_map).operands[k.map_result(block, d) + r];
-      if (v == id && found < 0 && m.block[d].kind == BlockDim::Kind::blocked &&
-          m.array_shape[d].value() == programs * m.block[d].size)
+      if (v == id && found < 0 && m.block[d].is_blocked() && m.array_shape[d].value() == programs * m.block[d].size())
         found = static_cast<int>(d);
       else if (depends_on(k, v, id)) return std::nullopt;
     }
@@ -59,7 +58,7 @@ bool joinable(const ir::Kernel& k, const Op& o, size_t axis) {
   const int d = *dim_along(k, static_cast<int>(ref), axis);
   if (d < 0) return true;
   const Index& ix = o.index[ref_dim(k.blocks[ref], d)];
-  return ix.kind != Index::Kind::array && ix.is_static();
+  return ix.is_static();
 }
 }  // namespace
 
@@ -95,17 +94,16 @@ void join_programs(ir::Kernel& k, size_t axis, int64_t count, const std::set<uin
     std::vector<Value> begin(k.blocks.size());  // of the program's part of a block
     for (size_t i = 0; i < k.blocks.size(); ++i)
       if (along[i] >= 0)
-        begin[i] = b.elementwise(Opcode::mul, {program, i32(k.blocks[i].block[static_cast<size_t>(along[i])].size)});
+        begin[i] = b.elementwise(Opcode::mul, {program, i32(k.blocks[i].block[static_cast<size_t>(along[i])].size())});
     for (const ir::OpId id : ops) {
       if (before.count(id.index) || after.count(id.index) || k.op(id).code == Opcode::yield) continue;
       const uint32_t ref = ir::accesses_ref(k.op(id).code) ? k.ref_position(k.op(id).operands[0]) : UINT32_MAX;
       if (ref < k.blocks.size() && along[ref] >= 0) {
         const size_t d = ref_dim(k.blocks[ref], along[ref]);
-        const int64_t start = k.op(id).index[d].start;
+        const int64_t start = k.op(id).index[d].constant();
         const Value at = start == 0 ? begin[ref] : b.elementwise(Opcode::add, {begin[ref], i32(start)});
         Op& o = k.op(id);
-        o.index[d].start = 0;
-        o.index[d].start_operand = static_cast<int32_t>(o.operands.size());
+        o.index[d].start() = Index::Dynamic{o.operands.size()};
         o.operands.push_back(at);
       }
       k.region(b.region()).ops.push_back(id);
@@ -117,7 +115,8 @@ void join_programs(ir::Kernel& k, size_t axis, int64_t count, const std::set<uin
   k.grid[axis].size = programs / count;
   for (size_t i = 0; i < k.blocks.size(); ++i) {
     if (along[i] < 0) continue;
-    k.blocks[i].block[static_cast<size_t>(along[i])].size *= count;
+    BlockDim& dim = k.blocks[i].block[static_cast<size_t>(along[i])];
+    dim = {BlockDim::Blocked{dim.size() * count}};
     k.values[k.region(k.body).args[i].index].type = k.block_ref_type(static_cast<int>(i));
   }
 }

@@ -17,7 +17,7 @@ int64_t bytes_of(const ir::Kernel& k, const Op& copy) {
   const ir::CopyPlace source = ir::copy_places(k, copy)[0];
   int64_t n = size_bytes(k.type(source.ref).dtype);
   for (size_t d = 0; d < source.rank; ++d)
-    if (const Index& x = copy.index[source.first + d]; x.kind == Index::Kind::slice) n *= x.size;
+    if (const Index::Slice* x = copy.index[source.first + d].slice()) n *= x->size;
   return n;
 }
 
@@ -52,8 +52,7 @@ class Balance {
         Key key{s.ref.index};
         for (size_t d = 0; d < s.rank; ++d) {
           const Index& x = op.index[s.first + d];
-          key.push_back(x.is_static() ? x.start
-                                      : -1 - int64_t{op.operands[static_cast<size_t>(x.start_operand)].index});
+          key.push_back(x.is_static() ? x.constant() : -1 - int64_t{op.operand(x).index});
         }
         add(net, key, op.code == Opcode::copy_start || op.code == Opcode::semaphore_signal ? *n : -*n);
       }
@@ -266,7 +265,7 @@ class Expander {
                scratch = to.region != k_.body || to.number >= k_.blocks.size();
     Shape shape;
     for (size_t d = 0; d < places[0].rank; ++d)
-      if (const Index& x = op.index[d]; x.kind == Index::Kind::slice) shape.push_back(x.size);
+      if (const Index::Slice* x = op.index[d].slice()) shape.push_back(x->size);
     // Where the target is always taken whole it can be registers itself.
     const int64_t n = num_elements(shape);
     if (!array || !scratch || n == 0 || only_whole(places[1].ref)) return;
@@ -335,8 +334,8 @@ class Expander {
       size_t next = 0;
       for (Index& x : to.index) {
         if (x.is_static()) continue;
+        *x.operand() = to.operands.size();
         to.operands.push_back(load(a.starts[next++]));
-        x.start_operand = static_cast<int32_t>(to.operands.size()) - 1;
       }
       b_.append(std::move(to));
       store(a.pending, b_.constant_int(DType::i32, 0));
@@ -365,7 +364,7 @@ class Expander {
     for (size_t d = 0; d < places[1].rank; ++d) {
       const Index& x = op.index[places[1].first + d];
       if (x.is_static()) continue;
-      const Value start = op.operands[static_cast<size_t>(x.start_operand)];
+      const Value start = op.operand(x);
       store(a.starts[next++], clips(op) ? start : fitted(start, x, k_.type(places[1].ref).shape[d]));
     }
     store(a.pending, b_.constant_int(DType::i32, 1));
@@ -384,7 +383,7 @@ class Expander {
   /// A copy's window moves as a whole, whatever its step; in loads and stores a step parts its elements.
   Value fitted(Value start, const Index& x, int64_t n) {
     const auto number = [&](int64_t i) { return b_.constant_int(DType::i32, i); };
-    const int64_t span = x.kind == Index::Kind::slice ? std::max<int64_t>(x.size - 1, 0) * x.step : 0;
+    const int64_t span = std::max<int64_t>(x.as_slice().span() - 1, 0);
     const Value wrapped = b_.elementwise(Opcode::select, {b_.elementwise(Opcode::lt, {start, number(0)}),
                                                           b_.elementwise(Opcode::add, {start, number(n)}), start});
     return b_.elementwise(Opcode::clamp, {number(0), wrapped, number(std::max<int64_t>(n - 1 - span, 0))});
@@ -397,13 +396,12 @@ class Expander {
                              op.index.begin() + static_cast<ptrdiff_t>(place.first + place.rank));
     for (Index& x : index) {
       if (x.is_static()) continue;
-      const Value start = op.operands[static_cast<size_t>(x.start_operand)];
-      const bool steps = std::any_of(index.begin(), index.end(),
-                                     [](const Index& y) { return y.kind == Index::Kind::slice && y.step > 1; });
+      const Value start = op.operand(x);
+      const bool steps = std::any_of(index.begin(), index.end(), [](const Index& y) { return y.as_slice().step > 1; });
+      *x.operand() = operands.size();
       operands.push_back(steps && op.attr_or(Attr::clip, 0) == 0
                              ? fitted(start, x, k_.type(place.ref).shape[static_cast<size_t>(&x - index.data())])
                              : start);
-      x.start_operand = static_cast<int32_t>(operands.size()) - 1;
     }
     return index;
   }
@@ -423,7 +421,7 @@ class Expander {
     for (size_t d = 0; d < place.rank; ++d) {
       const Index& x = op.index[place.first + d];
       if (!x.is_static()) return std::nullopt;
-      at = at * s.shape[d] + x.start;
+      at = at * s.shape[d] + x.constant();
     }
     return at;
   }
@@ -432,7 +430,7 @@ class Expander {
     Value at;
     for (size_t d = 0; d < place.rank; ++d) {
       const Index& x = op.index[place.first + d];
-      Value i = x.is_static() ? number(x.start) : op.operands[static_cast<size_t>(x.start_operand)];
+      Value i = x.is_static() ? number(x.constant()) : op.operand(x);
       if (!x.is_static()) {
         const Value wrapped = b_.elementwise(Opcode::select, {b_.elementwise(Opcode::lt, {i, number(0)}),
                                                               b_.elementwise(Opcode::add, {i, number(s.shape[d])}), i});
@@ -483,7 +481,7 @@ class Expander {
       where += "[";
       for (size_t d = 0; d < place.rank; ++d) {
         const Index& x = op.index[place.first + d];
-        where += (d ? ", " : "") + (x.is_static() ? std::to_string(x.start) : std::string("?"));
+        where += (d ? ", " : "") + (x.is_static() ? std::to_string(x.constant()) : std::string("?"));
       }
       where += "]";
     }
@@ -497,21 +495,20 @@ class Expander {
   std::vector<Value> dynamic_starts(const Op& op, const ir::CopyPlace& place) const {
     std::vector<Value> starts;
     for (size_t d = 0; d < place.rank; ++d)
-      if (const Index& x = op.index[place.first + d]; !x.is_static())
-        starts.push_back(op.operands[static_cast<size_t>(x.start_operand)]);
+      if (const Index& x = op.index[place.first + d]; !x.is_static()) starts.push_back(op.operand(x));
     return starts;
   }
   /// Which elements of a copy lie in its source, whose dynamic starts are these.
   Value inside(const Op& op, const ir::CopyPlace& source, const std::vector<Value>& starts) {
     Shape shape;
     for (size_t d = 0; d < source.rank; ++d)
-      if (const Index& x = op.index[source.first + d]; x.kind == Index::Kind::slice) shape.push_back(x.size);
+      if (const Index::Slice* x = op.index[source.first + d].slice()) shape.push_back(x->size);
     const auto number = [&](int64_t n) { return b_.constant_int(DType::i32, n, shape); };
     Value mask = b_.constant(DType::boolean, 1, shape);
     size_t next = 0;
     for (size_t d = 0, axis = 0; d < source.rank; ++d) {
       const Index& x = op.index[source.first + d];
-      const bool slice = x.kind == Index::Kind::slice;
+      const Index::Slice* slice = x.slice();
       if (!x.is_static()) {
         Value at = b_.broadcast(starts[next++], shape, {});
         if (slice) {
@@ -519,14 +516,14 @@ class Expander {
           iota.set(Attr::axis, static_cast<int64_t>(axis));
           at = b_.elementwise(Opcode::add,
                               {at, b_.elementwise(Opcode::mul, {b_.one(std::move(iota), Type::array(DType::i32, shape)),
-                                                                number(x.step)})});
+                                                                number(slice->step)})});
         }
         const int64_t n = k_.type(source.ref).shape[d];
         mask = b_.elementwise(Opcode::and_,
                               {mask, b_.elementwise(Opcode::and_, {b_.elementwise(Opcode::ge, {at, number(0)}),
                                                                    b_.elementwise(Opcode::lt, {at, number(n)})})});
       }
-      axis += slice;
+      axis += slice != nullptr;
     }
     return mask;
   }

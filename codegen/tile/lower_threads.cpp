@@ -131,7 +131,7 @@ class Lowering {
   /// A window with steps moves as a whole; the positions of a load or store with steps move one by one.
   Value fitted(Value start, const ir::Index& x, int64_t extent) {
     const auto number = [&](int64_t n) { return b_.constant_int(DType::i32, n); };
-    const int64_t last = std::max<int64_t>(extent - (x.size == 0 ? 0 : (x.size - 1) * x.step + 1), 0);
+    const int64_t last = std::max<int64_t>(extent - x.as_slice().span(), 0);
     const Value zero = number(0), size = number(extent), most = number(last);
     const Value below = b_.elementwise(Opcode::lt, {start, zero});
     const Value wrapped = b_.elementwise(Opcode::add, {start, size});
@@ -142,15 +142,15 @@ class Lowering {
     Op op{.code = code, .operands = {place.ref}};
     op.operands.insert(op.operands.end(), more.begin(), more.end());
     bool steps = false;  // along any dim: then the access moves none of its windows
-    for (size_t d = 0; d < place.rank; ++d) steps |= of.index[place.first + d].step > 1;
+    for (size_t d = 0; d < place.rank; ++d) steps |= of.index[place.first + d].as_slice().step > 1;
     for (size_t d = 0; d < place.rank; ++d) {
       ir::Index x = of.index[place.first + d];
       if (!x.is_static()) {
-        Value start = of.operands[static_cast<size_t>(x.start_operand)];
+        Value start = of.operand(x);
         if (steps && k_.type(place.ref).space != MemorySpace::any)
           start = fitted(start, x, k_.type(place.ref).shape[d]);
+        *x.operand() = op.operands.size();
         op.operands.push_back(start);
-        x.start_operand = static_cast<int32_t>(op.operands.size()) - 1;
       }
       op.index.push_back(x);
     }

@@ -147,8 +147,8 @@ class Sum {
       Numbers starts;
       for (Value v : loads) {
         ir::Index i = k_.def(v)->index[d];
-        starts.push_back(i.start);
-        i.start = first.index[d].start;
+        starts.push_back(i.is_static() ? i.constant() : 0);
+        if (i.is_static() && first.index[d].is_static()) i.start() = first.index[d].start();
         if (i != first.index[d]) return false;
       }
       if (std::all_of(starts.begin(), starts.end(), [&](int64_t s) { return s == starts[0]; })) continue;
@@ -185,8 +185,7 @@ class Sum {
     for (size_t d = 0; d < o.index.size(); ++d) {
       const auto found = starts_.find({v.index, d});
       if (found == starts_.end()) continue;
-      o.index[d].start = 0;
-      o.index[d].start_operand = static_cast<int32_t>(o.operands.size());
+      o.index[d].start() = ir::Index::Dynamic{o.operands.size()};
       o.operands.push_back(place(b, found->second, counter));
     }
     return made[v.index] = b.one(std::move(o), type);

@@ -20,7 +20,7 @@ bool squeeze_refs(ir::Kernel& k) {
       // Of an array without elements a squeezed dim has no position, which takes a test in every program.
       for (size_t d = 0; d < b.block.size(); ++d)
         if (b.block[d].seen())
-          unit[i].push_back(b.block[d].kind == BlockDim::Kind::blocked && b.block[d].size == 1 &&
+          unit[i].push_back(b.block[d].is_blocked() && b.block[d].size() == 1 &&
                             b.array_shape[d].value().value_or(0) > 0);
     } else {
       for (const int64_t n : t.shape) unit[i].push_back(n == 1);
@@ -29,8 +29,7 @@ bool squeeze_refs(ir::Kernel& k) {
   for (const ir::Op& op : k.ops) {
     if (!ir::accesses_ref(op.code)) continue;
     std::vector<bool>& u = unit[static_cast<size_t>(ref_position(k, op.operands[0]))];
-    const bool arrays =
-        std::any_of(op.index.begin(), op.index.end(), [](const Index& ix) { return ix.kind == Index::Kind::array; });
+    const bool arrays = std::any_of(op.index.begin(), op.index.end(), [](const Index& ix) { return ix.is_array(); });
     for (size_t d = 0; d < u.size(); ++d) u[d] = u[d] && !arrays && op.index[d] == Index::at(0);
   }
   // An input and its aliased output are one memory, cut alike.
@@ -53,7 +52,7 @@ bool squeeze_refs(ir::Kernel& k) {
     if (i < k.blocks.size()) {
       size_t ref_dim = 0;
       for (BlockDim& d : k.blocks[i].block)
-        if (d.seen() && unit[i][ref_dim++]) d.kind = BlockDim::Kind::squeezed;
+        if (d.seen() && unit[i][ref_dim++]) d = {BlockDim::Squeezed{}};
     } else {
       drop(k.scratch[i - k.blocks.size()].shape, unit[i]);
     }

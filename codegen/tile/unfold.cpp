@@ -167,10 +167,10 @@ class Unfolding {
     ScalarAnalysis scalars(k_);
     for (size_t d = 0; d < o.index.size(); ++d) {
       const Index& ix = o.index[d];
-      if (ix.kind == Index::Kind::array) return false;
+      if (ix.is_array()) return false;
       if (ix.is_static()) continue;
-      const Range known = scalars.range(o.operands[static_cast<size_t>(ix.start_operand)]);
-      const int64_t span = ix.kind == Index::Kind::slice ? std::max<int64_t>(ix.size - 1, 0) * ix.step : 0;
+      const Range known = scalars.range(o.operand(ix));
+      const int64_t span = std::max<int64_t>(ix.as_slice().span() - 1, 0);
       if (known.lo < 0 || known.hi + span >= k_.type(o.operands[0]).shape[d]) return false;
     }
     return true;
@@ -196,16 +196,15 @@ class Unfolding {
       Value p = position;
       if (inner > 1) p = with(Opcode::div, p, inner);
       if (part > 0) p = with(Opcode::rem, p, m.sizes[part]);
-      if (ix.step != 1) p = with(Opcode::mul, p, ix.step);
+      if (const int64_t step = ix.slice()->step; step != 1) p = with(Opcode::mul, p, step);
       if (ix.is_static()) {
-        if (ix.start != 0) p = with(Opcode::add, p, ix.start);
-        ix = Index::array(static_cast<int32_t>(o.operands.size()));
+        if (ix.constant() != 0) p = with(Opcode::add, p, ix.constant());
+        ix = Index::array(o.operands.size());
         o.operands.push_back(p);
       } else {
-        const Value start = b_.broadcast(o.operands[static_cast<size_t>(ix.start_operand)], {n}, {});
-        const int32_t array = ix.start_operand;
-        ix = Index::array(array);
-        o.operands[static_cast<size_t>(array)] = b_.elementwise(Opcode::add, {p, start});
+        const Value start = b_.broadcast(o.operand(ix), {n}, {});
+        ix = Index::array(*ix.operand());
+        o.operands[*ix.operand()] = b_.elementwise(Opcode::add, {p, start});
       }
     }
   }

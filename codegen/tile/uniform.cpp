@@ -179,7 +179,7 @@ class Analysis {
           same = uniform[o.operands[static_cast<size_t>(o.mask_position())].index][static_cast<size_t>(at)];
         lower(ref, d, same);
       }
-      if (!ix.is_static() || ix.size == 0) lower(ref, d, false);  // such an access stays as it is
+      if (!ix.is_static() || ix.as_slice().size == 0) lower(ref, d, false);  // such an access stays as it is
       if (!o.results.empty() && at >= 0) {
         // What a mask leaves out is `other`: where either differs along a dim, one element does not say all. With a
         // mask, a dynamic start may leave out a part of the window.
@@ -294,7 +294,7 @@ class Narrowing {
     for (size_t d = 0; d < narrow.size(); ++d) {
       if (!narrow[d]) continue;
       if (form.slice[d] >= 0) dims[static_cast<size_t>(form.slice[d])] = true;
-      o.index[d] = o.index[d].kind == Index::Kind::integer ? Index::at(0) : Index::all(1);
+      o.index[d] = o.index[d].is_integer() ? Index::at(0) : Index::all(1);
     }
     for (const int at :
          {o.value_position(), o.has_mask() ? o.mask_position() : -1, o.has_other() ? o.other_position() : -1})

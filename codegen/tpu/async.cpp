@@ -17,8 +17,7 @@ Memory Emitter::part(const ir::Op& op, const ir::CopyPlace& place, bool clip) {
   Shape kept;
   bool squeezed = false;
   for (size_t d = 0; d < m.shape.size(); ++d) {
-    const bool drops =
-        m.dims[d] < 0 || op.index[place.first + static_cast<size_t>(m.dims[d])].kind == ir::Index::Kind::integer;
+    const bool drops = m.dims[d] < 0 || op.index[place.first + static_cast<size_t>(m.dims[d])].is_integer();
     squeezed |= drops;
     if (!drops) kept.push_back(w.sizes[d]);
     if (w.steps[d] != 1) fail(op, "its copies have no steps");

@@ -33,10 +33,10 @@ void check_alignment(const ir::Kernel& k, const Chip& chip, const BlockMapping& 
   const size_t rank = b.block.size();
   if (b.whole || !chip.limits || b.space == MemorySpace::smem || rank == 0) return;
   const auto fits = [&](size_t d, int64_t multiple) {
-    return b.block[d].size == *b.array_shape[d].value() || b.block[d].size % multiple == 0;
+    return b.block[d].size() == *b.array_shape[d].value() || b.block[d].size() % multiple == 0;
   };
   if (rank == 1) {
-    const int64_t size = b.block[0].size, least = 128 * (32 / std::max(bits(stored(b.dtype)), 1));
+    const int64_t size = b.block[0].size(), least = 128 * (32 / std::max(bits(stored(b.dtype)), 1));
     const bool power = size >= least && (size & (size - 1)) == 0;
     if (!fits(0, 1024) && !power)
       fail(k, chip, b.origin, b.loc, block_text(b) + " is not aligned",
@@ -57,13 +57,12 @@ void check_block(const ir::Kernel& k, const Chip& chip, int i) {
   if (i < k.num_prefetch && !b.whole)
     fail(k, chip, b.origin, b.loc, "it takes scalar-prefetch operands whole", "call the kernel without vmap over them");
   for (const BlockDim& d : b.block)
-    if (d.kind == BlockDim::Kind::bounded)
-      fail(k, chip, b.origin, b.loc, "its blocks have fixed sizes, but this is " + block_text(b));
+    if (d.is_bounded()) fail(k, chip, b.origin, b.loc, "its blocks have fixed sizes, but this is " + block_text(b));
   if (k.has_halo(i))
     fail(k, chip, b.origin, b.loc, "its blocks do not go beyond the array's edges, but this is " + block_text(b),
          "pad the array before the call, and give Element blocks of it");
   for (size_t d = 0; d < b.block.size(); ++d)
-    if (b.block[d].low + *b.array_shape[d].value() + b.block[d].high + b.block[d].size > INT32_MAX)
+    if (b.block[d].low() + *b.array_shape[d].value() + b.block[d].high() + b.block[d].size() > INT32_MAX)
       fail(k, chip, b.origin, b.loc, block_text(b) + " has positions beyond 32 bits");
   check_alignment(k, chip, b);
 }

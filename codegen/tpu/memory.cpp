@@ -47,17 +47,18 @@ Emitter::Window Emitter::window(const ir::Op& op, const Memory& m, size_t first,
       continue;
     }
     const Index& x = op.index[first + static_cast<size_t>(m.dims[d])];
-    if (x.kind == Index::Kind::array) fail(op, "it has no accesses at positions that an array holds");
-    const int64_t size = x.kind == Index::Kind::integer ? 1 : x.size, step = size > 1 ? x.step : 1;
+    if (x.is_array()) fail(op, "it has no accesses at positions that an array holds");
+    const int64_t size = x.as_slice().size, step = size > 1 ? x.as_slice().step : 1;
     const int64_t last = m.shape[d] - ((size - 1) * step + 1);  // where it may start at most
     w.sizes.push_back(size), w.steps.push_back(step);
     if (x.is_static()) {
-      w.starts.push_back(t_.integer(DType::i32, x.start));
-      w.bounds.emplace_back(x.start, x.start);
-      w.inside &= x.start >= 0 && x.start <= last;
+      const int64_t start = x.constant();
+      w.starts.push_back(t_.integer(DType::i32, start));
+      w.bounds.emplace_back(start, start);
+      w.inside &= start >= 0 && start <= last;
       continue;
     }
-    const ir::Value given = op.operands[static_cast<size_t>(x.start_operand)];
+    const ir::Value given = op.operand(x);
     Val start = value(given);
     Interval r = ranges_.of(given).value_or(Interval{INT32_MIN, INT32_MAX});
     const bool inside = r.lo >= 0 && r.hi <= last;

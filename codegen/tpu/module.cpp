@@ -54,7 +54,7 @@ Shape memory_shape(const ir::Kernel& k, int block) {
   if (b.whole)
     for (const Extent& e : b.array_shape) shape.push_back(*e.value());
   else
-    for (const ir::BlockDim& d : b.block) shape.push_back(d.size);
+    for (const ir::BlockDim& d : b.block) shape.push_back(d.size());
   if (shape.empty()) shape.push_back(1);
   return shape;
 }
@@ -63,7 +63,7 @@ bool is_trivial(const ir::Kernel& k, int block) {
   const ir::BlockMapping& b = k.blocks[static_cast<size_t>(block)];
   if (b.whole) return true;
   for (size_t d = 0; d < b.block.size(); ++d)
-    if (b.block[d].size != *b.array_shape[d].value() || b.block[d].low || b.block[d].high) return false;
+    if (b.block[d].size() != *b.array_shape[d].value() || b.block[d].low() || b.block[d].high()) return false;
   const std::vector<ir::Value>& yielded = k.terminator(b.index_map).operands;
   return std::all_of(yielded.begin(), yielded.end(), [&](ir::Value v) { return ir::constant_int(k, v) == 0; });
 }
@@ -212,8 +212,7 @@ class Module {
   }
 
   static bool is_element(const ir::BlockMapping& b) {
-    return std::any_of(b.block.begin(), b.block.end(),
-                       [](const ir::BlockDim& d) { return d.kind == ir::BlockDim::Kind::element; });
+    return std::any_of(b.block.begin(), b.block.end(), [](const ir::BlockDim& d) { return d.is_element(); });
   }
 
   std::string window(int i) const {
@@ -232,10 +231,10 @@ class Module {
     if (!b.whole && is_element(b)) {
       std::vector<int64_t> low, high;
       for (size_t d = 0; d < b.block.size(); ++d) {
-        const int64_t n = *b.array_shape[d].value(), size = b.block[d].size;
-        const int64_t length = b.block[d].low + n + b.block[d].high;
-        low.push_back(b.block[d].low);
-        high.push_back(b.block[d].high + (cdiv(length, size) * size - length));
+        const int64_t n = *b.array_shape[d].value(), size = b.block[d].size();
+        const int64_t length = b.block[d].low() + n + b.block[d].high();
+        low.push_back(b.block[d].low());
+        high.push_back(b.block[d].high() + (cdiv(length, size) * size - length));
       }
       s += ", window_kind = #tpu.element_window<" + list(low) + ", " + list(high) + ">";
     }
@@ -294,8 +293,8 @@ Val Emitter::block_index(const ir::BlockDim& d, int64_t extent, Val index, ir::V
     }
     index = t_.binary("arith.minsi", index, t_.integer(DType::i32, last));
   }
-  if (!elements || d.kind != ir::BlockDim::Kind::blocked || d.size == 1) return index;
-  return t_.binary("arith.muli", index, t_.integer(DType::i32, d.size));
+  if (!elements || !d.is_blocked() || d.size() == 1) return index;
+  return t_.binary("arith.muli", index, t_.integer(DType::i32, d.size()));
 }
 
 std::string mosaic(const ir::Kernel& k, const Chip& chip) {

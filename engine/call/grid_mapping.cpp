@@ -58,7 +58,7 @@ Type ref_type(const BlockMapping& b, MemorySpace whole) {
   if (b.whole)
     for (const Extent& e : b.array_shape) t.shape.push_back(e.value().value_or(-1));
   for (const ir::BlockDim& d : b.block)
-    if (d.seen()) t.shape.push_back(d.size);
+    if (d.seen()) t.shape.push_back(d.size());
   return t;
 }
 }  // namespace
@@ -122,9 +122,9 @@ void GridMapping::check_invariants() const {
     for (size_t d = 0; d < b.block.size(); ++d) {
       results += b.block[d].results();
       // what vmap makes of a whole array
-      const bool none = d < b.array_shape.size() && b.block[d].size == 0 && b.array_shape[d] == Extent(0);
-      if ((b.block[d].size < 1 && !none) || (b.block[d].kind == ir::BlockDim::Kind::squeezed && b.block[d].size != 1))
-        bad(place + "block dim " + std::to_string(d) + " has size " + std::to_string(b.block[d].size));
+      const bool none = d < b.array_shape.size() && b.block[d].size() == 0 && b.array_shape[d] == Extent(0);
+      if (b.block[d].size() < 1 && !none)
+        bad(place + "block dim " + std::to_string(d) + " has size " + std::to_string(b.block[d].size()));
     }
     if (b.index_map.index >= index_maps.regions.size()) return bad(place + "there is no index map");
     const ir::Region& r = index_maps.region(b.index_map);
@@ -301,8 +301,7 @@ class Maker {
     const BlockMapping& b = m.block_mappings[static_cast<size_t>(input - m.num_index_operands)];
     if (b.by_value)
       fail(place + " is " + b.origin + ", which is passed by value and has no memory", "leave the alias out");
-    if (std::any_of(b.block.begin(), b.block.end(),
-                    [](const ir::BlockDim& d) { return d.kind == ir::BlockDim::Kind::halo; }))
+    if (std::any_of(b.block.begin(), b.block.end(), [](const ir::BlockDim& d) { return d.halo(); }))
       fail(place + " is " + b.origin + ", whose halo reads what other programs may have stored already",
            "leave the alias out");
     m.block_mappings[static_cast<size_t>(m.num_inputs + output)].alias = input;
@@ -359,7 +358,7 @@ class Maker {
           if (*e.value() == 0)
             place.fail("a block of the whole array " + to_string(array.shape) + " has no elements to index",
                        "leave the index map out");
-          b.block.push_back({.size = *e.value()});
+          b.block.push_back({ir::BlockDim::Blocked{*e.value()}});
         }
       }
       b.index_map = index_map(m, place, b, spec, dims ? to_string(*dims) : to_string(array.shape));
@@ -395,10 +394,10 @@ class Maker {
 
   static ir::BlockDim block_dim(const Place& place, const std::vector<BlockDim>& dims, size_t d) {
     const std::string where = "block shape " + to_string(dims) + ": ";
-    const auto blocked = [&](int64_t size) -> ir::BlockDim {
+    const auto positive = [&](int64_t size) {
       if (size < 1)
         place.fail(where + "size " + std::to_string(size) + " of dim " + std::to_string(d) + " is not positive");
-      return {.size = size};
+      return size;
     };
     const auto check_around = [&](const std::string& what, int64_t low, int64_t high, const char* note) {
       constexpr int64_t kMost = int64_t{1} << 30;  // positions are i32
@@ -408,12 +407,12 @@ class Maker {
                    note);
     };
     const BlockDim::Kind& kind = dims[d].kind();
-    if (const auto* b = std::get_if<Blocked>(&kind)) return blocked(b->size);
-    if (std::holds_alternative<Squeezed>(kind)) return {.kind = ir::BlockDim::Kind::squeezed};
+    if (const auto* b = std::get_if<Blocked>(&kind)) return {ir::BlockDim::Blocked{positive(b->size)}};
+    if (std::holds_alternative<Squeezed>(kind)) return {ir::BlockDim::Squeezed{}};
     if (const auto* e = std::get_if<Element>(&kind)) {
       const auto [low, high] = e->padding;
       check_around("padding", low, high, "padding counts the elements before and behind the array");
-      return {ir::BlockDim::Kind::element, blocked(e->size).size, low, high};
+      return {ir::BlockDim::Element{positive(e->size), low, high}};
     }
     if (const auto* h = std::get_if<Halo>(&kind)) {
       const auto [low, high] = h->around;
@@ -421,15 +420,14 @@ class Maker {
       if (place.origin.starts_with("out_specs"))
         place.fail(where + "dim " + std::to_string(d) + " has a halo, which is for inputs",
                    "what a program stores is its own: give the output blocks of " + std::to_string(h->size));
-      return {ir::BlockDim::Kind::halo, blocked(h->size).size + low + high, low, high, h->edge};
+      return {ir::BlockDim::Halo{positive(h->size), low, high, h->edge}};
     }
-    if (const auto* s = std::get_if<BoundedSlice>(&kind))
-      return {.kind = ir::BlockDim::Kind::bounded, .size = blocked(s->size).size};
+    if (const auto* s = std::get_if<BoundedSlice>(&kind)) return {ir::BlockDim::BoundedSlice{positive(s->size)}};
     const Extent& e = std::get<Extent>(kind);
     if (!e.is_static())
       place.fail(where + "size " + to_string(e) + " of dim " + std::to_string(d) + " is known at run time only",
                  "blocks have static sizes; arrays and the grid may have run-time ones");
-    return blocked(*e.value());
+    return {ir::BlockDim::Blocked{positive(*e.value())}};
   }
 
   ir::RegionId index_map(GridMapping& m, const Place& place, const BlockMapping& b, const BlockSpec& spec,
@@ -443,7 +441,7 @@ class Maker {
     std::vector<ir::Value> out;
     if (!spec.index_map.given()) {
       for (size_t d = 0; d < b.block.size(); ++d) {
-        if (b.block[d].kind == ir::BlockDim::Kind::bounded)
+        if (b.block[d].is_bounded())
           place.fail("dim " + std::to_string(d) + " of the block shape " + block_text +
                          " is a BoundedSlice, but there is no index map",
                      "its index map returns ts::ds(start, size) there");
@@ -472,7 +470,7 @@ class Maker {
         const BlockIndex& x = indices.values[d];
         const Loc loc = x.start.loc() ? x.start.loc() : place.loc;
         const std::string result = "result " + std::to_string(d);
-        const bool bounded = b.block[d].kind == ir::BlockDim::Kind::bounded;
+        const bool bounded = b.block[d].is_bounded();
         if (bounded == x.size.absent())
           Place{place.kernel, place.origin, loc}.fail(
               "the index map's " + result + (bounded ? " is one index, but dim " : " is a slice, but dim ") +
@@ -510,9 +508,8 @@ std::string expression(const ir::Kernel& k, ir::Value v) {
   if (op->code == Opcode::load && !op->has_mask()) {
     std::string s = expression(k, op->operands[0]) + "[";
     for (size_t d = 0; d < op->index.size(); ++d)
-      s += (d ? ", " : "") + (op->index[d].is_static()
-                                  ? std::to_string(op->index[d].start)
-                                  : expression(k, op->operands[static_cast<size_t>(op->index[d].start_operand)]));
+      s += (d ? ", " : "") + (op->index[d].is_static() ? std::to_string(op->index[d].constant())
+                                                       : expression(k, op->operand(op->index[d])));
     return s + "]";
   }
   std::string s = std::string(ir::name(op->code)) + "(";

@@ -21,7 +21,7 @@ void batch(ir::Kernel& k, int block, const Extent& size, std::optional<int64_t> 
                             ": a Ref without a BlockSpec needs static extents, but the array is " +
                             to_string(b.array_shape),
                         b.loc, "give a BlockSpec with a static block shape");
-      b.block.push_back({.size = *e.value()});
+      b.block.push_back({ir::BlockDim::Blocked{*e.value()}});
     }
     b.space = k.block_ref_type(block).space;
     b.whole = b.by_value = false;
@@ -42,7 +42,7 @@ void batch(ir::Kernel& k, int block, const Extent& size, std::optional<int64_t> 
   auto& results = k.op(r.ops.back()).operands;
   results.insert(results.begin() + static_cast<std::ptrdiff_t>(k.map_result(block, static_cast<size_t>(*axis))), id);
   b.array_shape.insert(b.array_shape.begin() + *axis, size);
-  b.block.insert(b.block.begin() + *axis, {.kind = ir::BlockDim::Kind::squeezed});
+  b.block.insert(b.block.begin() + *axis, {ir::BlockDim::Squeezed{}});
 }
 }  // namespace
 

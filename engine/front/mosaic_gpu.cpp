@@ -180,7 +180,7 @@ struct ThreadOp {
   }
   void index(const PlaceParts& p) {
     for (ir::Index i : p.index) {
-      if (i.start_operand >= 0) i.start_operand += static_cast<int32_t>(op.operands.size());
+      i.shift(static_cast<ptrdiff_t>(op.operands.size()));
       op.index.push_back(i);
     }
     op.operands.insert(op.operands.end(), p.starts.begin(), p.starts.end());

@@ -138,8 +138,8 @@ class Emitter {
       for (int64_t n : array) p.block.emplace_back(n);
     check_spec(p, loc);
     for (size_t d = 0; d < p.block.size(); ++d) block_dim(p, d, loc);
-    const bool plain = std::all_of(p.dims.begin(), p.dims.end(),
-                                   [](const ir::BlockDim& dim) { return dim.kind == ir::BlockDim::Kind::blocked; });
+    const bool plain =
+        std::all_of(p.dims.begin(), p.dims.end(), [](const ir::BlockDim& dim) { return dim.is_blocked(); });
     const bool one = !spec.index_map.given() || (p.shape == array && plain);  // the block never changes
     p.count = one || params_.no_pipelining ? 1 : 2;
     if (spec.pipeline_mode && !params_.no_pipelining && !one) {
@@ -188,14 +188,14 @@ class Emitter {
     const auto& kind = p.block[d].kind();
     ir::BlockDim& dim = p.dims.emplace_back();
     if (std::holds_alternative<Squeezed>(kind)) {
-      dim.kind = ir::BlockDim::Kind::squeezed;
+      dim = {ir::BlockDim::Squeezed{}};
       return;
     }
-    if (const auto* b = std::get_if<Blocked>(&kind)) dim.size = b->size;
+    if (const auto* b = std::get_if<Blocked>(&kind)) dim = {ir::BlockDim::Blocked{b->size}};
     if (const auto* b = std::get_if<Extent>(&kind)) {
       if (!b->value())
         fail(origin, "block size " + to_string(*b) + " of dim " + std::to_string(d) + " is not static", {}, loc);
-      dim.size = *b->value();
+      dim = {ir::BlockDim::Blocked{*b->value()}};
     }
     if (const auto* b = std::get_if<Element>(&kind)) {
       const auto [low, high] = b->padding;
@@ -204,7 +204,7 @@ class Emitter {
              "padding (" + std::to_string(low) + ", " + std::to_string(high) + ") of dim " + std::to_string(d) +
                  " is negative",
              "padding counts the elements before and behind the array", loc);
-      dim = {ir::BlockDim::Kind::element, b->size, low, high};
+      dim = {ir::BlockDim::Element{b->size, low, high}};
     }
     if (std::holds_alternative<Halo>(kind))
       fail(origin,
@@ -212,7 +212,7 @@ class Emitter {
                " has a halo, which a pipeline inside a kernel does not copy",
            "give the Halo to the call's in_specs, or use Element and masks", loc);
     if (const auto* b = std::get_if<BoundedSlice>(&kind)) {
-      dim = {.kind = ir::BlockDim::Kind::bounded, .size = b->size};
+      dim = {ir::BlockDim::BoundedSlice{b->size}};
       p.bounded = true;
       if (!spec.index_map.given())
         fail(origin,
@@ -220,16 +220,16 @@ class Emitter {
                  " is a BoundedSlice, but there is no index map",
              "its index map returns ts::ds(start, size) there", loc);
     }
-    if (dim.size < 1)
-      fail(origin, "block size " + std::to_string(dim.size) + " of dim " + std::to_string(d) + " is not positive", {},
-           loc);
-    if (dim.size + dim.low + dim.high + array[d] > INT32_MAX)
+    const int64_t size = dim.size();
+    if (size < 1)
+      fail(origin, "block size " + std::to_string(size) + " of dim " + std::to_string(d) + " is not positive", {}, loc);
+    if (size + dim.low() + dim.high() + array[d] > INT32_MAX)
       fail(origin,
-           "block size " + std::to_string(dim.size) + " of dim " + std::to_string(d) +
+           "block size " + std::to_string(size) + " of dim " + std::to_string(d) +
                " and its padding are too large: positions are i32",
            {}, loc);
-    p.shape.push_back(dim.size);
-    p.clip |= dim.kind != ir::BlockDim::Kind::blocked || array[d] % dim.size != 0;
+    p.shape.push_back(size);
+    p.clip |= !dim.is_blocked() || array[d] % size != 0;
     if (array[d] == 0) fail(origin, "the Ref " + to_string(array) + " has no elements", "leave the pipeline out", loc);
   }
 
@@ -266,7 +266,7 @@ class Emitter {
       const ir::BlockDim& dim = p.dims[d];
       const Loc loc = p.spec.loc ? p.spec.loc : loc_;
       const std::string what = "the index map's result " + std::to_string(d);
-      const bool bounded = dim.kind == ir::BlockDim::Kind::bounded;
+      const bool bounded = dim.is_bounded();
       if (bounded == x.size.absent())
         fail(p.origin,
              what + (bounded ? " is one index, but dim " : " is a slice, but dim ") + std::to_string(d) +
@@ -284,7 +284,7 @@ class Emitter {
       result.push_back(clamp(Operand(0, loc_), dim.wrap() ? at(wrapped()) : at(i), Operand(last, loc_)));
       if (bounded)
         result.push_back(clamp(Operand(0, loc_), at(e_.wrap(e_.index_scalar(x.size.at(loc_), p.origin + ": " + what))),
-                               Operand(dim.size, loc_)));
+                               Operand(dim.size(), loc_)));
     }
     return result;
   }
@@ -295,9 +295,8 @@ class Emitter {
       const Value& i = index[next];
       next += dim.results();
       if (!dim.seen()) items.emplace_back(i, loc_);
-      else if (dim.kind == ir::BlockDim::Kind::blocked)
-        items.emplace_back(ds(Operand(at(i) * Operand(dim.size, loc_), loc_), dim.size));
-      else items.emplace_back(ds(dim.low ? Operand(at(i) - Operand(dim.low, loc_), loc_) : at(i), dim.size));
+      else if (dim.is_blocked()) items.emplace_back(ds(Operand(at(i) * Operand(dim.size(), loc_), loc_), dim.size()));
+      else items.emplace_back(ds(dim.low() ? Operand(at(i) - Operand(dim.low(), loc_), loc_) : at(i), dim.size()));
     }
     return RefIndex(std::move(items), loc_);
   }
@@ -307,8 +306,7 @@ class Emitter {
     size_t next = 0;
     int64_t axis = 0;
     for (const ir::BlockDim& dim : p.dims) {
-      if (dim.kind == ir::BlockDim::Kind::bounded)
-        mask = at(mask) & at(at(iota(DType::i32, p.shape, axis, loc_)) < at(index[next + 1]));
+      if (dim.is_bounded()) mask = at(mask) & at(at(iota(DType::i32, p.shape, axis, loc_)) < at(index[next + 1]));
       next += dim.results();
       axis += dim.seen();
     }

@@ -87,8 +87,7 @@ class RefAccess {
       Selection s = selection({}, false);
       for (size_t level = ref_.views_.size(); level-- > 0;) s.undo(ref_.views_[level], shape_at(level + 1), false);
       Selection::Access a = s.access(false);
-      const bool slices =
-          std::none_of(a.index.begin(), a.index.end(), [](const Index& x) { return x.kind == Index::Kind::array; });
+      const bool slices = std::none_of(a.index.begin(), a.index.end(), [](const Index& x) { return x.is_array(); });
       const auto one = [&](int loop) { return s.size[static_cast<size_t>(loop)] == 1; };
       std::erase_if(a.loops, one);
       std::erase_if(s.order, one);
@@ -163,23 +162,23 @@ class RefAccess {
     for (size_t d = 0; d < index_.size(); ++d) {
       const Index& x = index_[d];
       const int64_t n = ref_.shape()[d];
-      const bool slice = x.kind == Index::Kind::slice;
-      std::variant<int64_t, Value> start = x.start;
-      if (!x.is_static()) {
-        ir::Value v = starts_[static_cast<size_t>(x.start_operand)];
+      const Index::Slice* slice = x.slice();
+      std::variant<int64_t, Value> start;
+      if (x.is_static()) {
+        start = x.constant();
+      } else {
+        ir::Value v = starts_[*x.operand()];
         if (!form_.per_element) {
-          const int64_t most = n - 1 - (slice ? std::max<int64_t>(x.size - 1, 0) : 0);
+          const int64_t most = n - 1 - (slice ? std::max<int64_t>(slice->size - 1, 0) : 0);
           const ir::Value wrapped = b.elementwise(Opcode::select, {b.elementwise(Opcode::lt, {v, number(0)}),
                                                                    b.elementwise(Opcode::add, {v, number(n)}), v});
           v = b.elementwise(Opcode::clamp, {number(0), wrapped, number(std::max<int64_t>(most, 0))});
         }
         start = e_.wrap(v);
       }
-      switch (x.kind) {
-        case Index::Kind::slice: t.dims.push_back(RefTransform::Slice{std::move(start), x.size, x.step}); break;
-        case Index::Kind::array: t.dims.push_back(RefTransform::Array{std::get<Value>(start)}); break;
-        case Index::Kind::integer: t.dims.push_back(RefTransform::Integer{std::move(start)}); break;
-      }
+      if (slice) t.dims.push_back(RefTransform::Slice{std::move(start), slice->size, slice->step});
+      else if (x.is_array()) t.dims.push_back(RefTransform::Array{std::get<Value>(start)});
+      else t.dims.push_back(RefTransform::Integer{std::move(start)});
     }
     return ref_.with({std::move(t), ref_.shape(), ref_.dtype()}, form_.shape, ref_.dtype());
   }
@@ -448,8 +447,7 @@ class RefAccess {
       op.set(Attr::other, 1);
     }
     op.index = a.index;
-    for (Index& i : op.index)
-      if (i.start_operand >= 0) i.start_operand += static_cast<int32_t>(op.operands.size());
+    for (Index& i : op.index) i.shift(static_cast<ptrdiff_t>(op.operands.size()));
     op.operands.insert(op.operands.end(), a.starts.begin(), a.starts.end());
   }
 
@@ -485,7 +483,7 @@ class RefAccess {
       const auto& entry = items[item++].item();
       if (const Operand* o = std::get_if<Operand>(&entry); o && o->value() && o->value()->rank() != 0) {
         arrays.emplace_back(d, index_array(*o, d, n));
-        index_.push_back(Index::array(-1));
+        index_.push_back(Index::array(0));  // for now: the arrays are broadcast below
       } else {
         index_.push_back(std::visit([&](const auto& x) { return lower(x, d, n); }, entry));
       }
@@ -504,7 +502,7 @@ class RefAccess {
         if (c == 1) c = s[i];
       }
     }
-    for (const auto& [d, v] : arrays) index_[d].start_operand = start_operand(e_.broadcast(v, common));
+    for (const auto& [d, v] : arrays) index_[d] = Index::array(start(e_.broadcast(v, common)).operand);
   }
   ir::Value index_array(const Operand& o, size_t d, int64_t n) {
     const Value& v = *o.value();
@@ -524,9 +522,9 @@ class RefAccess {
   }
   std::string dim(size_t d) const { return "dim " + std::to_string(d) + ": "; }
   static std::string elements(int64_t n) { return std::to_string(n) + (n == 1 ? " element" : " elements"); }
-  int32_t start_operand(ir::Value v) {
+  Index::Dynamic start(ir::Value v) {
     starts_.push_back(v);
-    return static_cast<int32_t>(starts_.size() - 1);  // made an operand position by complete() and add_index()
+    return {starts_.size() - 1};  // made an operand position by complete() and add_index()
   }
   static std::optional<int64_t> static_value(const Operand& o) {
     if (!o.number()) return std::nullopt;
@@ -545,7 +543,7 @@ class RefAccess {
       return Index::at(*at < 0 ? *at + n : *at);
     }
     if (n == 0) e_.fail(dim(d) + "an index into " + elements(n));
-    return {Index::Kind::integer, 0, start_operand(e_.index_scalar(i, dim(d) + "the index")), 1, 1};
+    return Index::at(start(e_.index_scalar(i, dim(d) + "the index")));
   }
   Index lower(const Range& r, size_t d, int64_t n) {
     if (r.step < 1) e_.fail(dim(d) + "the step " + std::to_string(r.step) + " is not positive");
@@ -554,7 +552,7 @@ class RefAccess {
     };
     const int64_t start = end(r.start, 0), stop = end(r.stop, n),
                   count = start < stop ? (stop - start - 1) / r.step + 1 : 0;
-    return {Index::Kind::slice, count ? start : 0, -1, count, r.step};
+    return {Index::Slice{count ? start : 0, count, r.step}};
   }
   Index lower(const Ds& s, size_t d, int64_t n) {
     if (s.size < 0) e_.fail(dim(d) + "ds has the negative size " + std::to_string(s.size));
@@ -566,14 +564,14 @@ class RefAccess {
       return "ds of " + elements(s.size) + (s.step == 1 ? "" : " with step " + std::to_string(s.step));
     };
     if (at) {
-      const int64_t start = *at < 0 && !masked_ ? *at + n : *at;
-      if (start >= 0 && Wide{start} + span <= n) return {Index::Kind::slice, start, -1, s.size, s.step};
+      const int64_t first = *at < 0 && !masked_ ? *at + n : *at;
+      if (first >= 0 && Wide{first} + span <= n) return {Index::Slice{first, s.size, s.step}};
       if (!masked_)
         e_.fail(dim(d) + describe() + " from " + std::to_string(*at) + " is out of range for " + elements(n));
     } else if (!masked_ && span > n) {
       e_.fail(dim(d) + describe() + " does not fit " + elements(n));
     }
-    return {Index::Kind::slice, 0, start_operand(e_.index_scalar(s.start, dim(d) + "the start of ds")), s.size, s.step};
+    return {Index::Slice{start(e_.index_scalar(s.start, dim(d) + "the start of ds")), s.size, s.step}};
   }
 
   ir::Value stored(const Operand& v) {
@@ -606,8 +604,7 @@ class RefAccess {
       op.set(Attr::other, 1);
     }
     op.index = index_;
-    for (Index& i : op.index)
-      if (i.start_operand >= 0) i.start_operand += static_cast<int32_t>(op.operands.size());
+    for (Index& i : op.index) i.shift(static_cast<ptrdiff_t>(op.operands.size()));
     op.operands.insert(op.operands.end(), starts_.begin(), starts_.end());
     return op;
   }
@@ -615,7 +612,7 @@ class RefAccess {
   Emit e_;
   const Ref ref_;
   bool masked_;
-  std::vector<Index> index_;  // start_operand: position in starts_
+  std::vector<Index> index_;  // operand(): position in starts_
   std::vector<ir::Value> starts_;
   ir::AccessDims form_;
 };

@@ -83,7 +83,7 @@ void check_semaphore(const Emit& e, const PlaceParts& s, const Place& place, con
 }
 void append(ir::Op& op, const PlaceParts& p, size_t first_start) {
   for (ir::Index i : p.index) {
-    if (i.start_operand >= 0) i.start_operand += static_cast<int32_t>(first_start);
+    i.shift(static_cast<ptrdiff_t>(first_start));
     op.index.push_back(i);
   }
 }

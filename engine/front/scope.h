@@ -121,7 +121,7 @@ void sync_copy(Place source, Place target, Loc loc = Loc::here());
 struct PlaceParts {
   ir::Value ref;
   DType dtype;
-  std::vector<ir::Index> index;  // start_operand is a position in `starts`
+  std::vector<ir::Index> index;  // operand() is a position in `starts`
   std::vector<ir::Value> starts;
   Shape shape;
 };

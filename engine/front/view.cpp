@@ -130,17 +130,18 @@ Selection::Selection(Emit& e, const std::vector<Index>& index, const std::vector
   for (size_t d = 0; d < index.size(); ++d) {
     const Index& x = index[d];
     const int64_t n = shape[d];
-    const ir::Value v = x.is_static() ? ir::Value{} : starts[static_cast<size_t>(x.start_operand)];
-    const Offset start = v ? Offset{0, {{v, 1}}} : Offset{x.start};
-    if (x.kind == Index::Kind::array) {
+    const ir::Value v = op.operand(x);
+    const Offset start = v ? Offset{0, {{v, 1}}} : Offset{x.constant()};
+    if (x.is_array()) {
       at.push_back(settle(Position::array(v, arrays), n, true, masked || writes));
-    } else if (x.kind == Index::Kind::integer) {
+    } else if (x.is_integer()) {
       if (!v) at.push_back(Position::fixed(start));
       else
         at.push_back(settle(Position::fixed(start), n, form.arrays || !masked, masked || (form.per_element && writes)));
     } else {
       const std::vector<int> loops{order[static_cast<size_t>(form.slice[d])]};
-      const Position slice = Position::slice(start, x.step, loops);
+      const int64_t step = x.slice()->step;
+      const Position slice = Position::slice(start, step, loops);
       if (!v) {
         at.push_back(slice);
       } else if (masked) {
@@ -149,8 +150,8 @@ Selection::Selection(Emit& e, const std::vector<Index>& index, const std::vector
       } else if (form.per_element) {
         at.push_back(settle(slice, n, true, writes));
       } else {
-        const ir::Value first = clamped(wrapped(v, n), n - 1 - std::max<int64_t>(x.size - 1, 0) * x.step);
-        at.push_back(Position::slice({0, {{first, 1}}}, x.step, loops));
+        const ir::Value first = clamped(wrapped(v, n), n - std::max<int64_t>(x.slice()->span(), 1));
+        at.push_back(Position::slice({0, {{first, 1}}}, step, loops));
       }
     }
   }
@@ -253,30 +254,31 @@ void Selection::undo_index(const RefTransform::Index& t, const Shape& to, bool w
   ir::Op op{.code = Opcode::load};
   const auto operand = [&](const Value& v) {
     op.operands.push_back(e_.use(v));
-    return static_cast<int32_t>(op.operands.size() - 1);
+    return op.operands.size() - 1;
   };
-  const auto index = [&](Index::Kind kind, const std::variant<int64_t, Value>& start, int64_t n, int64_t step) {
-    const Value* dynamic = std::get_if<Value>(&start);
-    op.index.push_back({kind, dynamic ? 0 : std::get<int64_t>(start), dynamic ? operand(*dynamic) : -1, n, step});
+  const auto start_of = [&](const std::variant<int64_t, Value>& start) -> Index::Start {
+    if (const Value* dynamic = std::get_if<Value>(&start)) return Index::Dynamic{operand(*dynamic)};
+    return std::get<int64_t>(start);
   };
   for (const RefTransform::Dim& d : t.dims)
-    std::visit(Cases{
-                   [&](const RefTransform::Integer& x) { index(Index::Kind::integer, x.at, 1, 1); },
-                   [&](const RefTransform::Slice& x) { index(Index::Kind::slice, x.start, x.size, x.step); },
-                   [&](const RefTransform::Array& x) { op.index.push_back(Index::array(operand(x.positions))); },
-               },
-               d);
+    op.index.push_back(std::visit(
+        Cases{
+            [&](const RefTransform::Integer& x) { return Index::at(start_of(x.at)); },
+            [&](const RefTransform::Slice& x) { return Index{Index::Slice{start_of(x.start), x.size, x.step}}; },
+            [&](const RefTransform::Array& x) { return Index::array(operand(x.positions)); },
+        },
+        d));
   const ir::AccessDims form = ir::access_dims(e_.trace().kernel(), op);
   std::vector<Position> before;
   for (size_t i = 0; i < t.dims.size(); ++i) {
     const Index& x = op.index[i];
-    const ir::Value v = x.is_static() ? ir::Value{} : op.operands[static_cast<size_t>(x.start_operand)];
-    const Offset start = v ? Offset{0, {{v, 1}}} : Offset{x.start};
+    const ir::Value v = op.operand(x);
+    const Offset start = v ? Offset{0, {{v, 1}}} : Offset{x.constant()};
     Position p =
         std::visit(Cases{
                        [&](const RefTransform::Integer&) { return Position::fixed(start); },
-                       [&](const RefTransform::Slice&) {
-                         return affine(e_, at[static_cast<size_t>(form.slice[i])], start, x.step);
+                       [&](const RefTransform::Slice& slice) {
+                         return affine(e_, at[static_cast<size_t>(form.slice[i])], start, slice.step);
                        },
                        [&](const RefTransform::Array&) {
                          return compose(v, {at.begin() + static_cast<int64_t>(form.array_at),
@@ -499,21 +501,20 @@ Selection::Access Selection::access(bool writes) {
   std::vector<std::vector<int>> of;  // loops per dim of the Ref that is a slice
   const auto dynamic = [&](ir::Value v) {
     a.starts.push_back(v);
-    return static_cast<int32_t>(a.starts.size() - 1);
+    return a.starts.size() - 1;
   };
-  const auto index = [&](Index::Kind kind, const Offset& start, int64_t n, int64_t step) {
-    if (start.terms.empty()) a.index.push_back({kind, start.at, -1, n, step});
-    else a.index.push_back({kind, 0, dynamic(scalar(start)), n, step});
+  const auto start_of = [&](const Offset& start) -> Index::Start {
+    if (start.terms.empty()) return start.at;
+    return Index::Dynamic{dynamic(scalar(start))};
   };
   for (const Position& p : list)
-    std::visit(Cases{
-                   [&](const Position::Fixed& x) { index(Index::Kind::integer, x.start, 1, 1); },
-                   [&](const Position::Slice& x) { index(Index::Kind::slice, x.start, count(x.loops), x.step); },
-                   [&](const Position::Array& x) {
-                     a.index.push_back(Index::array(dynamic(expand(x.array, x.loops, common))));
-                   },
-               },
-               p.what);
+    a.index.push_back(std::visit(
+        Cases{
+            [&](const Position::Fixed& x) { return Index::at(start_of(x.start)); },
+            [&](const Position::Slice& x) { return Index{Index::Slice{start_of(x.start), count(x.loops), x.step}}; },
+            [&](const Position::Array& x) { return Index::array(dynamic(expand(x.array, x.loops, common))); },
+        },
+        p.what));
   const ir::Op op{.code = Opcode::load, .operands = a.starts, .index = a.index};
   const ir::AccessDims form = ir::access_dims(e_.trace().kernel(), op);
   a.shape = form.shape;
@@ -595,10 +596,12 @@ bool selects(std::vector<ir::Index>& index, const Shape& shape) {
   size_t left = shape.size();
   for (size_t d = index.size(); d-- > 0;) {
     ir::Index& x = index[d];
-    const bool one = x.kind == ir::Index::Kind::integer || x.size == 1, shown = left > 0 && shape[left - 1] == 1;
-    if (!one && (left == 0 || shape[left - 1] != x.size)) return false;
+    const ir::Index::Slice slice = x.as_slice();
+    const bool one = slice.size == 1, shown = left > 0 && shape[left - 1] == 1;
+    if (!one && (left == 0 || shape[left - 1] != slice.size)) return false;
     if (!one || shown) --left;
-    if (one) x = {shown ? ir::Index::Kind::slice : ir::Index::Kind::integer, x.start, x.start_operand, 1, 1};
+    if (one && shown) x = {ir::Index::Slice{slice.start, 1}};
+    else if (one) x = ir::Index::at(slice.start);
   }
   return left == 0;
 }

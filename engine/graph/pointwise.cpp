@@ -240,7 +240,7 @@ std::vector<int64_t> block_of(passes::Programs& programs, const ir::BlockMapping
   const auto given = programs.map(m);
   if (!given) throw Refused();
   for (size_t d = 0; d < m.block.size(); ++d) {
-    if (m.block[d].results() != 1 || m.block[d].kind == ir::BlockDim::Kind::element) throw Refused();
+    if (m.block[d].results() != 1 || m.block[d].is_element()) throw Refused();
     const Extent last = ir::last_index(m.block[d], m.array_shape[d]);
     if (!last.is_static()) throw Refused();
     block.push_back(ir::block_index(m.block[d], (*given)[d], std::max<int64_t>(*last.value(), 0)));
@@ -252,7 +252,7 @@ int64_t elements_of(const ir::BlockMapping& m) {
   int64_t n = 1;
   for (size_t d = 0; d < m.array_shape.size(); ++d) {
     const int64_t size = m.array_shape[d].value().value_or(0),
-                  b = m.whole || m.block[d].kind != ir::BlockDim::Kind::blocked ? 1 : m.block[d].size;
+                  b = m.whole || !m.block[d].is_blocked() ? 1 : m.block[d].size();
     n *= (size + b - 1) / b * b;
   }
   return n;
@@ -338,7 +338,8 @@ class Rebuilt {
     for (const Along& a : map) {
       if (a.one) {
         const bool squeezed = a.dim >= 0 && !like.block[static_cast<size_t>(a.dim)].seen();
-        b.block.push_back({.kind = squeezed ? ir::BlockDim::Kind::squeezed : ir::BlockDim::Kind::blocked, .size = 1});
+        if (squeezed) b.block.push_back({ir::BlockDim::Squeezed{}});
+        else b.block.push_back({ir::BlockDim::Blocked{1}});
         results.push_back(builder.constant_int(DType::i32, 0));
       } else {
         const ir::BlockDim& d = like.block[static_cast<size_t>(a.dim)];
@@ -376,8 +377,8 @@ Site site(const ir::Kernel& k, const ir::BlockMapping& like, const Op& op) {
     s.sizes.emplace_back();
     if (!seen) continue;
     const Index& x = op.index.at(at++);
-    if (x.kind == Index::Kind::array) throw Refused();
-    if (x.kind == Index::Kind::slice) s.sizes.back() = x.size;
+    if (x.is_array()) throw Refused();
+    if (const Index::Slice* slice = x.slice()) s.sizes.back() = slice->size;
   }
   return s;
 }
@@ -396,9 +397,9 @@ Value load_along(ir::Builder& b, Value ref, const Op& op, const Site& s, const M
     }
     if (at < 0) throw Refused();
     Index x = op.index[static_cast<size_t>(at)];
-    if (x.start_operand >= 0) {
-      load.operands.push_back(op.operands[static_cast<size_t>(x.start_operand)]);
-      x.start_operand = static_cast<int32_t>(load.operands.size() - 1);
+    if (size_t* start = x.operand()) {
+      load.operands.push_back(op.operand(x));
+      *start = load.operands.size() - 1;
     }
     load.index.push_back(x);
   }

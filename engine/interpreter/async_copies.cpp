@@ -24,15 +24,14 @@ struct Side {
   std::vector<Index> index;
 
   int64_t given(const Machine& m, size_t d) const {
-    return index[d].is_static() ? index[d].start : m.scalar(op->operands[static_cast<size_t>(index[d].start_operand)]);
+    return index[d].is_static() ? index[d].constant() : m.scalar(op->operand(index[d]));
   }
   int64_t start(const Machine& m, size_t d, bool shifts) const {
     const int64_t n = extents[d], at = given(m, d);
     if (index[d].is_static() || !shifts) return at;
-    const int64_t size = index[d].kind == Index::Kind::integer ? 1 : index[d].size,
-                  span = size == 0 ? 0 : (size - 1) * index[d].step + 1, wrapped = at < 0 ? at + n : at;
+    const int64_t span = index[d].as_slice().span(), wrapped = at < 0 ? at + n : at;
     const int64_t fitted = std::max<int64_t>(0, std::min(wrapped, n - span));
-    if (m.raise && fitted != wrapped && size > 0)
+    if (m.raise && fitted != wrapped && span > 0)
       throw KernelError(m.kernel->name + ": " + std::string(ir::name(op->code)) + " of " + ref_text(*m.kernel, ref) +
                             " by program " + program_text(*m.kernel, m.grid_point.data()) + ": element" +
                             (span == 1 ? " " + std::to_string(at)
@@ -76,7 +75,7 @@ AsyncCopies::Copy make_copy(const Machine& m, const Op& op, const Side (&sides)[
   c.semaphore = sides[2].ref;
   Shape low, high;  // per dim of the copy: the part that is inside both
   for (const Index& x : sides[0].index)
-    if (x.kind == Index::Kind::slice) low.push_back(0), high.push_back(x.size);
+    if (x.slice()) low.push_back(0), high.push_back(x.slice()->size);
   c.bytes = num_elements(high) * c.element_bytes;
   for (const Side* from : {&sides[0], &sides[1]}) {
     AsyncCopies::Window& w = from == &sides[0] ? c.from : c.to;
@@ -84,20 +83,20 @@ AsyncCopies::Copy make_copy(const Machine& m, const Op& op, const Side (&sides)[
     w.first = m.views[from->ref].data;
     size_t i = 0;
     for (size_t d = 0; d < from->index.size(); ++d) {
-      const Index& x = from->index[d];
+      const Index::Slice* x = from->index[d].slice();
       const int64_t start = from->start(m, d, !clip), n = from->extents[d], stride = m.views[from->ref].strides[d];
       w.at.push_back(start);
       w.first += start * stride * c.element_bytes;
-      if (x.kind == Index::Kind::integer) {
+      if (!x) {
         if (start < 0 || start >= n) high.assign(high.size(), 0), c.element_bytes = high.empty() ? 0 : c.element_bytes;
         continue;
       }
       w.dims.push_back(d);
-      w.step.push_back(x.step);
-      w.strides.push_back(stride * x.step);
+      w.step.push_back(x->step);
+      w.strides.push_back(stride * x->step);
       // start + e * step is in [0, n)
-      low[i] = std::max(low[i], start >= 0 ? 0 : (-start + x.step - 1) / x.step);
-      high[i] = std::min(high[i], start >= n ? 0 : (n - 1 - start) / x.step + 1);
+      low[i] = std::max(low[i], start >= 0 ? 0 : (-start + x->step - 1) / x->step);
+      high[i] = std::min(high[i], start >= n ? 0 : (n - 1 - start) / x->step + 1);
       ++i;
     }
   }
@@ -133,7 +132,7 @@ Step async_step(const Machine& machine, const Op& op) {
       const Counter s = counter(m, semaphore);
       touch(m, *o, semaphore.ref, s);
       int64_t bytes = size_bytes(m.kernel->type(o->operands[0]).dtype);
-      for (const Index& x : from.index) bytes *= x.kind == Index::Kind::slice ? x.size : 1;
+      for (const Index& x : from.index) bytes *= x.as_slice().size;
       m.async->wait(*o, semaphore.ref, s.at, s.position, static_cast<int32_t>(bytes));
     };
   }

@@ -14,10 +14,10 @@ namespace tessera::interpreter {
 namespace {
 
 struct IndexedDim {
-  ir::Index::Kind kind;
+  bool is_array;
   int64_t extent, start, step;
   uint32_t start_value;  // UINT32_MAX: static
-  int value_dim;         // of a slice
+  int value_dim;         // of a slice; else -1
 };
 
 struct Indexed {
@@ -37,26 +37,21 @@ struct Indexed {
   int64_t position(const Machine& m, const IndexedDim& x, const int64_t* at) const {
     int64_t p = x.start;
     bool wraps = false;
-    switch (x.kind) {
-      case ir::Index::Kind::array: {
-        int64_t i = 0;
-        for (size_t d = form.array_at; d < form.array_at + form.array_rank; ++d) i = i * form.shape[d] + at[d];
-        p = reinterpret_cast<const int32_t*>(m.place[x.start_value])[i];
-        wraps = true;
-        break;
-      }
-      case ir::Index::Kind::integer:
-        if (x.start_value == UINT32_MAX) return p;
-        p = m.scalar({x.start_value});
-        wraps = form.arrays || !mask;
-        break;
-      case ir::Index::Kind::slice:
-        if (x.start_value == UINT32_MAX) return p + at[x.value_dim] * x.step;
-        // as i32 does
-        p = static_cast<int32_t>(static_cast<uint32_t>(m.scalar({x.start_value})) +
-                                 static_cast<uint32_t>(at[x.value_dim] * x.step));
-        wraps = !mask;
-        break;
+    if (x.is_array) {
+      int64_t i = 0;
+      for (size_t d = form.array_at; d < form.array_at + form.array_rank; ++d) i = i * form.shape[d] + at[d];
+      p = reinterpret_cast<const int32_t*>(m.place[x.start_value])[i];
+      wraps = true;
+    } else if (x.value_dim < 0) {
+      if (x.start_value == UINT32_MAX) return p;
+      p = m.scalar({x.start_value});
+      wraps = form.arrays || !mask;
+    } else {
+      if (x.start_value == UINT32_MAX) return p + at[x.value_dim] * x.step;
+      // as i32 does
+      p = static_cast<int32_t>(static_cast<uint32_t>(m.scalar({x.start_value})) +
+                               static_cast<uint32_t>(at[x.value_dim] * x.step));
+      wraps = !mask;
     }
     return p < 0 && wraps ? p + x.extent : p;
   }
@@ -172,9 +167,8 @@ Step per_element_step(const ir::Kernel& k, const ir::Op& op, size_t ref, int fil
             .combine = nullptr};
   for (size_t d = 0; d < op.index.size(); ++d) {
     const ir::Index& x = op.index[d];
-    a.dims.push_back({x.kind, t.shape[d], x.start, x.step,
-                      x.is_static() ? UINT32_MAX : op.operands[static_cast<size_t>(x.start_operand)].index,
-                      a.form.slice[d]});
+    a.dims.push_back({x.is_array(), t.shape[d], x.is_static() ? x.constant() : 0, x.slice() ? x.slice()->step : 1,
+                      op.operand(x).index, a.form.slice[d]});
   }
   if (!op.results.empty() && loads(k, op)) a.result = op.results[0];
   if (op.value_position() >= 0) a.value = op.operands[static_cast<size_t>(op.value_position())];

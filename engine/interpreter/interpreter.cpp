@@ -86,14 +86,15 @@ struct Block {
     Strides to_strides(rank);
     for (size_t d = 0, at = 0, seen = 0; d < rank; ++d) {
       const ir::BlockDim& dim = mapping->block[d];
-      const int64_t start = index[at] * dim.unit() - dim.low;
-      const bool bounded = dim.kind == ir::BlockDim::Kind::bounded;
-      sizes[d] = dim.size;
+      const int64_t start = index[at] * dim.unit() - dim.low();
+      const bool bounded = dim.is_bounded();
+      const ir::BlockDim::Halo* around = dim.halo();
+      sizes[d] = dim.size();
       to_strides[d] = dim.seen() ? tile_strides[seen++] : 0;
-      for (int64_t i = 0; i < dim.size; ++i) {
+      for (int64_t i = 0; i < sizes[d]; ++i) {
         int64_t element = start + i;
-        if (dim.kind == ir::BlockDim::Kind::halo) {
-          element = ir::edge_position(dim.edge, element, array_shape[d]);
+        if (around) {
+          element = ir::edge_position(around->edge, element, array_shape[d]);
           if (element < 0) element = kZero;
         } else if (element < 0 || element >= array_shape[d] || (bounded && i >= index[at + 1])) {
           element = kOver;
@@ -134,11 +135,10 @@ struct Block {
     const ir::BlockDim& dim = mapping->block[d];
     std::string what = (size ? "a slice of " + count(given, "element") : std::to_string(given)) + " along dim " +
                        std::to_string(d) + ", ";
-    if (size) what += "whose BoundedSlice has " + std::to_string(dim.size);
-    else if (dim.kind == ir::BlockDim::Kind::blocked || dim.kind == ir::BlockDim::Kind::halo)
-      what += "which has " + count(last[d] + 1, "block");
-    else if (dim.kind == ir::BlockDim::Kind::element)
-      what += "where an Element block of " + std::to_string(dim.size) + " starts at 0 to " + std::to_string(last[d]);
+    if (size) what += "whose BoundedSlice has " + std::to_string(dim.size());
+    else if (dim.is_blocked() || dim.halo()) what += "which has " + count(last[d] + 1, "block");
+    else if (dim.is_element())
+      what += "where an Element block of " + std::to_string(dim.size()) + " starts at 0 to " + std::to_string(last[d]);
     else what += "which has " + count(array_shape[d], "element");
     throw KernelError(m.kernel->name + ": " + mapping->origin + ": in program " +
                           program_text(*m.kernel, m.grid_point.data()) + " the index map gives " + what,
@@ -158,7 +158,7 @@ struct Block {
     bool moves = !entered;
     for (size_t d = 0, at = 0; d < mapping->block.size(); ++d) {
       const ir::BlockDim& dim = mapping->block[d];
-      const bool bounded = dim.kind == ir::BlockDim::Kind::bounded;
+      const bool bounded = dim.is_bounded();
       const auto clamp = [&](int64_t most, bool size) {
         const int64_t given = signed_scalar(m, results[at]), clamped = ir::block_index(dim, given, most);
         if (m.raise && given != clamped && (array_shape[d] > 0 || size)) out_of_bounds(m, d, given, clamped, size);
@@ -166,7 +166,7 @@ struct Block {
         index[at++] = clamped;
       };
       clamp(last[d], false);
-      if (bounded) clamp(dim.size, true);
+      if (bounded) clamp(dim.size(), true);
     }
     if (!moves) return stay(view, tracked);
     write_back();
@@ -180,17 +180,17 @@ struct Block {
     edge = snapshot;
     for (size_t d = 0, at = 0; d < mapping->block.size(); ++d) {
       const ir::BlockDim& dim = mapping->block[d];
-      const int64_t start = index[at] * dim.unit() - dim.low,
-                    end = start + (dim.kind == ir::BlockDim::Kind::bounded ? index[at + 1] : dim.size);
+      const int64_t start = index[at] * dim.unit() - dim.low(),
+                    end = start + (dim.is_bounded() ? index[at + 1] : dim.size());
       const int64_t from = std::max<int64_t>(start, 0),
                     there = std::max<int64_t>(std::min(end, array_shape[d]) - from, 0);
       at += dim.results();
-      edge |= there < dim.size;
+      edge |= there < dim.size();
       any &= there > 0;
       offset += from * array_strides[d];
       start_offset += start * array_strides[d];
       if (!dim.seen()) continue;
-      below[seen] = std::min(from - start, dim.size);
+      below[seen] = std::min(from - start, dim.size());
       inside[seen++] = there;
     }
     has_elements = any;
@@ -422,9 +422,9 @@ class Prepared {
       for (size_t d = 0; d < b.mapping->block.size(); ++d) {
         const ir::BlockDim& dim = b.mapping->block[d];
         b.last.push_back(std::max<int64_t>(*ir::last_index(dim, b.array_shape[d]).value(), 0));
-        b.halo = b.halo || dim.kind == ir::BlockDim::Kind::halo;
+        b.halo = b.halo || dim.halo();
         if (!dim.seen()) continue;
-        b.shape.push_back(dim.size);
+        b.shape.push_back(dim.size());
         b.view_strides.push_back(b.array_strides[d]);
       }
       b.below.resize(b.shape.size());

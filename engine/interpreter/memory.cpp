@@ -257,9 +257,8 @@ Access make_access(const ir::Kernel& k, const ir::Op& op, size_t ref, int fill) 
            .all = true};
   for (size_t d = 0; d < op.index.size(); ++d) {
     const ir::Index& x = op.index[d];
-    const bool integer = x.kind == ir::Index::Kind::integer;
-    a.dims.push_back({t.shape[d], integer ? 1 : x.size, integer ? 1 : x.step, x.start,
-                      x.is_static() ? UINT32_MAX : op.operands[static_cast<size_t>(x.start_operand)].index});
+    const ir::Index::Slice slice = x.as_slice();
+    a.dims.push_back({t.shape[d], slice.size, slice.step, x.is_static() ? x.constant() : 0, op.operand(x).index});
     a.shape.push_back(a.dims.back().size);
     const Dim& dim = a.dims.back();
     a.all &=

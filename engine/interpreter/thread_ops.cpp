@@ -58,11 +58,10 @@ Threads::Window Threads::window(const Machine& m, const Op& op, const ir::CopyPl
   w.bytes = size_bytes(t.dtype);
   for (size_t d = 0; d < place.rank; ++d) {
     const ir::Index& x = op.index[place.first + d];
-    const bool slice = x.kind == ir::Index::Kind::slice;
-    int64_t at = x.is_static() ? x.start : m.scalar(op.operands[static_cast<size_t>(x.start_operand)]);
+    const ir::Index::Slice slice = x.as_slice();
+    int64_t at = x.is_static() ? x.constant() : m.scalar(op.operand(x));
     if (!x.is_static() && t.space != ir::MemorySpace::any) {  // gmem: nothing shifts
-      const int64_t span = slice ? (x.size == 0 ? 0 : (x.size - 1) * x.step + 1) : 1,
-                    wrapped = at < 0 ? at + t.shape[d] : at,
+      const int64_t span = slice.span(), wrapped = at < 0 ? at + t.shape[d] : at,
                     fitted = std::max<int64_t>(0, std::min(wrapped, t.shape[d] - span));
       if (m.raise && fitted != wrapped && span > 0)
         out_of_bounds(m, op, {w.ref, d, t.shape[d], at, at + span - 1},
@@ -70,12 +69,12 @@ Threads::Window Threads::window(const Machine& m, const Op& op, const ir::CopyPl
       at = fitted;
     }
     w.at.push_back(at);
-    w.step.push_back(x.step);
+    w.step.push_back(slice.step);
     w.strides.push_back(view.strides[d]);
     w.size.push_back(t.shape[d]);
-    if (!slice) continue;
+    if (!x.slice()) continue;
     w.dims.push_back(d);
-    w.shape.push_back(x.size);
+    w.shape.push_back(slice.size);
   }
   return w;
 }

@@ -28,12 +28,12 @@ Shape Inference::access(size_t before_mask, std::optional<DType> as) const {
   for (size_t d = 0; d < op_.index.size(); ++d) {
     const Index& x = op_.index[d];
     if (!x.is_static()) {
-      const size_t at = static_cast<size_t>(x.start_operand);
+      const size_t at = *x.operand();
       if (at < first_start || at >= op_.operands.size())
         fail("dim " + std::to_string(d) + ": the start is operand " + std::to_string(at) +
              ", which is not one of the dynamic starts");
       used[at - first_start] = true;
-      if (x.kind == Index::Kind::array) {
+      if (x.is_array()) {
         const Type& t = type(at);
         const std::string place = "dim " + std::to_string(d) + ": ";
         if (k_.level == Level::lane) fail(place + "an index array is legal at tile level only");
@@ -49,8 +49,6 @@ Shape Inference::access(size_t before_mask, std::optional<DType> as) const {
         continue;
       }
       if (type(at) != i32_) scalar(at, DType::i32, ("dim " + std::to_string(d) + ": a dynamic start").c_str());
-    } else if (x.kind == Index::Kind::array) {
-      fail("dim " + std::to_string(d) + ": the index array is missing");
     }
     bounds(d, x, ref.shape[d], mask);
   }
@@ -71,25 +69,25 @@ void Inference::bounds(size_t d, const Index& x, int64_t dim, bool mask, const s
   const auto elements = [&] {
     return dim < 0 ? std::string("an array") : std::to_string(dim) + (dim == 1 ? " element" : " elements");
   };
-  if (x.kind == Index::Kind::integer) {
-    if (x.is_static() ? x.start < 0 || (dim >= 0 && x.start >= dim) : dim == 0)
-      fail(place() + "index " + (x.is_static() ? std::to_string(x.start) + " " : std::string()) +
-           "is out of range for " + elements());
+  const int64_t start = x.is_static() ? x.constant() : 0;
+  if (x.is_integer()) {
+    if (x.is_static() ? start < 0 || (dim >= 0 && start >= dim) : dim == 0)
+      fail(place() + "index " + (x.is_static() ? std::to_string(start) + " " : std::string()) + "is out of range for " +
+           elements());
     return;
   }
-  if (x.size < 0 || x.step < 1)
-    fail(place() + "a slice needs a size of at least 0 and a step of at least 1, not " + std::to_string(x.size) +
-         " and " + std::to_string(x.step));
+  const int64_t size = x.slice()->size, step = x.slice()->step;
+  if (size < 0 || step < 1)
+    fail(place() + "a slice needs a size of at least 0 and a step of at least 1, not " + std::to_string(size) +
+         " and " + std::to_string(step));
   const bool vector = dim < 0 && k_.level == Level::lane && is_vector_access(op_);
   if (dim < 0 && !vector) fail(place() + "the ref " + to_string(type(0)) + " takes one integer index, not a slice");
   using Wide = __int128;
-  const Wide window = x.size == 0 ? 0 : Wide{x.size - 1} * x.step + 1;
-  if (x.is_static() ? x.start < 0 || (Wide{x.start} + window > dim && !vector) : !mask && window > dim && !vector) {
-    const std::string step = x.step == 1 ? "" : ", step " + std::to_string(x.step);
-    fail(place() + "slice of " + std::to_string(x.size) +
-         (x.is_static() ? " from " + std::to_string(x.start) : std::string()) + step + " is out of range for " +
-         elements());
-  }
+  const Wide window = size == 0 ? 0 : Wide{size - 1} * step + 1;
+  if (x.is_static() ? start < 0 || (Wide{start} + window > dim && !vector) : !mask && window > dim && !vector)
+    fail(place() + "slice of " + std::to_string(size) +
+         (x.is_static() ? " from " + std::to_string(start) : std::string()) +
+         (step == 1 ? std::string() : ", step " + std::to_string(step)) + " is out of range for " + elements());
 }
 
 std::vector<Type> Inference::load() const {
@@ -100,14 +98,15 @@ std::vector<Type> Inference::load() const {
 
 // At lane level a slice is a vector access: one scalar per element.
 std::vector<Type> Inference::vector() const {
-  const int64_t n = op_.index[0].size;
-  if ((n != 2 && n != 4 && n != 8 && n != 16) || op_.index[0].step != 1 || op_.has_mask())
+  const Index::Slice& slice = *op_.index[0].slice();
+  const int64_t n = slice.size;
+  if ((n != 2 && n != 4 && n != 8 && n != 16) || slice.step != 1 || op_.has_mask())
     fail("a vector access takes 2, 4, 8 or 16 elements with step 1 and no mask");
   return std::vector<Type>(static_cast<size_t>(n), Type::array(type(0).dtype));
 }
 
 void Inference::vector_store() const {
-  const auto n = static_cast<size_t>(std::clamp<int64_t>(op_.index[0].size, 1, 16));
+  const auto n = static_cast<size_t>(std::clamp<int64_t>(op_.index[0].slice()->size, 1, 16));
   access(1 + n);
   const std::vector<Type> wanted = vector();
   for (size_t i = 0; i < wanted.size(); ++i)
@@ -213,7 +212,7 @@ void Inference::copy() const {
     for (size_t d = 0; d < places[i].rank; ++d) {
       const Index& x = op_.index[places[i].first + d];
       if (!x.is_static()) {
-        const auto at = static_cast<size_t>(x.start_operand);
+        const size_t at = *x.operand();
         if (at < 3 || at >= op_.operands.size())
           fail(std::string("the ") + kRoles[i] + ": dim " + std::to_string(d) + ": the start is operand " +
                std::to_string(at) + ", which is not one of the dynamic starts");
@@ -222,7 +221,7 @@ void Inference::copy() const {
         used[at - 3] = true;
       }
       bounds(d, x, type(i).shape[d], clip && i < 2, std::string("the ") + kRoles[i] + ": ");
-      if (x.kind == Index::Kind::slice) shapes[i].push_back(x.size);
+      if (x.slice()) shapes[i].push_back(x.slice()->size);
     }
   for (size_t i = 0; i < used.size(); ++i)
     if (!used[i]) fail("operand " + std::to_string(3 + i) + " is not used by the index");
@@ -356,10 +355,9 @@ std::vector<Shape> Inference::places(const std::vector<const char*>& roles) cons
     for (size_t d = 0; d < list[i].rank; ++d) {
       const Index& x = op_.index[list[i].first + d];
       const std::string place = std::string("the ") + roles[i] + ": ";
-      if (x.kind == Index::Kind::array)
-        fail(place + "dim " + std::to_string(d) + ": an index array is for loads and stores");
+      if (x.is_array()) fail(place + "dim " + std::to_string(d) + ": an index array is for loads and stores");
       if (!x.is_static()) {
-        const auto at = static_cast<size_t>(x.start_operand);
+        const size_t at = *x.operand();
         if (at < roles.size() || at >= op_.operands.size())
           fail(place + "dim " + std::to_string(d) + ": the start is operand " + std::to_string(at) +
                ", which is not one of the dynamic starts");

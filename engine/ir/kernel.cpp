@@ -118,18 +118,56 @@ bool within_limits(const Shape& shape) {
   return shape.size() <= kMaxRank;
 }
 
+Index::Slice Index::as_slice() const {
+  const Slice* given = slice();
+  return given ? *given : Slice{start(), 1};
+}
+const Index::Start& Index::start() const {
+  if (const Slice* given = slice()) return given->start;
+  if (const Integer* given = std::get_if<Integer>(&what)) return given->start;
+  throw InternalError("the start of an index array");
+}
+const size_t* Index::operand() const {
+  if (const Array* array = std::get_if<Array>(&what)) return &array->operand;
+  const Dynamic* dynamic = std::get_if<Dynamic>(&start());
+  return dynamic ? &dynamic->operand : nullptr;
+}
+void Index::shift(ptrdiff_t by) {
+  if (size_t* at = operand()) *at += static_cast<size_t>(by);
+}
+bool Index::operator==(const Index& o) const { return what == o.what; }
+
+int64_t BlockDim::size() const {
+  if (const Halo* d = halo()) return d->low + d->size + d->high;
+  return std::visit(
+      [](const auto& d) -> int64_t {
+        if constexpr (requires { d.size; }) return d.size;
+        else return 1;
+      },
+      what);
+}
+int64_t BlockDim::low() const {
+  if (const Halo* d = halo()) return d->low;
+  return is_element() ? std::get<Element>(what).low : 0;
+}
+int64_t BlockDim::high() const {
+  if (const Halo* d = halo()) return d->high;
+  return is_element() ? std::get<Element>(what).high : 0;
+}
+int64_t BlockDim::unit() const {
+  if (const Halo* d = halo()) return d->size;
+  return is_blocked() ? size() : 1;
+}
+bool BlockDim::operator==(const BlockDim& o) const { return what == o.what; }
+
 std::string to_string(const BlockDim& d) {
-  const auto n = [](int64_t i) { return std::to_string(i); };
-  switch (d.kind) {
-    case BlockDim::Kind::blocked: return n(d.size);
-    case BlockDim::Kind::squeezed: return d.size == 1 ? "squeezed" : "<squeezed " + n(d.size) + ">";
-    case BlockDim::Kind::element:
-      return "element(" + n(d.size) + (d.low || d.high ? ", " + n(d.low) + ", " + n(d.high) : "") + ")";
-    case BlockDim::Kind::bounded: return "bounded(" + n(d.size) + ")";
-    case BlockDim::Kind::halo:
-      return "halo(" + n(d.unit()) + ", " + n(d.low) + ", " + n(d.high) + ", " + std::string(name(d.edge)) + ")";
-  }
-  return "";
+  if (!d.seen()) return "squeezed";
+  const std::string size = std::to_string(d.halo() ? d.unit() : d.size()),
+                    around = ", " + std::to_string(d.low()) + ", " + std::to_string(d.high());
+  if (d.is_blocked()) return size;
+  if (d.is_bounded()) return "bounded(" + size + ")";
+  if (d.is_element()) return "element(" + size + (d.low() || d.high() ? around : "") + ")";
+  return "halo(" + size + around + ", " + std::string(name(d.halo()->edge)) + ")";
 }
 
 std::string_view name(Edge e) {
@@ -168,15 +206,9 @@ int64_t block_index(const BlockDim& d, int64_t given, int64_t last) {
   return std::clamp<int64_t>(given < 0 && d.wrap() ? given + last + d.wrap() : given, 0, last);
 }
 Extent last_index(const BlockDim& d, const Extent& extent) {
-  const Extent size(std::max<int64_t>(d.kind == BlockDim::Kind::halo ? d.unit() : d.size, 1));
-  switch (d.kind) {
-    case BlockDim::Kind::blocked:
-    case BlockDim::Kind::halo: return cdiv(extent, size) - Extent(1);
-    case BlockDim::Kind::element: return cdiv(extent + Extent(d.low + d.high), size) * size - size;
-    case BlockDim::Kind::squeezed:
-    case BlockDim::Kind::bounded: break;
-  }
-  return extent - Extent(1);
+  const Extent size(std::max<int64_t>(d.is_element() ? d.size() : d.unit(), 1));
+  if (d.is_element()) return cdiv(extent + Extent(d.low() + d.high()), size) * size - size;
+  return cdiv(extent, size) - Extent(1);
 }
 
 std::string to_string(const Type& t) {
@@ -229,13 +261,13 @@ Type Kernel::block_ref_type(int i) const {
     return Type::ref(b.dtype, shape, i < num_prefetch || b.by_value ? MemorySpace::smem : MemorySpace::any);
   }
   for (const BlockDim& d : b.block)
-    if (d.seen()) shape.push_back(d.size);
+    if (d.seen()) shape.push_back(d.size());
   return Type::ref(b.dtype, shape, b.space);
 }
 
 bool Kernel::has_halo(int i) const {
   const auto& dims = blocks[static_cast<size_t>(i)].block;
-  return std::any_of(dims.begin(), dims.end(), [](const BlockDim& d) { return d.kind == BlockDim::Kind::halo; });
+  return std::any_of(dims.begin(), dims.end(), [](const BlockDim& d) { return d.halo(); });
 }
 
 bool Kernel::is_stored(int i) const {
@@ -259,9 +291,8 @@ bool in_place(const BlockMapping& b) {
   for (size_t d = 0; d < b.block.size() && inside; ++d) {
     const auto extent = b.array_shape[d].value();
     const BlockDim& x = b.block[d];
-    inside = x.kind == BlockDim::Kind::squeezed ||
-             (x.kind != BlockDim::Kind::bounded && x.kind != BlockDim::Kind::halo && x.low == 0 && x.high == 0 &&
-              extent && x.size > 0 && *extent % x.size == 0);
+    inside = !x.seen() || (!x.is_bounded() && !x.halo() && x.low() == 0 && x.high() == 0 && extent && x.size() > 0 &&
+                           *extent % x.size() == 0);
   }
   return inside;
 }
@@ -365,14 +396,14 @@ AccessDims access_dims(const Kernel& k, const Op& op) {
   bool steps = false, dynamic = false;
   for (size_t d = 0; d < op.index.size(); ++d) {
     const Index& x = op.index[d];
-    const bool slice = x.kind == Index::Kind::slice;
-    steps = steps || (slice && x.step > 1);
+    const Index::Slice* slice = x.slice();
+    steps = steps || (slice && slice->step > 1);
     dynamic = dynamic || !x.is_static();
-    if (x.kind == Index::Kind::array) {
-      common = k.type(op.operands[static_cast<size_t>(x.start_operand)]).shape;
+    if (x.is_array()) {
+      common = k.type(op.operand(x)).shape;
       r.arrays = true;
     }
-    if (!slice && (d == 0 || op.index[d - 1].kind == Index::Kind::slice) && ++runs == 1) r.array_at = slices;
+    if (!slice && (d == 0 || op.index[d - 1].slice()) && ++runs == 1) r.array_at = slices;
     r.slice.push_back(slice ? static_cast<int>(slices++) : -1);
   }
   if (!r.arrays || runs > 1) r.array_at = 0;
@@ -383,7 +414,7 @@ AccessDims access_dims(const Kernel& k, const Op& op) {
   for (size_t d = 0; d < op.index.size(); ++d) {
     if (r.slice[d] < 0) continue;
     if (static_cast<size_t>(r.slice[d]) >= r.array_at) r.slice[d] += static_cast<int>(r.array_rank);
-    r.shape[static_cast<size_t>(r.slice[d])] = op.index[d].size;
+    r.shape[static_cast<size_t>(r.slice[d])] = op.index[d].slice()->size;
   }
   return r;
 }
@@ -418,7 +449,7 @@ Shape place_shape(const Kernel& k, const Op& op, const CopyPlace& place) {
   if (!k.type(place.ref).is_ref) return k.type(place.ref).shape;
   Shape shape;
   for (size_t d = 0; d < place.rank; ++d)
-    if (const Index& x = op.index.at(place.first + d); x.kind == Index::Kind::slice) shape.push_back(x.size);
+    if (const Index::Slice* x = op.index.at(place.first + d).slice()) shape.push_back(x->size);
   return shape;
 }
 

@@ -11,6 +11,7 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "engine/base/call_info.h"
@@ -90,22 +91,54 @@ struct Type {
 bool within_limits(const Shape& shape);
 std::string to_string(const Type& t);  ///< "f32[32, 64]", "i32[]", "ref<vmem, f32[32, 64]>"
 
-/// One dim of a Ref access. An integer selects one position and drops the dim; a slice takes `size` elements start,
-/// start + step, ... The start is the constant `start`, or the i32 scalar in Op::operands[start_operand] if that is not
-/// negative. An array takes the positions that the i32 array in Op::operands[start_operand] holds; all arrays of an
-/// index have one shape. AccessDims says what that makes of the value.
+/// One dim of a Ref access. AccessDims says what that makes of the value.
 struct Index {
-  enum class Kind : uint8_t { integer, slice, array };
-  Kind kind = Kind::slice;
-  int64_t start = 0;
-  int32_t start_operand = -1;
-  int64_t size = 1;
-  int64_t step = 1;
-  static Index at(int64_t i) { return {Kind::integer, i, -1, 1, 1}; }
-  static Index all(int64_t size) { return {Kind::slice, 0, -1, size, 1}; }
-  static Index array(int32_t operand) { return {Kind::array, 0, operand, 1, 1}; }
-  bool is_static() const { return start_operand < 0; }
-  bool operator==(const Index&) const = default;
+  /// The i32 scalar in Op::operands[operand].
+  struct Dynamic {
+    size_t operand;
+    bool operator==(const Dynamic&) const = default;
+  };
+  using Start = std::variant<int64_t, Dynamic>;
+  /// One position; the dim is dropped.
+  struct Integer {
+    Start start;
+    bool operator==(const Integer&) const = default;
+  };
+  /// `size` elements: start, start + step, ...
+  struct Slice {
+    Start start;
+    int64_t size;
+    int64_t step = 1;
+    /// From the first element to behind the last.
+    int64_t span() const { return size == 0 ? 0 : (size - 1) * step + 1; }
+    bool operator==(const Slice&) const = default;
+  };
+  /// The positions that the i32 array in Op::operands[operand] holds; all arrays of an index have one shape.
+  struct Array {
+    size_t operand;
+    bool operator==(const Array&) const = default;
+  };
+  std::variant<Integer, Slice, Array> what;
+
+  static Index at(Start i) { return {Integer{i}}; }
+  static Index all(int64_t size) { return {Slice{0, size}}; }
+  static Index array(size_t operand) { return {Array{operand}}; }
+  bool is_integer() const { return std::holds_alternative<Integer>(what); }
+  bool is_array() const { return std::holds_alternative<Array>(what); }
+  const Slice* slice() const { return std::get_if<Slice>(&what); }
+  Slice* slice() { return std::get_if<Slice>(&what); }
+  /// An integer as the slice of one element; InternalError of an array.
+  Slice as_slice() const;
+  const Start& start() const;  ///< InternalError of an array
+  Start& start() { return const_cast<Start&>(std::as_const(*this).start()); }
+  /// The position among the op's operands of a dynamic start or an array, or null. See Op::operand().
+  const size_t* operand() const;
+  size_t* operand() { return const_cast<size_t*>(std::as_const(*this).operand()); }
+  bool is_static() const { return !operand(); }
+  int64_t constant() const { return std::get<int64_t>(start()); }  ///< the start, if is_static()
+  /// The operands that it may point at lie `by` further behind.
+  void shift(ptrdiff_t by);
+  bool operator==(const Index&) const;
 };
 
 // clang-format off
@@ -134,6 +167,8 @@ struct Op {
   const std::vector<int64_t>& ints(Attr a) const;  ///< InternalError if missing
   int64_t attr(Attr a) const { return ints(a).at(0); }
   int64_t attr_or(Attr a, int64_t otherwise) const { return has(a) ? attr(a) : otherwise; }
+  /// The dynamic start or array of an entry of `index`; none of a static one.
+  Value operand(const Index& x) const { return x.is_static() ? Value{} : operands.at(*x.operand()); }
   void set(Attr a, std::vector<int64_t> v);
   void set(Attr a, int64_t v) { set(a, std::vector<int64_t>{v}); }
   // Memory ops:
@@ -149,8 +184,7 @@ struct Op {
 /// At the lane level, a load or store of several adjacent elements (codegen/lane/vectorize.h): a load has a result for
 /// each, a store a value for each, in the place of its one value.
 inline bool is_vector_access(const Op& op) {
-  return (op.code == Opcode::load || op.code == Opcode::store) && op.index.size() == 1 &&
-         op.index[0].kind == Index::Kind::slice;
+  return (op.code == Opcode::load || op.code == Opcode::store) && op.index.size() == 1 && op.index[0].slice();
 }
 /// The Ref whose elements op stores to, as a copy does to its target; none if it stores to no Ref.
 inline Value stored_ref(const Op& op) {
@@ -191,29 +225,58 @@ std::string_view name(Edge e);
 /// without elements reads as 0 whatever the edge.
 int64_t edge_position(Edge e, int64_t at, int64_t extent);
 
-/// A block dim: `size` elements that the kernel sees, or (squeezed) one that it does not. An index map yields (extent:
-/// the array's; below 0, `bounded` apart: as many as there are have been added once):
-///   blocked   a block's number, clamped to [0, cdiv(extent, size) - 1]
-///   squeezed  an element's, clamped to [0, extent - 1]
-///   element   the first element's, clamped so that the block fits into the array padded by `low` and `high` and then
-///             up to a multiple of the size
-///   bounded   the first element's, clamped to [0, extent - 1], and how many, clamped to [0, size]; the block's other
-///             elements are overhang
-///   halo      a block's number, as for blocked with blocks of size - low - high. The kernel sees `low` elements before
-///             that block and `high` behind it as well; what lies outside of the array is read as `edge` says
+/// How a dim of an array is cut into blocks, and what the index map yields for it (extent: the array's; below 0,
+/// BoundedSlice apart: as many as there are have been added once).
 struct BlockDim {
-  enum class Kind : uint8_t { blocked, squeezed, element, bounded, halo };
-  Kind kind = Kind::blocked;
-  int64_t size = 1;
-  int64_t low = 0, high = 0;  // element: the padding, which is overhang; halo: part of the size
-  Edge edge = Edge::clamp;    // halo
-  bool seen() const { return kind != Kind::squeezed; }
+  /// A block's number, clamped to [0, cdiv(extent, size) - 1].
+  struct Blocked {
+    int64_t size;
+    bool operator==(const Blocked&) const = default;
+  };
+  /// An element's, clamped to [0, extent - 1]: the kernel does not see the dim.
+  struct Squeezed {
+    bool operator==(const Squeezed&) const = default;
+  };
+  /// The first element's, clamped so that the block fits into the array padded by `low` and `high`, which is overhang,
+  /// and then up to a multiple of the size.
+  struct Element {
+    int64_t size;
+    int64_t low = 0, high = 0;
+    bool operator==(const Element&) const = default;
+  };
+  /// The first element's, clamped to [0, extent - 1], and how many, clamped to [0, size]; the block's other elements
+  /// are overhang.
+  struct BoundedSlice {
+    int64_t size;
+    bool operator==(const BoundedSlice&) const = default;
+  };
+  /// A block's number, as for Blocked. The kernel sees `low` elements before that block and `high` behind it as well;
+  /// what lies outside of the array is read as `edge` says.
+  struct Halo {
+    int64_t size;
+    int64_t low = 0, high = 0;
+    Edge edge = Edge::clamp;
+    bool operator==(const Halo&) const = default;
+  };
+  std::variant<Blocked, Squeezed, Element, BoundedSlice, Halo> what;
+
+  bool is_blocked() const { return std::holds_alternative<Blocked>(what); }
+  bool is_element() const { return std::holds_alternative<Element>(what); }
+  bool is_bounded() const { return std::holds_alternative<BoundedSlice>(what); }
+  const Halo* halo() const { return std::get_if<Halo>(&what); }
+  bool seen() const { return !std::holds_alternative<Squeezed>(what); }
+  /// The elements of a block: those that the kernel sees, or one that it does not.
+  int64_t size() const;
+  /// The elements before and behind that a halo adds to the block or an element dim to the array: a block begins at
+  /// index * unit() - low().
+  int64_t low() const;
+  int64_t high() const;
   /// Array elements from one index to the next.
-  int64_t unit() const { return kind == Kind::blocked ? size : kind == Kind::halo ? size - low - high : 1; }
-  size_t results() const { return kind == Kind::bounded ? 2 : 1; }  // of the index map
+  int64_t unit() const;
+  size_t results() const { return is_bounded() ? 2 : 1; }  // of the index map
   /// A negative index has last_index() and this much added once; 0: it has not.
-  int64_t wrap() const { return kind == Kind::bounded ? 0 : kind == Kind::element ? size : 1; }
-  bool operator==(const BlockDim&) const = default;
+  int64_t wrap() const { return is_bounded() ? 0 : is_element() ? size() : 1; }
+  bool operator==(const BlockDim&) const;
 };
 /// The index that `given` by an index map means, where `last` is the largest (at least 0): wrapped once, and clamped.
 int64_t block_index(const BlockDim& d, int64_t given, int64_t last);

@@ -366,7 +366,7 @@ class Parser {
       Shape sizes;
       list("(", ")", [&] {
         m.block.push_back(block_dim());
-        sizes.push_back(m.block.back().size);
+        sizes.push_back(m.block.back().size());
       });
       if (!within_limits(sizes))
         lexer_.fail(start, "the block is too large: at most 32 dims and 2^40 elements are allowed");
@@ -393,23 +393,27 @@ class Parser {
   }
   BlockDim block_dim() {
     constexpr int64_t kMost = int64_t{1} << 30;  // positions are i32
-    BlockDim d;
-    if (take("squeezed")) d.kind = BlockDim::Kind::squeezed;
-    else if (token_.is("element") || token_.is("bounded")) {
-      d.kind = token_.is("element") ? BlockDim::Kind::element : BlockDim::Kind::bounded;
-      advance();
+    if (take("squeezed")) return {BlockDim::Squeezed{}};
+    if (take("element")) {
       expect("(");
-      d.size = integer("a block size", 0);
-      if (d.kind == BlockDim::Kind::element && take(",")) {
+      BlockDim::Element d{integer("a block size", 0)};
+      if (take(",")) {
         d.low = integer("the padding before the array", 0, kMost);
         expect(",");
         d.high = integer("the padding behind the array", 0, kMost);
       }
       expect(")");
-    } else if (take("halo")) {
-      d.kind = BlockDim::Kind::halo;
+      return {d};
+    }
+    if (take("bounded")) {
       expect("(");
-      d.size = integer("a block size", 0, kMost);
+      const BlockDim::BoundedSlice d{integer("a block size", 0)};
+      expect(")");
+      return {d};
+    }
+    if (take("halo")) {
+      expect("(");
+      BlockDim::Halo d{integer("a block size", 0, kMost)};
       expect(",");
       d.low = integer("the elements before the block", 0, kMost);
       expect(",");
@@ -417,11 +421,9 @@ class Parser {
       expect(",");
       d.edge = edge();
       expect(")");
-      d.size += d.low + d.high;
-    } else {
-      d.size = integer("a block size, 'squeezed', 'element', 'bounded' or 'halo'", 0);
+      return {d};
     }
-    return d;
+    return {BlockDim::Blocked{integer("a block size, 'squeezed', 'element', 'bounded' or 'halo'", 0)}};
   }
   Edge edge() {
     for (const Edge e : {Edge::clamp, Edge::zero, Edge::reflect, Edge::symmetric, Edge::wrap})
@@ -636,8 +638,7 @@ class Parser {
     while ((is_atomic(o.code) || (o.code == Opcode::store && of_store())) && same_line() &&
            token_.kind == Token::Kind::word)
       attribute(o);
-    for (Index& x : o.index)
-      if (x.start_operand >= 0) x.start_operand += static_cast<int32_t>(o.operands.size());
+    for (Index& x : o.index) x.shift(static_cast<ptrdiff_t>(o.operands.size()));
     o.operands.insert(o.operands.end(), starts.begin(), starts.end());
   }
   /// The index of the last operand, counted here: whose index an entry is follows from the refs' ranks.
@@ -659,45 +660,40 @@ class Parser {
       o.operands.push_back(use());
       if (k_.type(o.operands.back()).is_ref || !product || i > 0) place_index(o, starts);
     }
-    for (Index& x : o.index)
-      if (x.start_operand >= 0) x.start_operand += places;
+    for (Index& x : o.index) x.shift(places);
     o.operands.insert(o.operands.end(), starts.begin(), starts.end());
     while (same_line() && token_.kind == Token::Kind::word) attribute(o);
   }
-  /// start_operand is the position in `starts` for now.
+  /// Its operand is the position in `starts` for now.
   Index index(std::vector<Value>& starts) {
-    const auto dynamic = [&](Index x) {
-      x.start_operand = static_cast<int32_t>(starts.size());
+    const auto dynamic = [&] {
       starts.push_back(use());
-      return x;
+      return Index::Dynamic{starts.size() - 1};
     };
     if (token_.kind == Token::Kind::value) {
-      Index x = dynamic(Index::at(0));
-      if (const Type& t = k_.type(starts.back()); !t.is_ref && !t.shape.empty()) x.kind = Index::Kind::array;
-      return x;
+      const Index::Dynamic at = dynamic();
+      const Type& t = k_.type(starts.back());
+      return t.is_ref || t.shape.empty() ? Index::at(at) : Index::array(at.operand);
     }
     if (take("ds")) {
       expect("(");
-      Index x;
-      if (token_.kind == Token::Kind::value) x = dynamic(x);
+      Index::Slice x{0, 1};
+      if (token_.kind == Token::Kind::value) x.start = dynamic();
       else x.start = integer("a start");
       expect(",");
       x.size = integer("a size");
       if (take(",")) x.step = integer("a step");
       expect(")");
-      return x;
+      return {x};
     }
     const size_t at = token_.offset;
-    Index x = Index::at(integer("an index"));
-    if (!take(":")) return x;
-    x.kind = Index::Kind::slice;
-    const int64_t stop = integer("a stop");
-    if (take(":")) x.step = integer("a step");
+    const int64_t start = integer("an index");
+    if (!take(":")) return Index::at(start);
+    const int64_t stop = integer("a stop"), step = take(":") ? integer("a step") : 1;
     int64_t span = 0;
-    if (x.step < 1 || __builtin_sub_overflow(stop, x.start, &span) || span < 0)
+    if (step < 1 || __builtin_sub_overflow(stop, start, &span) || span < 0)
       lexer_.fail(at, "a slice start:stop:step needs start <= stop and a step of at least 1");
-    x.size = span / x.step + (span % x.step != 0);
-    return x;
+    return {Index::Slice{start, span / step + (span % step != 0), step}};
   }
 
   /// "(%a = %init: type, ...)": appends the inits to o's operands and the arguments to r.

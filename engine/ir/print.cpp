@@ -354,7 +354,7 @@ class Printer {
     access(o, 0, o.index.size());
     if (o.value_position() >= 0) out_ += ", ", operand(static_cast<size_t>(o.value_position()));
     if (k_.level == Level::lane && o.code == Opcode::store && is_vector_access(o))
-      for (int64_t i = 1; i < std::min<int64_t>(o.index[0].size, 16); ++i)
+      for (int64_t i = 1; i < std::min<int64_t>(o.index[0].slice()->size, 16); ++i)
         out_ += ", ", operand(static_cast<size_t>(1 + i));
     if (o.code == Opcode::atomic_cas) out_ += " compare ", operand(2);
     if (o.has_mask()) out_ += " mask ", operand(static_cast<size_t>(o.mask_position()));
@@ -402,22 +402,23 @@ class Printer {
     out_ += '[';
     list(index, [&](const Index& x) {
       const auto start = [&] {
-        if (x.is_static()) out_ += std::to_string(x.start);
-        else operand(static_cast<size_t>(x.start_operand));
+        if (x.is_static()) out_ += std::to_string(x.constant());
+        else operand(*x.operand());
       };
+      if (!x.slice()) return start();
+      const int64_t size = x.slice()->size, step = x.slice()->step;
       int64_t stop = 0;
-      if (x.kind != Index::Kind::slice) return start();
-      const bool plain_stop = x.is_static() && x.size >= 0 && x.step >= 1 &&
-                              !__builtin_mul_overflow(std::max<int64_t>(x.size - 1, 0), x.step, &stop) &&
-                              !__builtin_add_overflow(stop, x.start + (x.size > 0), &stop);
+      const bool plain_stop = x.is_static() && size >= 0 && step >= 1 &&
+                              !__builtin_mul_overflow(std::max<int64_t>(size - 1, 0), step, &stop) &&
+                              !__builtin_add_overflow(stop, x.constant() + (size > 0), &stop);
       if (plain_stop) {
-        out_ += std::to_string(x.start) + ":" + std::to_string(stop) +
-                (x.step == 1 ? std::string() : ":" + std::to_string(x.step));
+        out_ += std::to_string(x.constant()) + ":" + std::to_string(stop) +
+                (step == 1 ? std::string() : ":" + std::to_string(step));
         return;
       }
       out_ += "ds(";
       start();
-      out_ += ", " + std::to_string(x.size) + (x.step == 1 ? std::string() : ", " + std::to_string(x.step)) + ")";
+      out_ += ", " + std::to_string(size) + (step == 1 ? std::string() : ", " + std::to_string(step)) + ")";
     });
     out_ += ']';
   }

@@ -289,7 +289,7 @@ class Verifier {
     if (b.whole) return;
     if (b.block.size() != b.array_shape.size()) {
       Shape shape;
-      for (const BlockDim& d : b.block) shape.push_back(d.size);
+      for (const BlockDim& d : b.block) shape.push_back(d.size());
       add(b.origin,
           "block shape " + to_string(shape) + " has " + dims(shape.size()) + " but the array " +
               to_string(b.array_shape) + " has " + std::to_string(b.array_shape.size()),
@@ -298,21 +298,14 @@ class Verifier {
       for (size_t d = 0; d < b.block.size(); ++d) {
         const BlockDim& x = b.block[d];
         constexpr int64_t kMost = int64_t{1} << 30;  // positions are i32
-        const bool halo = x.kind == BlockDim::Kind::halo, padded = halo || x.kind == BlockDim::Kind::element;
-        if (x.low < 0 || x.high < 0 || x.low > kMost || x.high > kMost || (!padded && (x.low || x.high)))
+        const int64_t low = x.low(), high = x.high(), size = x.halo() ? x.unit() : x.size();
+        if (low < 0 || high < 0 || low > kMost || high > kMost)
           add(b.origin,
-              "block dim " + std::to_string(d) + (halo ? " has a halo of (" : " has padding (") +
-                  std::to_string(x.low) + ", " + std::to_string(x.high) + ")" +
-                  (padded ? ", not from 0 to 1073741824" : " but is no element dim"),
+              "block dim " + std::to_string(d) + (x.halo() ? " has a halo of (" : " has padding (") +
+                  std::to_string(low) + ", " + std::to_string(high) + "), not from 0 to 1073741824",
               b.loc);
-        if (halo && x.unit() < 1)
-          add(b.origin, "block dim " + std::to_string(d) + " has size " + std::to_string(x.unit()) + ", not at least 1",
-              b.loc);
-        else if (x.kind == BlockDim::Kind::squeezed ? x.size != 1
-                                                    : x.size < 1 && !(x.size == 0 && b.array_shape[d] == Extent(0)))
-          add(b.origin,
-              "block dim " + std::to_string(d) + " has size " + std::to_string(x.size) +
-                  (x.kind == BlockDim::Kind::squeezed ? " although it is squeezed" : ", not at least 1"),
+        if (size < 1 && (x.halo() || size != 0 || b.array_shape[d] != Extent(0)))
+          add(b.origin, "block dim " + std::to_string(d) + " has size " + std::to_string(size) + ", not at least 1",
               b.loc);
       }
     }

@@ -136,25 +136,25 @@ class Coverage {
   void element_blocks() {
     for (size_t i = 0; i < k_.blocks.size(); ++i) {
       const ir::BlockMapping& b = k_.blocks[i];
-      if (b.whole || std::none_of(b.block.begin(), b.block.end(), is_element)) continue;
+      if (b.whole || std::none_of(b.block.begin(), b.block.end(), [](const auto& d) { return d.is_element(); }))
+        continue;
       const auto given = programs_.map(b);
       if (!given) continue;
       for (size_t d = 0, at = 0; d < b.block.size(); at += b.block[d++].results()) {
-        if (!is_element(b.block[d]) || c_.arrays[i][d] == 0) continue;
+        if (!b.block[d].is_element() || c_.arrays[i][d] == 0) continue;
         const ir::BlockDim& dim = b.block[d];
         const int64_t last = *ir::last_index(dim, c_.arrays[i][d]).value(), v = (*given)[at];
         const int64_t there = ir::block_index(dim, v, std::max<int64_t>(last, 0));
         if (there == v || !shifted_.insert({i, d}).second) continue;
         c_.report(b.origin + ": in " + c_.program(programs_.program()) + " the index map gives " + std::to_string(v) +
-                      " along dim " + std::to_string(d) + ", where an Element block of " + std::to_string(dim.size) +
+                      " along dim " + std::to_string(d) + ", where an Element block of " + std::to_string(dim.size()) +
                       " in " + plural(static_cast<size_t>(c_.arrays[i][d]), "element") + " padded by " +
-                      std::to_string(dim.low) + " and " + std::to_string(dim.high) + " starts at 0 to " +
+                      std::to_string(dim.low()) + " and " + std::to_string(dim.high()) + " starts at 0 to " +
                       std::to_string(last) + ": it starts at " + std::to_string(there),
                   b.loc, "pad the Element dim so that the last block fits");
       }
     }
   }
-  static bool is_element(const ir::BlockDim& d) { return d.kind == ir::BlockDim::Kind::element; }
 
   /// The accesses of the current program, in order.
   void run() {

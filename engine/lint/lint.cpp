@@ -42,9 +42,8 @@ std::optional<std::vector<Place>> place_of(const Context& c, passes::Programs& p
     const ir::BlockDim& dim = b.block[d];
     const int64_t last = std::max<int64_t>(*ir::last_index(dim, array[d]).value(), 0),
                   index = ir::block_index(dim, (*given)[at], last);
-    const bool bounded = dim.kind == ir::BlockDim::Kind::bounded;
-    const int64_t size = bounded ? std::clamp<int64_t>((*given)[at + 1], 0, dim.size) : dim.size;
-    places.push_back({index * dim.unit() - dim.low, size, dim.seen(), dim.kind == ir::BlockDim::Kind::halo});
+    const int64_t size = dim.is_bounded() ? std::clamp<int64_t>((*given)[at + 1], 0, dim.size()) : dim.size();
+    places.push_back({index * dim.unit() - dim.low(), size, dim.seen(), dim.halo() != nullptr});
     at += dim.results();
   }
   return places;
@@ -61,11 +60,10 @@ bool Box::meets(const Box& o) const {
 
 std::optional<int64_t> start_of(const ir::Kernel& k, passes::Programs& programs, const ir::Op& op, size_t d) {
   const ir::Index& x = op.index[d];
-  if (x.kind == ir::Index::Kind::array) return {};
-  const int64_t span = x.kind != ir::Index::Kind::slice ? 1 : x.size == 0 ? 0 : (x.size - 1) * x.step + 1;
-  const auto start =
-      x.is_static() ? std::optional(x.start) : programs.value(op.operands[static_cast<size_t>(x.start_operand)]);
-  return start && *start >= 0 && *start + span <= k.type(op.operands[0]).shape[d] ? start : std::nullopt;
+  if (x.is_array()) return {};
+  const auto start = x.is_static() ? std::optional(x.constant()) : programs.value(op.operand(x));
+  const bool fits = start && *start >= 0 && *start + x.as_slice().span() <= k.type(op.operands[0]).shape[d];
+  return fits ? start : std::nullopt;
 }
 
 Box box_of(const ir::Kernel& k, passes::Programs& programs, const ir::Op& op, const Shape& array,
@@ -82,7 +80,7 @@ Box box_of(const ir::Kernel& k, passes::Programs& programs, const ir::Op& op, co
       const ir::Index& x = op.index[at];
       if (const auto start = start_of(k, programs, op, at++)) {
         first = *start;
-        end = std::min(first + (x.size == 0 ? 0 : (x.size - 1) * x.step + 1), p.size);
+        end = std::min(first + x.as_slice().span(), p.size);
       }
     }
     box.dims.emplace_back(std::max<int64_t>(p.start + first, 0), std::min(p.start + end, array[d]));

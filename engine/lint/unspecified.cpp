@@ -300,8 +300,8 @@ class Overhang {
     const size_t i = k_.value(op.operands[0]).number;
     if (!places_[i]) return {};
     for (size_t d = 0; d < op.index.size(); ++d) {
-      const ir::Index& x = op.index[d];
-      if ((x.step != 1 && x.size > 1) || !start_of(k_, programs_, op, d)) return {};
+      const ir::Index::Slice* x = op.index[d].slice();
+      if ((x && x->step != 1 && x->size > 1) || !start_of(k_, programs_, op, d)) return {};
     }
     return box_of(k_, programs_, op, c_.arrays[i], *places_[i]);
   }
@@ -342,7 +342,7 @@ class Overhang {
     for (size_t d = 0, at = 0; d < places->size(); ++d) {
       const Place& p = (*places)[d];
       if (!p.seen) continue;
-      const ir::Index& x = op.index[at++];
+      const ir::Index::Slice x = op.index[at++].as_slice();
       const int to = form.slice[at - 1];
       const auto start = to < 0 ? std::nullopt : start_of(k_, programs_, op, at - 1);
       if (!start) continue;

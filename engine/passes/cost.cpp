@@ -151,10 +151,9 @@ class Estimator {
     bool arrays = false;  // their shape is common to all
     for (size_t d = 0; d < place.rank; ++d) {
       const ir::Index& x = o.index[place.first + d];
-      if (x.kind == ir::Index::Kind::slice) c.bytes = times(c.bytes, x.size);
-      if (x.kind == ir::Index::Kind::array && !arrays)
-        c.bytes = times(c.bytes, elements(o.operands[static_cast<size_t>(x.start_operand)]));
-      arrays = arrays || x.kind == ir::Index::Kind::array;
+      if (x.slice()) c.bytes = times(c.bytes, x.slice()->size);
+      if (x.is_array() && !arrays) c.bytes = times(c.bytes, elements(o.operand(x)));
+      arrays = arrays || x.is_array();
     }
     return c;
   }
@@ -167,8 +166,8 @@ class Estimator {
       return bytes;
     }
     for (size_t d = 0; d < b.block.size(); ++d)
-      bytes = times(bytes, Extent(b.array_shape[d].is_static() ? std::min(b.block[d].size, *b.array_shape[d].value())
-                                                               : b.block[d].size));
+      bytes = times(bytes, Extent(b.array_shape[d].is_static() ? std::min(b.block[d].size(), *b.array_shape[d].value())
+                                                               : b.block[d].size()));
     // Fetched anew when an axis on which the index depends moves, or one outside it.
     std::vector<bool> on(k_.grid.size()), seen(k_.values.size());
     for (const ir::Value v : k_.terminator(b.index_map).operands) depends(v, on, seen);

@@ -139,21 +139,18 @@ class Cse {
     uint64_t h = version;
     mix(h, o.operands[0].index);
     for (const ir::Index& x : o.index) {
-      mix(h, static_cast<uint64_t>(x.start));
-      if (!x.is_static()) mix(h, o.operands[static_cast<size_t>(x.start_operand)].index);
-      mix(h, static_cast<uint64_t>(x.size) * 4 + static_cast<uint64_t>(x.kind));
+      mix(h, x.is_static() ? static_cast<uint64_t>(x.constant()) : o.operand(x).index);
+      mix(h, (x.slice() ? static_cast<uint64_t>(x.slice()->size) : 1) * 4 + x.what.index());
     }
     return h;
   }
   bool same_index(const Op& a, const Op& b) const {
     for (size_t d = 0; d < a.index.size(); ++d) {
-      const ir::Index &x = a.index[d], &y = b.index[d];
-      if (x.kind != y.kind || x.is_static() != y.is_static() || x.start != y.start || x.size != y.size ||
-          x.step != y.step)
-        return false;
-      if (!x.is_static() &&
-          a.operands[static_cast<size_t>(x.start_operand)] != b.operands[static_cast<size_t>(y.start_operand)])
-        return false;
+      const ir::Index& x = a.index[d];
+      ir::Index y = b.index[d];
+      if (a.operand(x) != b.operand(y)) return false;
+      if (!x.is_static()) *y.operand() = *x.operand();
+      if (x != y) return false;
     }
     return true;
   }

@@ -181,23 +181,21 @@ void Folder::static_starts(Op& op) {
   const Shape& shape = k_.type(op.operands[0]).shape;
   for (size_t d = 0; d < op.index.size(); ++d) {
     ir::Index& x = op.index[d];
-    if (x.is_static() || x.kind == ir::Index::Kind::array) continue;
-    const auto at = ir::constant_int(k_, op.operands[static_cast<size_t>(x.start_operand)]);
+    if (x.is_static() || x.is_array()) continue;
+    const auto at = ir::constant_int(k_, op.operand(x));
     if (!at || *at < 0) continue;
-    const __int128 window = x.kind == ir::Index::Kind::integer ? 1
-                            : x.size == 0                      ? 0
-                                                               : __int128{x.size - 1} * x.step + 1;
+    const ir::Index::Slice slice = x.as_slice();
+    const __int128 window = slice.size == 0 ? 0 : __int128{slice.size - 1} * slice.step + 1;
     if (shape[d] >= 0 && *at + window > shape[d]) continue;
-    const int32_t operand = x.start_operand;
-    x.start = *at;
-    x.start_operand = -1;
+    const size_t operand = *x.operand();
+    x.start() = *at;
     changed_ = true;
-    const bool used =
-        std::any_of(op.index.begin(), op.index.end(), [&](const ir::Index& o) { return o.start_operand == operand; });
+    const bool used = std::any_of(op.index.begin(), op.index.end(),
+                                  [&](const ir::Index& o) { return !o.is_static() && *o.operand() == operand; });
     if (used) continue;
-    op.operands.erase(op.operands.begin() + operand);
+    op.operands.erase(op.operands.begin() + static_cast<ptrdiff_t>(operand));
     for (ir::Index& o : op.index)
-      if (o.start_operand > operand) --o.start_operand;
+      if (!o.is_static() && *o.operand() > operand) o.shift(-1);
   }
 }
 
@@ -208,14 +206,14 @@ void Folder::drop_mask(Op& op) {
   for (size_t d = 0; d < op.index.size(); ++d) {
     const ir::Index& x = op.index[d];
     if (x.is_static()) continue;
-    const auto at = ranges_.of(op.operands[static_cast<size_t>(x.start_operand)]);
-    const __int128 span = x.kind == ir::Index::Kind::slice && x.size > 0 ? __int128{x.size - 1} * x.step : 0;
+    const auto at = ranges_.of(op.operand(x));
+    const ir::Index::Slice* slice = x.slice();
+    const __int128 span = slice && slice->size > 0 ? __int128{slice->size - 1} * slice->step : 0;
     if (shape[d] < 0 || !at || at->lo < 0 || at->hi + span >= shape[d]) return;
   }
   const int first = op.mask_position(), count = 1 + op.has_other();
   op.operands.erase(op.operands.begin() + first, op.operands.begin() + first + count);
-  for (ir::Index& x : op.index)
-    if (x.start_operand >= 0) x.start_operand -= count;
+  for (ir::Index& x : op.index) x.shift(-count);
   std::erase_if(op.attrs, [](const auto& a) { return a.first == Attr::mask || a.first == Attr::other; });
   changed_ = true;
 }

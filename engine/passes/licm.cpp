@@ -70,7 +70,7 @@ class Licm {
       for (size_t i = 0; i < op.operands.size(); ++i) {
         const bool place = ir::accesses_ref(op.code) &&
                            std::any_of(op.index.begin(), op.index.end(),
-                                       [&](const auto& ix) { return ix.start_operand == static_cast<int32_t>(i); });
+                                       [&](const auto& ix) { return !ix.is_static() && *ix.operand() == i; });
         if (!place) offset_[op.operands[i].index] = false;
       }
   }

@@ -25,7 +25,7 @@ std::string show(__int128 x) {
 /// Operands are seen in their order.
 bool given_later(const ir::Op& op, const ir::Index& x, ir::Value v) {
   const auto last = std::find(op.operands.rbegin(), op.operands.rend(), v).base() - op.operands.begin() - 1;
-  return x.start_operand > last;
+  return static_cast<ptrdiff_t>(*x.operand()) > last;
 }
 std::string show(const Interval& r) { return "[" + std::to_string(r.lo) + ", " + std::to_string(r.hi) + "]"; }
 
@@ -161,14 +161,10 @@ void Claims::block(const MapResult& m, int64_t index) {
                            " elements, index " + std::to_string(index);
   if (start.in_range && (index < 0 || index > last))
     return fail(what + " needs its clamp to [0, " + std::to_string(last) + "] after all");
-  const int64_t wrapped = index < 0 && dim.kind != ir::BlockDim::Kind::bounded
-                              ? index + last + (dim.kind == ir::BlockDim::Kind::element ? dim.size : 1)
-                              : index;
-  const int64_t first = std::clamp<int64_t>(wrapped, 0, last) * dim.unit() - dim.low;
-  if (start.nothing_below && dim.kind != ir::BlockDim::Kind::halo && first < 0)
-    return fail(what + " begins before the array after all");
-  if (start.interior && dim.kind != ir::BlockDim::Kind::bounded && dim.kind != ir::BlockDim::Kind::halo &&
-      (first < 0 || first + dim.size > extent))
+  const int64_t wrapped = index < 0 && !dim.is_bounded() ? index + last + (dim.is_element() ? dim.size() : 1) : index;
+  const int64_t first = std::clamp<int64_t>(wrapped, 0, last) * dim.unit() - dim.low();
+  if (start.nothing_below && !dim.halo() && first < 0) return fail(what + " begins before the array after all");
+  if (start.interior && !dim.is_bounded() && !dim.halo() && (first < 0 || first + dim.size() > extent))
     return fail(what + " does not lie inside the array after all");
 }
 
@@ -177,9 +173,8 @@ void Claims::positions(const SeenValue& s) {
   if (!s.op) return;
   const ir::Op& op = k_.op(s.op);
   if (!ir::writes_ref(op.code) || k_.def(s.value) == &op || op.attr_or(ir::Attr::unordered, 0)) return;
-  const bool is_index = std::any_of(op.index.begin(), op.index.end(), [&](const ir::Index& x) {
-    return x.kind == ir::Index::Kind::array && op.operands[static_cast<size_t>(x.start_operand)] == s.value;
-  });
+  const bool is_index = std::any_of(op.index.begin(), op.index.end(),
+                                    [&](const ir::Index& x) { return x.is_array() && op.operand(x) == s.value; });
   if (!is_index || lowering::must_scatter_in_order(k_, op)) return;
   std::vector<int64_t>& mine = given_[s.value.index];
   mine.clear();
@@ -189,16 +184,14 @@ void Claims::positions(const SeenValue& s) {
     mine.push_back(x);
   }
   for (const ir::Index& x : op.index)
-    if (x.kind == ir::Index::Kind::array && op.operands[static_cast<size_t>(x.start_operand)] != s.value &&
-        given_later(op, x, s.value))
-      return;
+    if (x.is_array() && op.operand(x) != s.value && given_later(op, x, s.value)) return;
   std::set<std::vector<int64_t>> seen;
   for (size_t e = 0; e < mine.size(); ++e) {
     std::vector<int64_t> at;
     bool inside = true;
     for (size_t d = 0; d < op.index.size(); ++d) {
-      if (op.index[d].kind != ir::Index::Kind::array) continue;
-      const auto it = given_.find(op.operands[static_cast<size_t>(op.index[d].start_operand)].index);
+      if (!op.index[d].is_array()) continue;
+      const auto it = given_.find(op.operand(op.index[d]).index);
       if (it == given_.end() || it->second.size() != mine.size())
         return fail("index arrays of different sizes in a " + std::string(ir::name(op.code)));
       const int64_t n = k_.type(op.operands[0]).shape[d], x = it->second[e], wrapped = x < 0 ? x + n : x;

@@ -60,13 +60,12 @@ void Coverage::see_op(const ir::Kernel& k, const Op& op, int depth) {
       if (op.has_mask()) see(op_name + where + " masked");
       if (op.has_other()) see(op_name + " with other");
       for (const ir::Index& x : op.index) {
-        if (x.kind == ir::Index::Kind::array)
+        if (x.is_array())
           see(op_name + " by an index array of rank " +
               std::to_string(std::min<size_t>(ir::access_dims(k, op).array_rank, 3)));
-        else if (x.kind == ir::Index::Kind::integer)
-          see(op_name + (x.is_static() ? " at an integer" : " at a dynamic integer"));
-        else if (!x.is_static()) see(op_name + " of a dynamic slice" + (x.step > 1 ? " with steps" : ""));
-        else if (x.step > 1) see(op_name + " of a slice with steps");
+        else if (x.is_integer()) see(op_name + (x.is_static() ? " at an integer" : " at a dynamic integer"));
+        else if (!x.is_static()) see(op_name + " of a dynamic slice" + (x.slice()->step > 1 ? " with steps" : ""));
+        else if (x.slice()->step > 1) see(op_name + " of a slice with steps");
       }
       break;
     }
@@ -158,18 +157,17 @@ void Coverage::add(const Case& c) {
       const int64_t extent = m.array_shape[d].eval(c.dims);
       if (!m.array_shape[d].is_static()) see(which + " of run-time size");
       if (extent == 0) see(which + " without elements");
-      if (m.block[d].kind == ir::BlockDim::Kind::squeezed) {
+      if (!m.block[d].seen()) {
         see(which + " squeezed");
         continue;
       }
-      elements *= m.block[d].size;
-      if (m.block[d].kind == ir::BlockDim::Kind::element)
-        see(which + (m.block[d].low || m.block[d].high ? " of elements, padded" : " of elements"));
-      if (m.block[d].kind == ir::BlockDim::Kind::bounded) see(which + " bounded");
-      if (m.block[d].kind == ir::BlockDim::Kind::halo)
-        see(which + " with a halo, " + std::string(ir::name(m.block[d].edge)));
-      if (extent < m.block[d].size) see(which + " smaller than its block");
-      if (m.block[d].size > 0 && extent % m.block[d].size != 0) see(which + " overhanging");
+      elements *= m.block[d].size();
+      if (m.block[d].is_element())
+        see(which + (m.block[d].low() || m.block[d].high() ? " of elements, padded" : " of elements"));
+      if (m.block[d].is_bounded()) see(which + " bounded");
+      if (const auto* halo = m.block[d].halo()) see(which + " with a halo, " + std::string(ir::name(halo->edge)));
+      if (extent < m.block[d].size()) see(which + " smaller than its block");
+      if (m.block[d].size() > 0 && extent % m.block[d].size() != 0) see(which + " overhanging");
     }
     if (elements * size_bytes(m.dtype) > 16384) see(which + " block above 16 KiB");
     if (elements * size_bytes(m.dtype) > 49152) see(which + " block above 48 KiB");

@@ -78,7 +78,7 @@ void index_one_more(Rewriter& e, Value ref, size_t dim, bool dynamic) {
       for (const Spot& s : e.uses(ref))
         if (e.k.region(s.region).ops[s.at] == id) place = s;
       const Value zero = e.number(place, 0);
-      index.start_operand = static_cast<int32_t>(e.k.op(id).operands.size());
+      index.start() = ir::Index::Dynamic{e.k.op(id).operands.size()};
       e.k.op(id).operands.push_back(zero);
     }
     auto& list = e.k.op(id).index;
@@ -145,8 +145,8 @@ bool rewrite_array_dim(Rewriter& e) {
       const bool squeezed = e.random.chance(0.4);
       seen = seen_before(*b, d);
       const size_t result = k.map_result(static_cast<int>(i), d);
-      BlockDim dim{.kind = squeezed ? BlockDim::Kind::squeezed : BlockDim::Kind::blocked};
-      if (!squeezed && e.random.chance(0.3)) dim.kind = BlockDim::Kind::element;
+      BlockDim dim{BlockDim::Squeezed{}};
+      if (!squeezed) dim = e.random.chance(0.3) ? BlockDim{BlockDim::Element{1}} : BlockDim{BlockDim::Blocked{1}};
       Spot s{b->index_map, k.region(b->index_map).ops.size() - 1};
       const std::vector<Value> args = k.region(b->index_map).args;
       const Value index = !k.grid.empty() && e.random.chance(0.4) ? args[e.random.below(k.grid.size())]
@@ -198,18 +198,18 @@ bool rewrite_squeezed(Rewriter& e) {
     const Value ref = argument(e, i);
     for (size_t d = 0; d < k.blocks[i].block.size(); ++d) {
       BlockDim& dim = k.blocks[i].block[d];
-      if (dim.kind == BlockDim::Kind::squeezed && e.random.chance(0.7)) {
-        dim.kind = BlockDim::Kind::blocked;
+      if (!dim.seen() && e.random.chance(0.7)) {
+        dim = {BlockDim::Blocked{1}};
         const size_t seen = seen_before(k.blocks[i], d);
         insert_ref_dim(e, ref, seen);
         index_one_more(e, ref, seen, false);
         any = true;
-      } else if (dim.kind == BlockDim::Kind::blocked && dim.size == 1 && e.random.chance(0.7)) {
+      } else if (dim.is_blocked() && dim.size() == 1 && e.random.chance(0.7)) {
         const size_t seen = seen_before(k.blocks[i], d);
         const std::vector<Spot> uses = e.uses(ref);
         if (!std::all_of(uses.begin(), uses.end(), [&](const Spot& s) {
               const ir::Index& x = e.op_at(s).index[seen];
-              return x.kind == ir::Index::Kind::integer && x.is_static();
+              return x.is_integer() && x.is_static();
             }))
           continue;
         for (const Spot& s : uses) {
@@ -218,7 +218,7 @@ bool rewrite_squeezed(Rewriter& e) {
         }
         Shape& shape = k.values[ref.index].type.shape;
         shape.erase(shape.begin() + static_cast<std::ptrdiff_t>(seen));
-        dim.kind = BlockDim::Kind::squeezed;
+        dim = {BlockDim::Squeezed{}};
         any = true;
       }
     }
@@ -234,7 +234,7 @@ void turn_access(Rewriter& e, const Spot& at, const std::vector<int64_t>& perm) 
   std::vector<ir::Index> now;
   std::vector<int64_t> order, rank(old.size(), -1);  // of the slices
   for (size_t d = 0, n = 0; d < old.size(); ++d)
-    if (old[d].kind == ir::Index::Kind::slice) rank[d] = static_cast<int64_t>(n++);
+    if (old[d].slice()) rank[d] = static_cast<int64_t>(n++);
   for (const int64_t p : perm) {
     now.push_back(old[static_cast<size_t>(p)]);
     if (rank[static_cast<size_t>(p)] >= 0) order.push_back(rank[static_cast<size_t>(p)]);
@@ -334,9 +334,8 @@ bool rewrite_padded(Rewriter& e) {
   for (const size_t i : chosen_blocks(e, [&](size_t n) {
          const BlockMapping& b = k.blocks[n];
          return !b.whole && !in_pair(k, n) && !b.block.empty() &&
-                std::all_of(b.block.begin(), b.block.end(), [](const BlockDim& d) {
-                  return d.kind == BlockDim::Kind::blocked || d.kind == BlockDim::Kind::squeezed;
-                });
+                std::all_of(b.block.begin(), b.block.end(),
+                            [](const BlockDim& d) { return d.is_blocked() || !d.seen(); });
        })) {
     BlockMapping& b = k.blocks[i];
     const Shape before = e.shape(i);
@@ -344,7 +343,7 @@ bool rewrite_padded(Rewriter& e) {
     for (size_t d = 0; d < now.size(); ++d) {
       if (before[d] == 0) return false;
       if (e.random.chance(0.3)) continue;
-      now[d] += e.random.in(1, b.block[d].size + 2);
+      now[d] += e.random.in(1, b.block[d].size() + 2);
       b.array_shape[d] = e.random.chance(0.5) ? Extent(now[d]) : e.dynamic(now[d]);
     }
     if (now == before) return false;
@@ -369,18 +368,19 @@ bool other_windows(Rewriter& e, bool to_bounded) {
     const bool pair = in_pair(k, i);
     for (size_t d = 0; d < k.blocks[i].block.size(); ++d) {
       BlockDim& dim = k.blocks[i].block[d];
-      if (dim.kind != BlockDim::Kind::blocked || dim.size < 1 || e.random.chance(0.3)) continue;
+      if (!dim.is_blocked() || dim.size() < 1 || e.random.chance(0.3)) continue;
       const bool halo = !to_bounded && !k.is_output(static_cast<int>(i)) && !pair &&
                         !k.is_stored(static_cast<int>(i)) && e.random.chance(0.3);
       const bool bounded = to_bounded && e.random.chance(0.8);
       any = true;
       if (halo) {
-        dim = {.kind = BlockDim::Kind::halo, .size = dim.size, .edge = static_cast<ir::Edge>(e.random.below(5))};
+        dim = {BlockDim::Halo{dim.size(), 0, 0, static_cast<ir::Edge>(e.random.below(5))}};
         continue;
       }
-      const int64_t size = dim.size;
+      const int64_t size = dim.size();
       const size_t result = k.map_result(static_cast<int>(i), d);
-      dim.kind = bounded ? BlockDim::Kind::bounded : BlockDim::Kind::element;
+      if (bounded) dim = {BlockDim::BoundedSlice{size}};
+      else dim = {BlockDim::Element{size}};
       const ir::RegionId map = k.blocks[i].index_map;
       Spot s{map, k.region(map).ops.size() - 1};
       const Value at = k.terminator(map).operands[result];
@@ -413,7 +413,7 @@ bool rewrite_blocked_whole(Rewriter& e) {
     b.whole = false;
     b.space = ir::MemorySpace::any;
     b.block.clear();
-    for (const int64_t n : shape) b.block.push_back({.size = n});
+    for (const int64_t n : shape) b.block.push_back({BlockDim::Blocked{n}});
     ir::Builder builder(k);
     std::vector<Type> types(k.grid.size(), Type::array(DType::i32));
     for (int p = 0; p < k.num_prefetch; ++p) types.push_back(k.type(argument(e, static_cast<size_t>(p))));

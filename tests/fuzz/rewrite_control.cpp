@@ -375,26 +375,26 @@ bool rewrite_dynamic_index(Rewriter& e) {
       if (k.region(s.region).ops[s.at] != id) continue;
       const size_t d = e.random.below(k.op(id).index.size());
       const Index old = k.op(id).index[d];
-      if (old.kind == Index::Kind::array || !old.is_static()) break;
+      if (!old.is_static()) break;
       const bool plain = std::none_of(k.op(id).index.begin(), k.op(id).index.end(),
-                                      [](const Index& x) { return x.kind != Index::Kind::slice || !x.is_static(); });
+                                      [](const Index& x) { return !x.slice() || !x.is_static(); });
       Index now = old;
-      now.start_operand = static_cast<int32_t>(k.op(id).operands.size());
+      const size_t operand = k.op(id).operands.size();
       Value start;
-      if (old.kind == Index::Kind::slice && plain && e.random.chance(0.4) && old.size > 0 &&
-          k.op(id).code != Opcode::atomic_rmw) {
+      const Index::Slice* slice = old.slice();
+      if (slice && plain && e.random.chance(0.4) && slice->size > 0 && k.op(id).code != Opcode::atomic_rmw) {
         Op iota{.code = Opcode::iota};
         iota.set(Attr::axis, 0);
-        const Value n = e.one(s, std::move(iota), Type::array(DType::i32, {old.size}));
-        const Value step = e.constant(s, Type::array(DType::i32, {old.size}), static_cast<uint32_t>(old.step));
+        const Value n = e.one(s, std::move(iota), Type::array(DType::i32, {slice->size}));
+        const Value step = e.constant(s, Type::array(DType::i32, {slice->size}), static_cast<uint32_t>(slice->step));
         const Value scaled = e.elementwise(s, Opcode::mul, {n, step});
-        const Value from = e.number(s, old.start);
-        const Value all = e.broadcast(s, from, {old.size});
+        const Value from = e.number(s, old.constant());
+        const Value all = e.broadcast(s, from, {slice->size});
         start = e.elementwise(s, Opcode::add, {scaled, all});
-        now = Index::array(now.start_operand);
+        now = Index::array(operand);
       } else {
-        start = e.number(s, old.start);
-        now.start = 0;
+        start = e.number(s, old.constant());
+        now.start() = Index::Dynamic{operand};
       }
       k.op(id).operands.push_back(start);
       k.op(id).index[d] = now;
@@ -408,11 +408,11 @@ bool rewrite_dynamic_index(Rewriter& e) {
 // A load or store of a slice in two parts, one behind the other.
 bool rewrite_split_access(Rewriter& e) {
   ir::Kernel& k = e.k;
+  const auto is_long = [](const Index& x) { return x.is_static() && x.slice() && x.slice()->size > 1; };
   const std::vector<Spot> list = some_accesses(e, 1, [&](const Op& op) {
     if ((op.code != Opcode::load && op.code != Opcode::store) || op.has_mask() || ir::access_dims(k, op).arrays)
       return false;
-    return std::any_of(op.index.begin(), op.index.end(),
-                       [](const Index& x) { return x.kind == Index::Kind::slice && x.is_static() && x.size > 1; });
+    return std::any_of(op.index.begin(), op.index.end(), is_long);
   });
   if (list.empty()) return false;
   Spot s = list[0];
@@ -420,15 +420,15 @@ bool rewrite_split_access(Rewriter& e) {
   const Op op = k.op(id);
   std::vector<size_t> dims;
   for (size_t d = 0; d < op.index.size(); ++d)
-    if (op.index[d].kind == Index::Kind::slice && op.index[d].is_static() && op.index[d].size > 1) dims.push_back(d);
+    if (is_long(op.index[d])) dims.push_back(d);
   const size_t d = e.random.pick(dims);
   const int dim = ir::access_dims(k, op).slice[d];
-  const int64_t n = op.index[d].size, cut = e.random.in(1, n - 1);
+  const int64_t n = op.index[d].slice()->size, cut = e.random.in(1, n - 1);
   Op front = op, back = op;
   front.results.clear(), back.results.clear();
-  front.index[d].size = cut;
-  back.index[d].start += cut * op.index[d].step;
-  back.index[d].size = n - cut;
+  front.index[d].slice()->size = cut;
+  *back.index[d].slice() = {op.index[d].constant() + cut * op.index[d].slice()->step, n - cut,
+                            op.index[d].slice()->step};
   e.erase(s);
   if (op.code == Opcode::load) {
     const Value a = e.one(s, std::move(front)), b = e.one(s, std::move(back));
@@ -479,8 +479,7 @@ bool rewrite_masked(Rewriter& e) {
       std::vector<Value> more{yes};
       if (other) op.set(Attr::other, 1), more.push_back(garbage);
       op.operands.insert(op.operands.begin() + op.mask_position(), more.begin(), more.end());
-      for (Index& x : op.index)
-        if (x.start_operand >= 0) x.start_operand += static_cast<int32_t>(more.size());
+      for (Index& x : op.index) x.shift(static_cast<ptrdiff_t>(more.size()));
       any = true;
       break;
     }
@@ -508,8 +507,7 @@ bool rewrite_swaps(Rewriter& e) {
   Op load{.code = Opcode::load, .operands = {op.operands[0]}, .index = op.index};
   const bool used = op.code == Opcode::addupdate || !e.uses(op.results[0]).empty();  // else it reads what nobody wrote
   load.operands.insert(load.operands.end(), op.operands.begin() + 2, op.operands.end());
-  for (Index& x : load.index)
-    if (x.start_operand >= 0) --x.start_operand;
+  for (Index& x : load.index) x.shift(-1);
   if (op.has_mask()) load.set(Attr::mask, 1);
   const Value old = used ? e.one(s, std::move(load)) : Value{};
   Op store = op;

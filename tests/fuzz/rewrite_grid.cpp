@@ -135,7 +135,7 @@ bool rewrite_two_calls(Rewriter& e) {
     Op& yield = k.op(k.region(b.index_map).ops.back());
     const size_t result = k.map_result(static_cast<int>(i), d);
     yield.operands.insert(yield.operands.begin() + static_cast<std::ptrdiff_t>(result), k.region(b.index_map).args[at]);
-    b.block.insert(b.block.begin() + dim, ir::BlockDim{.kind = ir::BlockDim::Kind::squeezed});
+    b.block.insert(b.block.begin() + dim, ir::BlockDim{ir::BlockDim::Squeezed{}});
     b.array_shape.insert(b.array_shape.begin() + dim, shared ? Extent(2) : two);
     if (in) {
       const Array old = e.c.inputs[i];

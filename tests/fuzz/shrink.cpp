@@ -190,15 +190,14 @@ void add_index_changes(const Op& op, const Place& p, std::vector<Change>& list) 
   for (size_t d = 0; d < op.index.size(); ++d)
     list.push_back([p, d](Case& x) {
       Op& o = x.kernel.op(x.kernel.region(p.region).ops[p.at]);
-      if (o.index[d].is_static() || o.index[d].kind == ir::Index::Kind::array) return false;
-      const int32_t gone = o.index[d].start_operand;
+      if (o.index[d].is_static() || o.index[d].is_array()) return false;
+      const size_t gone = *o.index[d].operand();
       for (size_t e = 0; e < o.index.size(); ++e)
-        if (e != d && o.index[e].start_operand == gone) return false;
-      o.operands.erase(o.operands.begin() + gone);
+        if (e != d && !o.index[e].is_static() && *o.index[e].operand() == gone) return false;
+      o.operands.erase(o.operands.begin() + static_cast<ptrdiff_t>(gone));
+      o.index[d].start() = 0;
       for (ir::Index& e : o.index)
-        if (e.start_operand > gone) --e.start_operand;
-      o.index[d].start_operand = -1;
-      o.index[d].start = 0;
+        if (!e.is_static() && *e.operand() > gone) e.shift(-1);
       return true;
     });
   list.push_back([p](Case& x) {  // no mask
@@ -208,8 +207,7 @@ void add_index_changes(const Op& op, const Place& p, std::vector<Change>& list) 
     o.operands.erase(o.operands.begin() + o.mask_position(), o.operands.begin() + o.mask_position() + gone);
     o.set(Attr::mask, 0);
     o.set(Attr::other, 0);
-    for (ir::Index& e : o.index)
-      if (e.start_operand >= 0) e.start_operand -= gone;
+    for (ir::Index& e : o.index) e.shift(-gone);
     return true;
   });
 }
@@ -272,7 +270,7 @@ void add_array_changes(const Kernel& k, std::vector<Change>& list) {
       for (const bool to_one_block : {true, false})
         list.push_back([i, d, to_one_block](Case& x) {
           ir::BlockMapping& m = x.kernel.blocks[i];
-          const int64_t n = m.array_shape[d].eval(x.dims), to = to_one_block ? std::min(n, m.block[d].size) : n - 1;
+          const int64_t n = m.array_shape[d].eval(x.dims), to = to_one_block ? std::min(n, m.block[d].size()) : n - 1;
           if (to >= n || to < 1) return false;
           const int other = partner(x.kernel, static_cast<int>(i));
           for (const int b : {static_cast<int>(i), other}) {

@@ -150,15 +150,15 @@ class Accesses : protected Spec {
 
   // A random index; `starts` are the dynamic starts, whose operand positions begin at `first`. Returns the shape it
   // selects.
-  Shape random_index(const RefInfo& r, bool masked, std::vector<Index>& index, std::vector<Value>& starts,
-                     int32_t first, bool arrays = false) {
+  Shape random_index(const RefInfo& r, bool masked, std::vector<Index>& index, std::vector<Value>& starts, size_t first,
+                     bool arrays = false) {
     Shape common;  // of index arrays, if there are some
     if (arrays && random_.chance(values_.favourite == Opcode::addupdate ? 0.6 : 0.2))
       for (int64_t rank = random_.chance(0.75) ? 1 : 2; rank-- > 0;) common.push_back(random_.in(1, 6));
     for (const int64_t n : r.shape) {
       Index x = Index::all(n);
       if (!common.empty() && n > 0 && random_.chance(0.6)) {
-        index.push_back(Index::array(first + static_cast<int32_t>(starts.size())));
+        index.push_back(Index::array(first + starts.size()));
         starts.push_back(index_array(n, common));
         continue;
       }
@@ -167,28 +167,27 @@ class Accesses : protected Spec {
         if (random_.chance(0.3) && n > 0) {
           x = Index::at(random_.in(0, n - 1));
         } else {
-          x.step = random_.chance(0.2) ? random_.in(1, 3) : 1;
-          const int64_t most = n == 0 ? 0 : (n - 1) / x.step + 1;
-          x.size = most == 0 ? 0 : random_.in(1, most);
-          x.start = most == 0 ? 0 : random_.in(0, n - ((x.size - 1) * x.step + 1));
+          Index::Slice slice{0, 0, random_.chance(0.2) ? random_.in(1, 3) : 1};
+          if (n > 0)
+            slice.size = random_.in(1, (n - 1) / slice.step + 1), slice.start = random_.in(0, n - slice.span());
+          x = {slice};
         }
         if (dynamic && n > 0) {
-          x.start = 0;
-          x.start_operand = first + static_cast<int32_t>(starts.size());
+          x.start() = Index::Dynamic{first + starts.size()};
           // Beyond the edges at times: unmasked starts wrap once and clamp, masked ones are tested per element.
-          const int64_t last = x.kind == Index::Kind::slice ? n - 1 - std::max<int64_t>(x.size - 1, 0) * x.step : n - 1;
+          const int64_t last = n - std::max<int64_t>(x.as_slice().span(), 1);
           if (random_.chance(0.12)) starts.push_back(values_.wrapped_scalar(random_.chance(0.7) ? last + 1 : n));
           else if (random_.chance(masked ? 0.25 : 0.06)) starts.push_back(far_start(masked));
           else if (random_.chance(0.45)) starts.push_back(values_.counted_index(last));
           else
             starts.push_back(random_.chance(0.8) ? values_.scalar_int(0, std::max<int64_t>(0, n - 1))
                                                  : values_.scalar_int(-n - 2, n + 2));
-          if (masked && random_.chance(0.3)) x.size += 2;
+          if (masked && random_.chance(0.3) && x.slice()) x.slice()->size += 2;
         }
       }
       index.push_back(x);
     }
-    Op op{.code = Opcode::load, .operands = std::vector<Value>(static_cast<size_t>(first)), .index = index};
+    Op op{.code = Opcode::load, .operands = std::vector<Value>(first), .index = index};
     op.operands.insert(op.operands.end(), starts.begin(), starts.end());
     return ir::access_dims(out_.kernel, op).shape;
   }
@@ -218,10 +217,9 @@ class Accesses : protected Spec {
     Shape shape;
     for (const int64_t n : r.shape) {
       Index x = Index::at(random_.in(0, n - 1));
-      if (random_.chance(0.6))
-        x = {Index::Kind::slice, x.start, -1, random_.chance(0.6) ? 1 : random_.in(1, n - x.start), 1};
+      if (random_.chance(0.6)) x = {Index::Slice{x.start(), random_.chance(0.6) ? 1 : random_.in(1, n - x.constant())}};
       if (random_.chance(0.1)) x = Index::all(n);
-      if (x.kind == Index::Kind::slice) shape.push_back(x.size);
+      if (x.slice()) shape.push_back(x.slice()->size);
       op.index.push_back(x);
     }
     // What it finds may be what another program stores later in the text: from here on that is exact.
@@ -308,14 +306,14 @@ class Accesses : protected Spec {
     ir::Builder& b = values_.b;
     const BlockMapping& m = out_.kernel.blocks[static_cast<size_t>(r.block)];
     for (const BlockDim& d : m.block)
-      if (d.kind == BlockDim::Kind::element || d.kind == BlockDim::Kind::bounded) return v;
+      if (d.is_element() || d.is_bounded()) return v;
     std::vector<Value> ids;
     for (size_t axis = 0; axis < grid_.size(); ++axis) ids.push_back(axis < first_visible() ? Value{} : pid(axis));
     int64_t seen = 0;
     for (size_t d = 0; d < m.block.size(); ++d) {
-      if (m.block[d].kind == BlockDim::Kind::squeezed) continue;
-      if (m.block[d].kind == BlockDim::Kind::halo && ++seen) continue;
-      const int64_t at = seen++, extent = shapes_[static_cast<size_t>(r.block)][d], size = m.block[d].size;
+      if (!m.block[d].seen()) continue;
+      if (m.block[d].halo() && ++seen) continue;
+      const int64_t at = seen++, extent = shapes_[static_cast<size_t>(r.block)][d], size = m.block[d].size();
       if (extent % size == 0) continue;
       const auto number = [&](int64_t n, const Shape& s = {}) {
         return values_.constant(DType::i32, static_cast<double>(n), s);

@@ -207,7 +207,7 @@ class Generator : Patterns {
           if (from) {
             Op op{.code = Opcode::load, .operands = {from->ref}};
             for (const int64_t n : from->shape) {
-              op.index.push_back({Index::Kind::integer, 0, static_cast<int32_t>(op.operands.size()), 1, 1});
+              op.index.push_back(Index::at(Index::Dynamic{op.operands.size()}));
               const Value other = values_.any_int();
               op.operands.push_back(random_.chance(0.7) ? iv : wrapped_int(b, Random(random_.next()), iv, other, n));
             }
@@ -549,7 +549,7 @@ class Generator : Patterns {
     for (const int64_t n : several) {
       Index x = Index::at(random_.in(0, n - 1));
       if (random_.chance(0.4)) {
-        x = {Index::Kind::integer, 0, static_cast<int32_t>(op.operands.size()), 1, 1};
+        x = Index::at(Index::Dynamic{op.operands.size()});
         op.operands.push_back(values_.counted_index(n - 1));
       }
       op.index.push_back(x);
@@ -562,7 +562,7 @@ class Generator : Patterns {
        wait = signal;
     const Value n = values_.scalar_int(0, 9);
     signal.operands.insert(signal.operands.begin() + 1, n);
-    for (Index& x : signal.index) x.start_operand += x.start_operand >= 0;
+    for (Index& x : signal.index) x.shift(1);
     wait = signal;
     read.code = Opcode::semaphore_read, wait.code = Opcode::semaphore_wait;
     b.append(std::move(signal));

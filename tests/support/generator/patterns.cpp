@@ -52,7 +52,7 @@ Patterns::Dim Patterns::along(int64_t axis, int64_t size, int64_t hang) {
   const int64_t n = grid_[static_cast<size_t>(axis)];
   DimMap map{.kind = DimMap::Kind::axis, .a = axis, .count = n};
   if (random_.chance(0.1)) map = {.kind = DimMap::Kind::reversed, .number = n - 1, .a = axis, .count = n};
-  return {std::max<int64_t>(n * size - hang, 1), {.size = size}, map};
+  return {std::max<int64_t>(n * size - hang, 1), {BlockDim::Blocked{size}}, map};
 }
 
 Patterns::Dims Patterns::around(Dims dims, bool output) {
@@ -62,7 +62,7 @@ Patterns::Dims Patterns::around(Dims dims, bool output) {
     };
     if (std::any_of(dims.begin(), dims.end(), uses) || (!output && random_.chance(0.5))) continue;
     Dim d = along(static_cast<int64_t>(axis), 1, 0);
-    d.block.kind = BlockDim::Kind::squeezed;
+    d.block = {BlockDim::Squeezed{}};
     dims.insert(dims.begin(), d);
   }
   return dims;
@@ -78,7 +78,7 @@ size_t Patterns::array_of(DType t, const Dims& dims, bool output, double most) {
   Shape shape;
   std::vector<DimMap> maps;
   const bool plain = std::all_of(dims.begin(), dims.end(), [](const Dim& d) {
-    return d.extent == d.block.size && d.map.kind == DimMap::Kind::constant && d.block.kind == BlockDim::Kind::blocked;
+    return d.extent == d.block.size() && d.map.kind == DimMap::Kind::constant && d.block.is_blocked();
   });
   for (const Dim& d : dims) {
     shape.push_back(d.extent);
@@ -227,7 +227,7 @@ void Patterns::revisits() {
     Dims dims{out_row, column};
     if (rank == 3 && random_.chance(0.5)) {  // the middle axis has a dim of its own
       Dim middle = along(1, 1, 0);
-      middle.block.kind = BlockDim::Kind::squeezed;
+      middle.block = {BlockDim::Squeezed{}};
       dims.insert(dims.begin(), middle);
     }
     const DType stored = random_.chance(0.7) ? t : values_.some_dtype();
@@ -246,11 +246,11 @@ void Patterns::revisits() {
   Indices place{Index::all(rows), Index::all(columns)}, of_inputs = place;
   if (random_.chance(0.25)) {  // a part of each
     const int64_t n = random_.in(1, columns);
-    place[1].size = of_inputs[1].size = n;
-    of_inputs[1].start = random_.in(0, columns - n);
+    place[1].slice()->size = of_inputs[1].slice()->size = n;
+    of_inputs[1].start() = random_.in(0, columns - n);
   }
   for (const size_t out : outs) {
-    place[1].start = random_.chance(0.6) ? 0 : random_.in(0, wider - place[1].size);
+    place[1].start() = random_.chance(0.6) ? 0 : random_.in(0, wider - place[1].slice()->size);
     revisit(out, in, place, of_inputs);
   }
 }
@@ -310,7 +310,7 @@ void Patterns::revisit(size_t out, const std::vector<size_t>& in, const Indices&
   if (way < 0.2) {  // in some programs only, or here and there
     const Value some = is_id(random_.below(grid_.size()), 0);
     Indices other = place;
-    other[1].start = random_.in(0, r.shape[1] - other[1].size);
+    other[1].start() = random_.in(0, r.shape[1] - other[1].slice()->size);
     const bool both = random_.chance(0.5);
     values_.b.if_else(
         some,
@@ -325,18 +325,17 @@ void Patterns::revisit(size_t out, const std::vector<size_t>& in, const Indices&
     stored_[out] = true;
   } else if (way < 0.4) {  // where the program's id says
     Indices at = place;
-    const int64_t most = r.shape[1] - place[1].size;
-    at[1].start = 0;
-    at[1].start_operand = 2;
-    store_at(out, at, v, {start_within(most, std::max<int64_t>(1, std::min(place[1].size, most)))});
+    const int64_t size = place[1].slice()->size, most = r.shape[1] - size;
+    at[1].start() = Index::Dynamic{2};
+    store_at(out, at, v, {start_within(most, std::max<int64_t>(1, std::min(size, most)))});
   } else {
     store(place);
     if (random_.chance(0.3)) {
       v = mixed(v, 1);
       Indices again = place;
-      again[1].size = random_.chance(0.5) ? place[1].size : random_.in(1, place[1].size);
-      again[1].start = random_.in(0, r.shape[1] - again[1].size);
-      if (again[1].size == place[1].size) store(again);
+      const int64_t size = place[1].slice()->size, part = random_.chance(0.5) ? size : random_.in(1, size);
+      again[1] = {Index::Slice{random_.in(0, r.shape[1] - part), part}};
+      if (part == size) store(again);
     }
   }
 }
@@ -442,7 +441,7 @@ void Patterns::residues() {
   const Indices all{Index::all(rows), Index::all(window)};
   const auto read = [&] {
     const Value start = start_within(length - window, unit);
-    return load_at(x, {Index::all(rows), {Index::Kind::slice, 0, 1, window, 1}}, {start});
+    return load_at(x, {Index::all(rows), {Index::Slice{Index::Dynamic{1}, window}}}, {start});
   };
   Value v = read();
   if (random_.chance(0.5)) v = joined(v, read());
@@ -457,7 +456,7 @@ void Patterns::residues() {
       values_.note(iv, {8, 0, true, false});
       values_.note(c[0], values_.fact(init));
       const Value start = values_.b.elementwise(Opcode::mul, {iv, by});
-      const Value e = load_at(x, {Index::all(rows), {Index::Kind::slice, 0, 1, window, 1}}, {start});
+      const Value e = load_at(x, {Index::all(rows), {Index::Slice{Index::Dynamic{1}, window}}}, {start});
       return std::vector<Value>{values_.b.elementwise(is_bool ? Opcode::xor_ : Opcode::max, {c[0], e})};
     })[0];
     Fact f = values_.fact(init);
@@ -475,7 +474,7 @@ void Patterns::residues() {
   };
   if (!branches || random_.chance(0.5)) store_at(out, all, joined(v, w));
   const Value further = start_within(length - window, unit);
-  const Indices place{Index::all(rows), {Index::Kind::slice, 0, 2, window, 1}};
+  const Indices place{Index::all(rows), {Index::Slice{Index::Dynamic{2}, window}}};
   sometimes([&] { store_at(other, place, v, {further}); });
   v = mixed(v, 1);
   sometimes([&] { store_at(out, all, random_.chance(0.5) ? w : joined(v, w)); });

@@ -30,7 +30,7 @@ class Patterns : protected Accesses {
   using Indices = std::vector<Index>;
 
   void axes(const std::vector<int64_t>& sizes);
-  Dim all_of(int64_t n) const { return {n, {.size = n}, {}}; }
+  Dim all_of(int64_t n) const { return {n, {ir::BlockDim::Blocked{n}}, {}}; }
   Dim along(int64_t axis, int64_t size, int64_t hang);  ///< a block for each program along it
   Dims around(Dims dims, bool output);                  ///< squeezed dims in front, of axes that none has yet
   size_t array_of(DType t, const Dims& dims, bool output, double most = 3);
@@ -65,7 +65,7 @@ class Patterns : protected Accesses {
     std::vector<std::pair<size_t, int64_t>> dynamic;  // dims whose start is, and the most it may be
   };
   View view(const Shape& s, const std::vector<int64_t>& few, bool output);
-  std::vector<Value> starts(View& v, int32_t first);
+  std::vector<Value> starts(View& v, size_t first);
   Shape in_parts(Shape s);
   Value sign_changed(Value v);
   void reshapes();

@@ -55,7 +55,7 @@ Patterns::Source Patterns::source(int64_t rows, int64_t columns, int64_t terms, 
 
 Value Patterns::operand(const Source& s, int64_t term) {
   const auto window = [](int64_t start, int64_t size, int64_t step = 1) {
-    return Index{Index::Kind::slice, start, -1, size, step};
+    return Index{Index::Slice{start, size, step}};
   };
   Indices at;
   const int64_t h = s.height, w = s.rows / h;
@@ -73,7 +73,7 @@ Value Patterns::operand(const Source& s, int64_t term) {
   const std::pair key{s.ref, term};
   if (const auto found = loaded_.find(key); found != loaded_.end() && random_.chance(0.8)) return found->second;
   std::vector<Value> starts;
-  if (s.rounds) at.insert(at.begin(), {Index::Kind::integer, 0, 1, 1, 1}), starts.push_back(round_);
+  if (s.rounds) at.insert(at.begin(), Index::at(Index::Dynamic{1})), starts.push_back(round_);
   Value v = load_at(s.ref, at, starts);
   if (s.form == 2 || s.form == 3) v = values_.reshape(v, {s.rows, s.columns});
   loaded_[key] = v;
@@ -178,18 +178,17 @@ Patterns::View Patterns::view(const Shape& s, const std::vector<int64_t>& few, b
     const int64_t step = random_.chance(output ? 0.07 : 0.15) ? 2 : 1,
                   more = random_.chance(output ? 0.15 : 0.4) ? random_.in(1, 3) : 0, n = (s[d] - 1) * step + 1;
     v.dims.push_back(all_of(n + more));
-    v.index.push_back({Index::Kind::slice, random_.in(0, more), -1, s[d], step});
+    v.index.push_back({Index::Slice{random_.in(0, more), s[d], step}});
     if (more > 0 && random_.chance(0.3)) v.dynamic.emplace_back(v.dims.size() - 1, more);
   }
   return v;
 }
 
 // The starts that programs or loops decide; `first`: the first one's place among the operands.
-std::vector<Value> Patterns::starts(View& v, int32_t first) {
+std::vector<Value> Patterns::starts(View& v, size_t first) {
   std::vector<Value> values;
   for (const auto& [d, most] : v.dynamic) {
-    v.index[d].start = 0;
-    v.index[d].start_operand = first + static_cast<int32_t>(values.size());
+    v.index[d].start() = Index::Dynamic{first + values.size()};
     values.push_back(values_.counted_index(most));
   }
   return values;
@@ -292,7 +291,7 @@ void Patterns::reshapes() {
 
 Patterns::Indices Patterns::whole(const Dims& dims) const {
   Indices at;
-  for (const Dim& d : dims) at.push_back(Index::all(d.block.size));
+  for (const Dim& d : dims) at.push_back(Index::all(d.block.size()));
   return at;
 }
 
@@ -378,13 +377,13 @@ void Patterns::bytes() {
     const Value none = number(0), one = number(1), end = number(chunks), by = number(k);
     sum = values_.b.for_loop(none, end, one, {zero}, [&](Value iv, const std::vector<Value>& carried) {
       const Value now = values_.note(carried[0], o.fact), start = values_.b.elementwise(Opcode::mul, {iv, by});
-      const Value d = chunk(left, right, {Index::Kind::slice, 0, 1, k, 1}, {start}, to);
+      const Value d = chunk(left, right, {Index::Slice{Index::Dynamic{1}, k}}, {start}, to);
       return std::vector<Value>{values_.b.elementwise(Opcode::add, {now, d})};
     })[0];
     values_.note(sum, o.fact);
   } else {
     for (int64_t c = 0; c < chunks; ++c) {
-      const Value d = chunk(left, right, {Index::Kind::slice, c * k, -1, k, 1}, {}, to);
+      const Value d = chunk(left, right, {Index::Slice{c * k, k}}, {}, to);
       sum = sum ? *values_.apply(Opcode::add, {sum, d}) : d;
     }
   }

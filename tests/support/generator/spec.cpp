@@ -158,7 +158,7 @@ Value Spec::emit(const DimMap& m, const std::vector<Value>& ids, const std::vect
     case DimMap::Kind::data: {
       ir::Op load{.code = Opcode::load, .operands = {refs[static_cast<size_t>(m.number)]}};
       for (const int64_t axis : m.at) {
-        load.index.push_back({ir::Index::Kind::integer, 0, static_cast<int32_t>(load.operands.size()), 1, 1});
+        load.index.push_back(ir::Index::at(ir::Index::Dynamic{load.operands.size()}));
         load.operands.push_back(ids[static_cast<size_t>(axis)]);
       }
       const Value v = b.convert(b.one(std::move(load)), DType::i32);
@@ -208,8 +208,8 @@ void Spec::prefetch() {
   }
   m.array_shape.assign(shape.begin(), shape.end());
   if (batched) {
-    m.block.push_back({BlockDim::Kind::squeezed, 1});
-    for (const int64_t d : p.shape) m.block.push_back({BlockDim::Kind::blocked, d});
+    m.block.push_back({BlockDim::Squeezed{}});
+    for (const int64_t d : p.shape) m.block.push_back({BlockDim::Blocked{d}});
     m.index_map = values_.b.new_region(std::vector<Type>(grid_.size(), Type::array(DType::i32)));
     values_.b.set_region(m.index_map);
     std::vector<Value> results{k.region(m.index_map).args[0]};
@@ -314,7 +314,7 @@ void Spec::index_map(BlockMapping& m, const std::vector<DimMap>& maps, const std
   std::vector<Value> results;
   for (size_t d = 0; d < maps.size(); ++d) {
     results.push_back(emit(maps[d], args, refs));
-    if (m.block[d].kind == BlockDim::Kind::bounded) results.push_back(emit(sizes[d], args, refs));
+    if (m.block[d].is_bounded()) results.push_back(emit(sizes[d], args, refs));
   }
   values_.b.yield(results);
 }
@@ -322,32 +322,36 @@ void Spec::index_map(BlockMapping& m, const std::vector<DimMap>& maps, const std
 // Makes a blocked dim one that is indexed by elements, at times. Blocks overlap, meet or leave gaps; some begin before
 // the array or reach beyond it.
 void Spec::other_block(BlockDim& block, DimMap& map, DimMap& size) {
-  if (block.kind != BlockDim::Kind::blocked || block.size == 0 || map.kind == DimMap::Kind::data) return;
+  const int64_t n = block.size();
+  if (!block.is_blocked() || n == 0 || map.kind == DimMap::Kind::data) return;
   if (!random_.chance(0.14)) return;
-  block.kind = random_.chance(0.65) ? BlockDim::Kind::element : BlockDim::Kind::bounded;
-  map.scale = random_.chance(0.4) ? block.size : random_.in(1, block.size + 1);
+  const bool bounded = !random_.chance(0.65);
+  map.scale = random_.chance(0.4) ? n : random_.in(1, n + 1);
   if (random_.chance(0.15)) map.base = random_.in(-2, 2);
-  if (block.kind == BlockDim::Kind::element && random_.chance(0.4))
-    block.low = random_.in(0, 3), block.high = random_.in(0, 3);
-  constexpr int64_t kFar = int64_t{1} << 30;  // the most there may be
-  if (block.kind == BlockDim::Kind::element && random_.chance(0.04))
-    block.low = kFar, block.high = random_.chance(0.6) ? kFar : 1, map.base += kFar - random_.in(0, 4);
-  if (block.kind == BlockDim::Kind::bounded) {
-    size.number = random_.chance(0.3) ? block.size : random_.in(random_.chance(0.1) ? -1 : 0, block.size + 1);
+  if (bounded) {
+    block = {BlockDim::BoundedSlice{n}};
+    size.number = random_.chance(0.3) ? n : random_.in(random_.chance(0.1) ? -1 : 0, n + 1);
     if (random_.chance(0.5) && grid_.size() > first_visible())
       size = {.kind = DimMap::Kind::axis, .a = static_cast<int64_t>(visible_axis()), .base = random_.in(0, 2)};
+    return;
   }
+  BlockDim::Element padded{n};
+  if (random_.chance(0.4)) padded.low = random_.in(0, 3), padded.high = random_.in(0, 3);
+  constexpr int64_t kFar = int64_t{1} << 30;  // the most there may be
+  if (random_.chance(0.04))
+    padded.low = kFar, padded.high = random_.chance(0.6) ? kFar : 1, map.base += kFar - random_.in(0, 4);
+  block = {padded};
 }
 
 // Makes a blocked dim one with a halo, at times a halo that is larger than block and array.
 void Spec::halo(BlockDim& block) {
-  if (block.kind != BlockDim::Kind::blocked || block.size == 0 || !random_.chance(0.12)) return;
-  const auto around = [&] { return random_.chance(0.08) ? random_.in(4, 2 * block.size + 9) : random_.in(0, 3); };
-  block.kind = BlockDim::Kind::halo;
-  block.edge = static_cast<ir::Edge>(random_.in(0, static_cast<int64_t>(ir::Edge::wrap)));
-  block.low = around();
-  block.high = random_.chance(0.4) ? block.low : around();
-  block.size += block.low + block.high;
+  if (!block.is_blocked() || block.size() == 0 || !random_.chance(0.12)) return;
+  BlockDim::Halo halo{block.size()};
+  const auto around = [&] { return random_.chance(0.08) ? random_.in(4, 2 * halo.size + 9) : random_.in(0, 3); };
+  halo.edge = static_cast<ir::Edge>(random_.in(0, static_cast<int64_t>(ir::Edge::wrap)));
+  halo.low = around();
+  halo.high = random_.chance(0.4) ? halo.low : around();
+  block = {halo};
 }
 
 // An output that starts with an input's contents: in the same blocks, mostly.
@@ -358,7 +362,7 @@ bool Spec::aliased_array(int i) {
     const Fact& f = input_facts_[static_cast<size_t>(j)];
     const auto& maps = maps_[static_cast<size_t>(j)];
     const bool batched = !maps.empty() && maps[0].kind == DimMap::Kind::axis && maps[0].a == 0 &&
-                         k.blocks[static_cast<size_t>(j)].block[0].kind == BlockDim::Kind::squeezed;
+                         !k.blocks[static_cast<size_t>(j)].block[0].seen();
     if (k.aliased_output(j) < 0 && !wild(f) && f.err == 0 && (!vmapped_ || batched) && !k.has_halo(j))
       candidates.push_back(j);
   }
@@ -373,17 +377,17 @@ bool Spec::aliased_array(int i) {
   if (m.whole && !vmapped_ && random_.chance(0.3)) {
     m.whole = false;
     m.space = random_.chance(0.7) ? MemorySpace::vmem : MemorySpace::any;
-    for (const int64_t n : shape) m.block.push_back({.size = n}), maps.emplace_back(), sizes.emplace_back();
+    for (const int64_t n : shape) m.block.push_back({BlockDim::Blocked{n}}), maps.emplace_back(), sizes.emplace_back();
   } else if (!m.whole && random_.chance(0.35)) {
     int64_t elements = 1;
     for (size_t d = vmapped_ ? 1 : 0; d < shape.size(); ++d) {
       maps[d] = dim_map(true);
       m.block[d] = random_.chance(0.2) || shape[d] == 0
-                       ? BlockDim{.kind = BlockDim::Kind::squeezed}
-                       : BlockDim{.size = random_.in(1, std::min<int64_t>(shape[d] + 1, 24))};
-      if (elements * m.block[d].size > most_elements()) m.block[d].size = 1;
+                       ? BlockDim{BlockDim::Squeezed{}}
+                       : BlockDim{BlockDim::Blocked{random_.in(1, std::min<int64_t>(shape[d] + 1, 24))}};
+      if (m.block[d].seen() && elements * m.block[d].size() > most_elements()) m.block[d] = {BlockDim::Blocked{1}};
       other_block(m.block[d], maps[d], sizes[d]);
-      elements *= m.block[d].size;
+      elements *= m.block[d].size();
     }
   }
   if (!m.whole) index_map(m, maps, sizes);
@@ -412,7 +416,7 @@ void Spec::array(int i, bool output) {
   } else {
     int64_t elements = 1;
     if (vmapped_ && (output || random_.chance(0.6))) {  // what vmap makes: a dim per element of the batch
-      m.block.push_back({BlockDim::Kind::squeezed, 1});
+      m.block.push_back({BlockDim::Squeezed{}});
       maps.push_back({.kind = DimMap::Kind::axis, .count = grid_[0]});
       sizes.emplace_back();
       shape.push_back(std::max<int64_t>(grid_[0], 1));
@@ -420,32 +424,32 @@ void Spec::array(int i, bool output) {
     }
     for (int64_t d = 0; d < rank; ++d) {
       DimMap map = dim_map(output);
-      BlockDim block;
+      BlockDim block{BlockDim::Squeezed{}};
       DimMap size;
-      if (random_.chance(0.2)) block.kind = BlockDim::Kind::squeezed;
-      else block.size = block_size();
-      if (block.kind == BlockDim::Kind::blocked && elements * block.size > most_elements())
-        block.size = random_.in(1, 2);
+      if (!random_.chance(0.2)) {
+        const int64_t n = block_size();
+        block = {BlockDim::Blocked{elements * n > most_elements() ? random_.in(1, 2) : n}};
+      }
       if (!output) halo(block);
-      elements *= block.size;
+      elements *= block.size();
       other_block(block, map, size);
       // Usually as many blocks as the map reaches, at times fewer (clamped) or more.
       int64_t blocks = std::max<int64_t>(1, map.count);
       if (random_.chance(0.12)) blocks = std::max<int64_t>(1, blocks - random_.in(1, 2));
       else if (random_.chance(0.08)) ++blocks;
-      int64_t extent = blocks * (block.kind == BlockDim::Kind::halo ? block.unit() : block.size);
-      if (block.kind == BlockDim::Kind::element || block.kind == BlockDim::Kind::bounded)
+      int64_t extent = blocks * (block.halo() ? block.unit() : block.size());
+      if (block.is_element() || block.is_bounded())
         extent = std::max<int64_t>(
-            1, (blocks - 1) * map.scale + block.size - block.low - block.high % (int64_t{1} << 30) + map.base);
-      if (random_.chance(0.45)) extent = std::max<int64_t>(1, extent - random_.in(0, block.size - 1));
-      if (random_.chance(0.04)) extent = random_.in(1, block.size);
+            1, (blocks - 1) * map.scale + block.size() - block.low() - block.high() % (int64_t{1} << 30) + map.base);
+      if (random_.chance(0.45)) extent = std::max<int64_t>(1, extent - random_.in(0, block.size() - 1));
+      if (random_.chance(0.04)) extent = random_.in(1, block.size());
       if (random_.chance(0.003)) extent = 0;
       const int64_t most = size_ == Size::huge ? 100000 : 40000;  // the lane-level interpreter keeps books per element
       if (num_elements(shape) * extent > most) {
         map = {};
-        if (block.kind != BlockDim::Kind::squeezed) block = {.size = block.size};
-        extent = block.size;
-        if (num_elements(shape) * extent > most) extent = block.size = 1;
+        extent = block.size();
+        if (num_elements(shape) * extent > most) extent = 1;
+        if (block.seen()) block = {BlockDim::Blocked{extent}};
       }
       // the sum may wrap
       if (!output && random_.chance(0.01))
@@ -519,7 +523,7 @@ void Spec::declare_parallel() {
       const bool alone = from < 0 || lowering::same_blocks(out_.kernel, from, static_cast<int>(i));
       for (size_t d = 0; d < maps_[i].size() && alone; ++d) {
         const BlockDim& block = out_.kernel.blocks[i].block[d];
-        if (block.kind == BlockDim::Kind::element || block.kind == BlockDim::Kind::bounded) continue;
+        if (block.is_element() || block.is_bounded()) continue;
         const DimMap& m = maps_[i][d];
         const int64_t at = static_cast<int64_t>(axis);
         const bool permuted = m.kind == DimMap::Kind::data && !m.plus && m.at == std::vector{at} &&
@@ -527,7 +531,7 @@ void Spec::declare_parallel() {
         // Blocks that begin near the limits of i32 are all the first one, or the last.
         const bool near = m.base == 0 && m.scale == 1;
         distinct |= near && (permuted || (m.kind == DimMap::Kind::axis && m.a == at)) &&
-                    cdiv(shapes_[i][d], block.size) >= grid_[axis];
+                    cdiv(shapes_[i][d], block.size()) >= grid_[axis];
       }
       free &= distinct;
     }
@@ -538,9 +542,9 @@ void Spec::declare_parallel() {
 bool Spec::hangs_over(const RefInfo& r) const {
   const BlockMapping& m = out_.kernel.blocks[static_cast<size_t>(r.block)];
   for (size_t d = 0; d < m.block.size(); ++d)
-    if (m.block[d].kind == BlockDim::Kind::halo) continue;
-    else if (m.block[d].kind == BlockDim::Kind::bounded || m.block[d].low || m.block[d].high ||
-             shapes_[static_cast<size_t>(r.block)][d] % m.block[d].size != 0 ||
+    if (m.block[d].halo()) continue;
+    else if (m.block[d].is_bounded() || m.block[d].low() || m.block[d].high() ||
+             shapes_[static_cast<size_t>(r.block)][d] % m.block[d].size() != 0 ||
              shapes_[static_cast<size_t>(r.block)][d] == 0)
       return true;
   return false;

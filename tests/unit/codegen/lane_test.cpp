@@ -63,14 +63,14 @@ struct Lane {
     Op op{.code = Opcode::load, .operands = {ref}};
     if (mask) op.operands.push_back(mask), op.set(Attr::mask, 1);
     if (other) op.operands.push_back(other), op.set(Attr::other, 1);
-    op.index = {{Index::Kind::integer, 0, static_cast<int32_t>(op.operands.size()), 1, 1}};
+    op.index = {Index::at(Index::Dynamic{op.operands.size()})};
     op.operands.push_back(index);
     return b.one(std::move(op));
   }
   void store(Value ref, Value index, Value v, Value mask = {}) {
     Op op{.code = Opcode::store, .operands = {ref, v}};
     if (mask) op.operands.push_back(mask), op.set(Attr::mask, 1);
-    op.index = {{Index::Kind::integer, 0, static_cast<int32_t>(op.operands.size()), 1, 1}};
+    op.index = {Index::at(Index::Dynamic{op.operands.size()})};
     op.operands.push_back(index);
     b.append(std::move(op));
   }

@@ -102,7 +102,7 @@ class LaneKernel {
   ir::Builder b;
 
  private:
-  static Index at(int32_t operand) { return {Index::Kind::integer, 0, operand, 1, 1}; }
+  static Index at(size_t operand) { return Index::at(Index::Dynamic{operand}); }
 };
 
 /// The validator's complaints about a module for Vulkan 1.3, "" if there are none.

@@ -139,13 +139,12 @@ TEST_CASE("the lane verifier: accesses") {
         }) == "other is bool[], but i32[] is wanted");
   CHECK(said([](Kernel& k) { op(k, Opcode::load).operands.back() = op(k, Opcode::lt).results[0]; }) ==
         "the index is bool[], but i32[] is wanted");
-  CHECK(said([](Kernel& k) { op(k, Opcode::load).index[0].start_operand = 4; }) == "has no the index");
+  CHECK(said([](Kernel& k) { *op(k, Opcode::load).index[0].operand() = 4; }) == "has no the index");
   CHECK(said([](Kernel& k) { op(k, Opcode::load).index.push_back(op(k, Opcode::load).index[0]); }) ==
         "wants one integer index");
-  CHECK(said([](Kernel& k) { op(k, Opcode::load).index[0] = {ir::Index::Kind::integer, -1, -1, 1, 1}; }) ==
-        "index -1 is negative");
-  CHECK(said([](Kernel& k) { op(k, Opcode::load).index[0] = {ir::Index::Kind::integer, 0, -1, 1, 1}; }) == "");
-  CHECK(said([](Kernel& k) { op(k, Opcode::load).index[0].kind = ir::Index::Kind::slice; }) ==
+  CHECK(said([](Kernel& k) { op(k, Opcode::load).index[0] = ir::Index::at(-1); }) == "index -1 is negative");
+  CHECK(said([](Kernel& k) { op(k, Opcode::load).index[0] = ir::Index::at(0); }) == "");
+  CHECK(said([](Kernel& k) { op(k, Opcode::load).index[0] = ir::Index::all(1); }) ==
         "a vector access takes 4, 8 or 16 bytes of global memory, or 2 or 4 words of shared memory, and no mask");
   CHECK(said([](Kernel& k) {
           k.values[op(k, Opcode::load).results[0].index].type = Type::array(DType::u32);
@@ -153,7 +152,7 @@ TEST_CASE("the lane verifier: accesses") {
   CHECK(said([](Kernel& k) {
           Op& o = op(k, Opcode::atomic_rmw);
           o.operands.insert(o.operands.begin() + 2, op(k, Opcode::lt).results[0]);
-          o.index[0].start_operand = 3;
+          *o.index[0].operand() = 3;
           o.set(Attr::mask, 1);
         }) == "an atomic takes no mask");
   CHECK(said([](Kernel& k) { op(k, Opcode::atomic_rmw).operands[0] = op(k, Opcode::alloc_shared).results[0]; }) == "");
@@ -218,7 +217,7 @@ TEST_CASE("the lane verifier: one thing wrong at a time") {
     const Value ref = of == Opcode::load ? k.region(k.body).args[0] : op(k, of).results[0];
     o.operands = {ref, op(k, Opcode::local_index).results[0]};
     drop(o, Attr::mask), drop(o, Attr::other);
-    o.index = {{ir::Index::Kind::slice, 0, 1, lanes, 1}};
+    o.index = {{ir::Index::Slice{ir::Index::Dynamic{1}, lanes}}};
     for (int64_t i = 1; i < lanes; ++i) {
       k.values.push_back(k.values[op(k, Opcode::load).results[0].index]);
       o.results.push_back({static_cast<uint32_t>(k.values.size()) - 1});
@@ -228,11 +227,10 @@ TEST_CASE("the lane verifier: one thing wrong at a time") {
   // A store of `width` times its value.
   const auto vector_store = [](Kernel& k, int64_t width) -> Op& {
     Op& o = op(k, Opcode::store);
-    o.index[0].kind = ir::Index::Kind::slice;
-    o.index[0].size = width;
+    o.index[0] = {ir::Index::Slice{o.index[0].start(), width}};
     o.operands[0] = op(k, Opcode::alloc_scratch).results[0];
     o.operands.insert(o.operands.begin() + 1, static_cast<size_t>(width - 1), o.operands[1]);
-    if (!o.index[0].is_static()) o.index[0].start_operand += static_cast<int32_t>(width - 1);
+    o.index[0].shift(width - 1);
     return o;
   };
   struct {
@@ -289,7 +287,7 @@ TEST_CASE("the lane verifier: one thing wrong at a time") {
        [&](Kernel& k) {
          Op& o = vector_load(k, Opcode::view, 2);
          o.operands.insert(o.operands.begin() + 1, op(k, Opcode::lt).results[0]);
-         o.index[0].start_operand = 2;
+         *o.index[0].operand() = 2;
          o.set(Attr::mask, 1);
        },
        "a vector access takes 4, 8 or 16 bytes of global memory, or 2 or 4 words of shared memory, and no mask"},
@@ -299,21 +297,17 @@ TEST_CASE("the lane verifier: one thing wrong at a time") {
       {"a vector store of four", [&](Kernel& k) { vector_store(k, 4); }, ""},
       {"a vector store of three", [&](Kernel& k) { vector_store(k, 3); },
        "a vector access takes 4, 8 or 16 bytes of global memory, or 2 or 4 words of shared memory, and no mask"},
-      {"a vector store, a value too few", [&](Kernel& k) { vector_store(k, 2).index[0].size = 4; },
+      {"a vector store, a value too few", [&](Kernel& k) { vector_store(k, 2).index[0].slice()->size = 4; },
        "has 4 operands, but a vector store of 4 elements has 6"},
       {"a vector store, its last value of another dtype",
        [&](Kernel& k) { vector_store(k, 4).operands[4] = op(k, Opcode::lt).results[0]; },
        "a stored value is bool[], but i32[] is wanted"},
-      {"an index array", [](Kernel& k) { op(k, Opcode::load).index[0].kind = ir::Index::Kind::array; },
+      {"an index array", [](Kernel& k) { op(k, Opcode::load).index[0] = ir::Index::array(1); },
        "wants one integer index"},
       {"no index", [](Kernel& k) { op(k, Opcode::store).index.clear(); }, "wants one integer index"},
-      {"a static index", [](Kernel& k) { op(k, Opcode::store).index[0] = {ir::Index::Kind::integer, 7, -1, 1, 1}; },
-       ""},
-      {"a static index below 0",
-       [](Kernel& k) { op(k, Opcode::store).index[0] = {ir::Index::Kind::integer, -1, -1, 1, 1}; },
+      {"a static index", [](Kernel& k) { op(k, Opcode::store).index[0] = ir::Index::at(7); }, ""},
+      {"a static index below 0", [](Kernel& k) { op(k, Opcode::store).index[0] = ir::Index::at(-1); },
        "index -1 is negative"},
-      {"a value and a number for an index", [](Kernel& k) { op(k, Opcode::store).index[0].start = 1; },
-       "has a value for its index and beside it 1"},
       {"the index of a store", [](Kernel& k) { op(k, Opcode::store).operands.back() = op(k, Opcode::lt).results[0]; },
        "the index is bool[], but i32[] is wanted"},
       {"the index of an atomic",

@@ -144,7 +144,7 @@ TEST_CASE("replace checks the invariants") {
         "block_mappings[2] (out_specs[0]): 1 block dim but the array (4, 6) has 2\n  block_mappings[2] (out_specs[0]): "
         "the index map does "
         "not yield one index per block dim");
-  CHECK(broken(m, [](ts::GridMapping& g) { g.block_mappings[0].block[0].size = 0; }) ==
+  CHECK(broken(m, [](ts::GridMapping& g) { g.block_mappings[0].block[0] = {ts::ir::BlockDim::Blocked{0}}; }) ==
         "block_mappings[0] (in_specs[0]): block dim 0 has size 0");
   CHECK(broken(m, [](ts::GridMapping& g) { g.block_mappings[0].index_map = {}; }) ==
         "block_mappings[0] (in_specs[0]): there is no index map");

@@ -131,7 +131,7 @@ TEST_CASE("text: everything of a kernel comes back") {
   CHECK(k.blocks[0].origin == "in_specs[0]");
   CHECK(k.blocks[1].origin == "bias");
   CHECK(k.blocks[1].whole);
-  CHECK(k.blocks[2].block == std::vector<ir::BlockDim>{{ir::BlockDim::Kind::squeezed, 1}});
+  CHECK(k.blocks[2].block == std::vector<ir::BlockDim>{{ir::BlockDim::Squeezed{}}});
   CHECK(k.blocks[2].space == ir::MemorySpace::smem);
   CHECK(to_string(k.blocks[2].loc) == "k.tir:6");
   CHECK(k.scratch == std::vector<ir::Type>{ir::Type::ref(f32, {8, 256}, ir::MemorySpace::vmem)});
@@ -148,6 +148,48 @@ TEST_CASE("text: everything of a kernel comes back") {
   CHECK(lane.lane.exact);
   CHECK(lane.lane.extents == std::vector<Extent>{dim("n"), dim("n") * dim("m")});
   CHECK(lane.lane.extent_is_64 == std::vector<bool>{false, true});
+}
+
+// What means nothing for a kind cannot be read.
+TEST_CASE("ir: an entry of an index is an integer, a slice or an array") {
+  using ir::Index;
+  const Index integer = Index::at(3), slice{Index::Slice{Index::Dynamic{2}, 4, 3}}, array = Index::array(5);
+  CHECK(integer.is_static());
+  CHECK(integer.constant() == 3);
+  CHECK(integer.slice() == nullptr);
+  CHECK(integer.as_slice() == Index::Slice{3, 1});
+  CHECK(*slice.operand() == 2);
+  CHECK(slice.slice()->span() == 10);
+  CHECK_THROWS(slice.constant());
+  CHECK(*array.operand() == 5);
+  CHECK_THROWS_AS(array.start(), InternalError);
+  CHECK_THROWS_AS(array.as_slice(), InternalError);
+  CHECK(Index::all(0).slice()->span() == 0);
+  CHECK(Index::all(1) != Index::at(0));
+  std::vector<Index> moved{integer, slice, array};
+  for (Index& x : moved) x.shift(-2);
+  CHECK(moved == std::vector{integer, Index{Index::Slice{Index::Dynamic{0}, 4, 3}}, Index::array(3)});
+}
+
+TEST_CASE("ir: a block's dim") {
+  using D = ir::BlockDim;
+  struct {
+    D dim;
+    int64_t size, low, high, unit;
+    std::string text;
+  } const cases[] = {{{D::Blocked{8}}, 8, 0, 0, 8, "8"},
+                     {{D::Squeezed{}}, 1, 0, 0, 1, "squeezed"},
+                     {{D::Element{8, 1, 2}}, 8, 1, 2, 1, "element(8, 1, 2)"},
+                     {{D::BoundedSlice{8}}, 8, 0, 0, 1, "bounded(8)"},
+                     {{D::Halo{8, 1, 2, ir::Edge::wrap}}, 11, 1, 2, 8, "halo(8, 1, 2, wrap)"}};
+  for (const auto& c : cases) {
+    CAPTURE(c.text);
+    CHECK(c.dim.size() == c.size);
+    CHECK(c.dim.low() == c.low);
+    CHECK(c.dim.high() == c.high);
+    CHECK(c.dim.unit() == c.unit);
+    CHECK(ir::to_string(c.dim) == c.text);
+  }
 }
 
 TEST_CASE("text: names, missing types and comments by hand") {

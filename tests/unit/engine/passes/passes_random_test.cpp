@@ -101,10 +101,12 @@ class Generator {
     Index x = Index::all(kSize);
     Shape shape{kSize};
     if (!whole) {
-      x.size = 1 + static_cast<int64_t>(pick(4)), x.step = 1 + static_cast<int64_t>(pick(2));
-      x.start = static_cast<int64_t>(pick(static_cast<size_t>(kSize - (x.size - 1) * x.step)));
+      Index::Slice slice{0, 1 + static_cast<int64_t>(pick(4))};
+      slice.step = 1 + static_cast<int64_t>(pick(2));
+      slice.start = static_cast<int64_t>(pick(static_cast<size_t>(kSize - slice.span() + 1)));
+      x = {slice};
       if (pick(4) == 0) x = Index::at(static_cast<int64_t>(pick(kSize)));
-      shape = x.kind == Index::Kind::integer ? Shape{} : Shape{x.size};
+      shape = x.is_integer() ? Shape{} : Shape{slice.size};
     }
     const bool dynamic = !memory_ && pick(2), mask = pick(memory_ ? 8 : 4) == 0;
     if (code != Opcode::load) op.operands.push_back(any(Type::array(t, shape)));
@@ -117,8 +119,7 @@ class Generator {
       }
     }
     if (dynamic) {
-      x.start = 0;
-      x.start_operand = static_cast<int32_t>(op.operands.size());
+      x.start() = Index::Dynamic{op.operands.size()};
       op.operands.push_back(scalar(i32));
     }
     op.index = {x};
