@@ -482,7 +482,7 @@ class Scheduler {
       while (reg > most / 2 && axis(a).extent % (reg * p.invocations) != 0) --reg;
       if (reg == most / 2) reg = most;
     }
-    if (axis(a).splittable && !reduced)
+    if (axis(a).splittable)
       reg = !placed_axis_.count(a)   ? std::min<int64_t>(reg, cpu() ? 8 : std::max<int64_t>(vec, 4))
               : vec > 1 && room >= vec ? sharing_.vector_of_columns(n, a)
                                      : 1;

@@ -21,6 +21,7 @@
 #include "codegen/lane/unroll.h"
 #include "codegen/plan/explain.h"
 #include "engine/ir/text.h"
+#include "tests/fuzz/random_target.h"
 #include "tests/support/generator/generator.h"
 #include "tests/support/sanitizer.h"
 
@@ -138,6 +139,12 @@ std::string row(const std::string& path, const ir::Kernel& k, const std::string&
   return path + "\t" + name + "\t" + now;
 }
 
+/// For a target as random as the kernel: limits and features that no target with a name has together.
+std::string random_target_row(const std::string& path, const ir::Kernel& k, const std::string& name) {
+  const uint64_t seed = std::stoull(path.substr(path.find(' ')));
+  return path + "\t" + name + "\t" + costs(k, fuzz::random_target(seed), false);
+}
+
 /// Of a kernel whose loops a driver with so small a limit makes us cut: in how many steps, and what each of its loops
 /// is counted as.
 std::string cut_row(const std::string& path, const ir::Kernel& k, const std::string& name) {
@@ -239,6 +246,9 @@ TEST_CASE("costs of random kernels, for a GPU with matrices" * doctest::skip(tes
 }
 TEST_CASE("costs of random kernels, for NVIDIA's chips" * doctest::skip(tessera::test::kSanitized)) {
   check("nvidia:sm_90a", kRandomPath, kColumns, row, random_kernels());
+}
+TEST_CASE("costs of random kernels, for random targets" * doctest::skip(tessera::test::kSanitized)) {
+  check("random", kRandomPath, kColumns, random_target_row, random_kernels());
 }
 TEST_CASE("costs of code whose loops are cut after few iterations" * doctest::skip(tessera::test::kSanitized)) {
   check("200", kCutPath, kCutColumns.c_str(), cut_row);

@@ -44,10 +44,11 @@ std::string product(const MatrixShape& s, int64_t m, int64_t k, int64_t n, bool 
 /// A second product, whose rows are the first one's columns: [n, m] times [m, k].
 std::string turned_again(const MatrixShape& s, int64_t m, int64_t k, int64_t n) {
   const std::string t(name(s.a)), sum(name(s.sum));
-  return "in " + t + dims(m, k) + " whole\nin " + t + dims(k, n) + " whole\nout " + sum + dims(n, k) +
-         " whole\nbody (%x, %y, %o) {\n" + load("%a", "%x", m, k) + load("%b", "%y", k, n) +
-         dot("%c", "%a, %b", false, false, sum + dims(m, n)) + "  %d = convert %c : " + t + dims(m, n) + "\n" +
-         dot("%e", "%d, %a", true, false, sum + dims(n, k)) + "  store %o" + all(n, k) + ", %e\n}\n";
+  return "compiler_params triton (num_warps: 2)\nin " + t + dims(m, k) + " whole\nin " + t + dims(k, n) +
+         " whole\nout " + sum + dims(n, k) + " whole\nbody (%x, %y, %o) {\n" + load("%a", "%x", m, k) +
+         load("%b", "%y", k, n) + dot("%c", "%a, %b", false, false, sum + dims(m, n)) + "  %d = convert %c : " + t +
+         dims(m, n) + "\n" + dot("%e", "%d, %a", true, false, sum + dims(n, k)) + "  store %o" + all(n, k) +
+         ", %e\n}\n";
 }
 
 /// On inputs of small whole numbers; whether any product is by matrices.
