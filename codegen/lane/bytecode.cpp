@@ -455,7 +455,7 @@ class Flattener {
                                                          : o.results.at(0);
     const ir::Type& t = k_.type(of);
     if (t.shape.size() != 2) malformed(o, "makes no matrix");
-    MatrixOp m{.rows = t.shape[0], .cols = t.shape[1], .registers = count(of), .dtype = t.dtype};
+    MatrixOp m{.rows = t.shape[0], .cols = t.shape[1], .dtype = t.dtype};
     if (o.code == Opcode::matrix_fill) {
       i.code = Code::matrix_fill;
       i.a = use(o, 0);
@@ -528,7 +528,7 @@ class Flattener {
                  across = o.results.size() / rows;
     for (size_t r = 0; r < o.results.size(); ++r) {
       const ir::Type& sum = k_.type(o.results[r]);
-      MatrixOp m{.rows = sum.shape[0], .cols = sum.shape[1], .registers = count(o.results[r]), .dtype = sum.dtype};
+      MatrixOp m{.rows = sum.shape[0], .cols = sum.shape[1], .dtype = sum.dtype};
       m.depth = m.left_cols = left.shape[1], m.right_cols = right.shape[1], m.a = left.dtype, m.b = right.dtype;
       m.right_col = static_cast<int64_t>(r % across) * m.cols;
       m.of_four = left.shape[0] != sum.shape[0];

@@ -83,7 +83,6 @@ struct Claim {
 /// registers that lie behind each other.
 struct MatrixOp {
   int64_t rows = 0, cols = 0, depth = 0;  // of the matrix, or of a product's result and what is contracted
-  uint32_t registers = 1;
   DType a = DType::f32, b = DType::f32, dtype = DType::f32;  // factors; elements, or the accumulator's
   int64_t stride = 0;                                        // words
   bool by_columns = false, pieces = false, swizzled = false;

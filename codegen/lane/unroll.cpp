@@ -20,14 +20,14 @@ namespace {
 using ir::Op, ir::OpId, ir::Opcode, ir::RegionId, ir::Value;
 
 struct Trip {
-  int64_t lower, upper, step, count;
+  int64_t lower, step, count;
 };
 
 bool constant_trip(const ir::Kernel& k, const ir::Op& loop, Trip& t) {
   const auto lower = ir::constant_int(k, loop.operands[0]), upper = ir::constant_int(k, loop.operands[1]),
              step = ir::constant_int(k, loop.operands[2]);
   if (!lower || !upper || !step) return false;
-  t = {*lower, *upper, *step, *upper > *lower ? cdiv(*upper - *lower, *step) : 0};
+  t = {*lower, *step, *upper > *lower ? cdiv(*upper - *lower, *step) : 0};
   return true;
 }
 

@@ -53,7 +53,6 @@ class RefWindows : public Part {
  public:
   explicit RefWindows(Emission& e);
   RefState& state(int ref) { return states_[static_cast<size_t>(ref)]; }
-  const RefState& state(int ref) const { return states_[static_cast<size_t>(ref)]; }
   int count() const { return static_cast<int>(states_.size()); }
   bool written(int ref) const { return written_[static_cast<size_t>(ref)]; }
 

@@ -493,7 +493,7 @@ class ParallelProof {
     const ir::Op& op = k_.op(id);
     const auto i = static_cast<size_t>(ref);
     const ir::BlockMapping& b = k_.blocks[i];
-    Access access{id, ref, ir::reads_ref(op.code), ir::writes_ref(op.code), {}};
+    Access access{id, ref, ir::writes_ref(op.code), {}};
     // An array that the kernel both stores to and reads is kept in a private tile and written back whole, and a copied
     // input is read whole: all of the block counts.
     const bool copied = needs_copy(k_, ref),

@@ -23,7 +23,7 @@ struct AxisVerdict {
 struct Access {
   ir::OpId op;
   int ref = 0;  // position among the body's arguments
-  bool reads = false, writes = false;
+  bool writes = false;
   std::vector<Affine> dims;  // per array dim: all elements that may be touched
 };
 

@@ -17,7 +17,6 @@ struct Instructions {
   constexpr spv::Op of(DType t) const {
     return is_float(t) ? flt : t == DType::boolean ? boolean : is_signed_int(t) ? sint : uint;
   }
-  constexpr bool expands() const { return flt == kExpand || sint == kExpand || uint == kExpand || boolean == kExpand; }
 };
 
 struct InstructionTable {

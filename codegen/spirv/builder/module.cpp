@@ -129,8 +129,6 @@ Id Module::constant(Id type, uint64_t bits, uint32_t width) {
   return declare(spv::OpConstant, w, true);
 }
 
-Id Module::undef(Id type) { return declare(spv::OpUndef, {type}, true); }
-
 Id Module::variable(spv::StorageClass c, Id pointee) {
   const Id type = type_pointer(c, pointee), id = fresh();
   put(declarations_, spv::OpVariable, {type, id, static_cast<uint32_t>(c)});

@@ -62,7 +62,6 @@ class Module {
     w.insert(w.end(), elements.begin(), elements.end());
     return declare(spv::OpConstantComposite, w, true);
   }
-  Id undef(Id type);
   Id variable(spv::StorageClass c, Id pointee);
   Id global_op(spv::Op code, Id type, const Words& operands);  ///< among the types and constants, not deduplicated
 
@@ -82,7 +81,7 @@ class Module {
   Id next_ = 1;
   std::set<spv::Capability> capabilities_;
   std::set<std::string> extensions_;
-  Words imports_, entry_, modes_, strings_, names_, decorations_, declarations_, code_;
+  Words imports_, modes_, strings_, names_, decorations_, declarations_, code_;
   std::vector<Id> globals_;
   Id entry_function_ = 0;
   std::string_view entry_name_;
