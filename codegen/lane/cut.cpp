@@ -325,7 +325,6 @@ class Cutter {
   Value region(RegionId r, Value first, Value end) {
     const std::vector<OpId> ops = std::move(k_.region(r).ops);
     k_.region(r).ops.clear();
-    b_.set_region(r);
     const Extent time = steps_.time.at(r.index);
     std::vector<OpId> guarded;
     std::unordered_set<uint32_t> made;  // by those

@@ -340,6 +340,15 @@ TEST_CASE("expand: conversions at every value of the narrow float, halfway to th
                              480.0,   0x1p-24, 0x1p-25, 0x1p-26, 0x1p-9,  0x1p-10, 0x1p-11, 0x1p-16, 0x1p-17,
                              0x1p-40, 0x1p-55, 0x1p-56, 0x1p-57, 0x1p-58, 0x1p127, 3.4e38})
         for (const double s : {1.0, -1.0}) beside(s * v);
+      // Beyond the greatest: half a step decides, and what is far beyond is infinity too (NaN in f8e4m3fn).
+      const uint64_t greatest = float_format(to).greatest;
+      const double last = reference::to_double(to, greatest), step = last - reference::to_double(to, greatest - 1);
+      for (const double s : {1.0, -1.0}) {
+        for (const double steps : {0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 2.0}) beside(s * (last + steps * step));
+        for (double v = last + step; v <= reference::to_double(from, float_format(from).greatest); v *= 2)
+          beside(s * v);
+        x.push_back(reference::from_double(from, s * HUGE_VAL));
+      }
       for (const bool integer_code : {false, true}) {
         const Case c{Opcode::convert, from, to};
         const std::vector<uint64_t> got = run(c, integer_code ? plain(base()) : base(), {x});
