@@ -239,7 +239,7 @@ TEST_CASE("expand: transcendental functions at numbers of every size") {
   // Of f32 and of f64: what 300,000 numbers gave against MPFR, a little rounded up.
   const std::map<Opcode, std::pair<double, double>> allowed{
       {Opcode::exp, {0.95, 1.01}},     {Opcode::exp2, {0.98, 1.01}}, {Opcode::expm1, {1.65, 1.9}},
-      {Opcode::logistic, {2.15, 2.2}}, {Opcode::tanh, {2.15, 2.3}},  {Opcode::log, {0.77, 0.77}},
+      {Opcode::logistic, {2.15, 2.2}}, {Opcode::tanh, {2.25, 2.3}},  {Opcode::log, {0.77, 0.77}},
       {Opcode::log2, {1.7, 1.6}},      {Opcode::log1p, {1.35, 1.3}}, {Opcode::cbrt, {0.95, 0.95}},
       {Opcode::sin, {2.55, 2.1}},      {Opcode::cos, {2.45, 2.2}},   {Opcode::tan, {4.2, 3.6}},
       {Opcode::asin, {2.2, 2.4}},      {Opcode::acos, {1.1, 1.3}},   {Opcode::atan, {2.0, 2.1}},
