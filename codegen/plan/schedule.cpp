@@ -22,6 +22,7 @@ using ir::Opcode;
 using ir::Value;
 
 constexpr int kLargestGroup = 1024;
+constexpr int64_t kMostTerms = 4096;  // of a product, in an invocation's code
 bool is_reduction(Opcode c) { return ir::is_reduce(c) || ir::is_argreduce(c); }
 
 class Scheduler {
@@ -458,13 +459,26 @@ class Scheduler {
   bool open(int a) const { return !s_.plans[static_cast<size_t>(a)].laid_out && !axis(a).mixed && axis(a).extent > 0; }
   static bool has(const std::vector<int>& axes, int a) { return std::find(axes.begin(), axes.end(), a) != axes.end(); }
 
+  // Along an axis that products before this nest have, too: all their terms are code, beside what they have already.
+  int64_t room_in_products(const Nest& n, int a) const {
+    int64_t room = INT64_MAX;
+    for (const Nest* m = nests_.data(); m != &n; ++m) {
+      const auto ij = m->dot ? wide_axes(*m) : std::nullopt;
+      if (!m->dot || (ij && fixed_.count(ij->second))) continue;  // the latter's terms are loops over chunks
+      std::set<int> axes(m->order.begin(), m->order.end());
+      axes.insert(m->reduced.begin(), m->reduced.end());
+      const int64_t most = cpu() ? kMostTerms : kMostTerms / 4;
+      if (axes.count(a)) room = std::min(room, std::max<int64_t>(most / s_.registers({axes.begin(), axes.end()}), 1));
+    }
+    return room;
+  }
+
   // Registers along one axis of a nest that has `regs` per invocation so far, and vectors along the fastest axis.
   void hold(const Nest& n, int a, int64_t regs, bool fastest) {
     AxisPlan& p = plan(a);
-    const int budget =
-        cpu() ? std::max(128 >> smaller_, 1)
-              : (n.transposed == kNoAxis ? kInRegisters : 2 * kInRegisters) << target_.choices.registers >> smaller_;
-    const int64_t room = std::max<int64_t>(budget / std::max<int64_t>(regs, 1), 1);
+    const int64_t budget = cpu() ? std::max(128 >> smaller_, 1)
+                                 : kInRegisters << (n.transposed != kNoAxis) << target_.choices.registers >> smaller_;
+    const int64_t room = std::min(std::max<int64_t>(budget / std::max<int64_t>(regs, 1), 1), room_in_products(n, a));
     const int64_t need = cdiv(axis(a).extent, int64_t{p.invocations});
     // Of a dropped axis that is the fastest in an array, too: of all pairs of two blocks, say.
     const bool wide = !cpu() && axis(a).reduced && !axis(a).scanned && s_.widths[static_cast<size_t>(a)] > 1;

@@ -19,7 +19,8 @@ class Faults {
     bool returns_result;  // a VkResult
   };
 
-  /// One at a time, and one driver at a time: the Devices that are made while it lives are all of the same.
+  /// One at a time, and one driver at a time: the Devices that are made while it lives are all of the same, under the
+  /// same layers, for the last one's functions are called for all of them.
   Faults();
   ~Faults();
   Faults(const Faults&) = delete;

@@ -24,7 +24,7 @@ struct CheckOptions {
   // of the lane-level interpreter per run: kernels that need more are counted, not run to the end
   int64_t max_steps = int64_t{1} << 27;
   /// Code for GPUs rounds as the interpreter does. Else it is relaxed (but for the minimum), and the judge's device as
-  /// inexact as Vulkan allows: within the tolerance that the generator states, not the one of files.
+  /// inexact as Vulkan allows: the tolerance that the generator states has room for that, the one of files has not.
   bool strict = false;
   bool passes = true;
   bool judge = true;       // also run the SPIR-V (tests/support/judge)

@@ -166,7 +166,9 @@ Arguments parse_arguments(int argc, char** argv) {
 
 // A file's comments `// chk: in 0: iota` (0, 1, 2, ...), `// chk: in 0: fill 7`, `// chk: in 0: 1 2 3` (all elements,
 // as literals of the text form) and
-// `// chk: dim n: 40`: "in" or "dim", which one, and the values; or `// chk: relaxed` (Case::relaxed).
+// `// chk: dim n: 40`: "in" or "dim", which one, and the values; `// chk: ulps 0: 2 of 8`, how far output 0 may be off
+// (Tolerance), where it need not be what the interpreter has, and behind that why; or `// chk: relaxed`
+// (Case::relaxed).
 struct Given {
   std::string what, which;
   std::vector<std::string> values;
@@ -181,11 +183,13 @@ std::vector<Given> given_in(const std::string& text) {
     Given g;
     words >> g.what >> g.which;
     if (g.what == "relaxed") continue;
-    if ((g.what != "in" && g.what != "dim") || g.which.size() < 2 || g.which.back() != ':')
-      usage(line + ": \"in NUMBER: VALUES\" or \"dim NAME: SIZE\" is wanted");
+    if ((g.what != "in" && g.what != "dim" && g.what != "ulps") || g.which.size() < 2 || g.which.back() != ':')
+      usage(line + ": \"in NUMBER: VALUES\", \"dim NAME: SIZE\" or \"ulps NUMBER: N of X\" is wanted");
     g.which.pop_back();
     for (std::string word; words >> word;) g.values.push_back(word);
     if (g.what == "dim" && g.values.size() != 1) usage(line + ": one size is wanted");
+    if (g.what == "ulps" && (g.values.size() < 3 || g.values[1] != "of"))
+      usage(line + ": so many ulps are wanted, \"of\", a number, and why");
     found.push_back(std::move(g));
   }
   return found;
@@ -210,9 +214,8 @@ Array given_array(const Given& g, const Shape& shape, DType t) {
   return a;
 }
 
-// A kernel from a file on the inputs that it gives, else on small whole numbers. Floats are compared within a part in
-// 100 of 10, for the file does not say how exact it is, and beside that within 2.5 ulp: what Vulkan allows a division
-// that is exact elsewhere (NVIDIA's uses it in code without float controls).
+// A kernel from a file on the inputs that it gives, else on small whole numbers. Its outputs are the interpreter's, bit
+// for bit, where the file does not say that they may be off.
 Case from_file(const std::string& path) {
   std::ifstream in(path);
   if (!in) usage("cannot read " + path);
@@ -247,13 +250,13 @@ Case from_file(const std::string& path) {
     c.inputs.push_back(std::move(a));
   }
   for (const Given& g : given) {
-    if (g.what == "dim") continue;
+    if (g.what != "in") continue;
     const auto i = static_cast<size_t>(std::stoul(g.which));
     c.inputs.at(i) = given_array(g, c.inputs.at(i).shape(), c.inputs.at(i).dtype());
   }
-  c.ulps = 2.5;
-  for (int i = 0; i < c.kernel.num_outputs(); ++i)
-    c.tolerance.push_back(is_float(c.kernel.blocks[static_cast<size_t>(c.kernel.num_inputs + i)].dtype) ? 0.1 : 0);
+  c.tolerance.resize(static_cast<size_t>(c.kernel.num_outputs()));
+  for (const Given& g : given)
+    if (g.what == "ulps") c.tolerance.at(std::stoul(g.which)) = {0, std::stod(g.values[0]), std::stod(g.values[2])};
   return c;
 }
 

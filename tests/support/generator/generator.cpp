@@ -62,7 +62,7 @@ class Generator : Patterns {
     values_.b.yield({});
     if (random_.chance(0.4)) declare_parallel();
     for (const RefInfo& r : refs_)
-      if (r.block >= k.num_inputs) out_.tolerance.push_back(4 * r.fact.err);
+      if (r.block >= k.num_inputs) out_.tolerance.push_back({4 * r.fact.err});
     return std::move(out_);
   }
 
@@ -75,7 +75,7 @@ class Generator : Patterns {
       if (refs_[i].block >= out_.kernel.num_inputs && !stored_[i]) final_store(refs_[i]);
     values_.b.yield({});
     for (const RefInfo& r : refs_)
-      if (r.block >= out_.kernel.num_inputs) out_.tolerance.push_back(4 * r.fact.err);
+      if (r.block >= out_.kernel.num_inputs) out_.tolerance.push_back({4 * r.fact.err});
     return std::move(out_);
   }
 

@@ -9,13 +9,18 @@
 
 namespace tessera::fuzz {
 
+/// How far a float may be from the one that is wanted: `absolute`, and so many ulps of that one, or of `least` where
+/// that is larger. Nothing else may differ, but the bits of a NaN and, in relaxed code, the sign of a zero.
+struct Tolerance {
+  double absolute = 0, ulps = 0, least = 0;
+};
+
 struct Case {
   ir::Kernel kernel;
   std::vector<Array> inputs;
-  DimValues dims;                 // all run-time sizes
-  std::vector<double> tolerance;  // per output, absolute; 0: exact but for the sign of zeros
-  double ulps = 0;                // of a device's floats, beside that
-  bool relaxed = false;           // of a file: its answers are the same where code is relaxed
+  DimValues dims;                    // all run-time sizes
+  std::vector<Tolerance> tolerance;  // per output
+  bool relaxed = false;              // of a file: its answers are the same where code is relaxed
 };
 
 /// Kernels of the forms that single passes and lowerings wait for (patterns.h, threads.h, control.h).

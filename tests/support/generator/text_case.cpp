@@ -20,7 +20,7 @@ Case exact_case(const std::string& text, const std::string& file,
       a.set_element_bits(e, reference::from_double(b.dtype, static_cast<double>(number(i, b.dtype))));
     c.inputs.push_back(std::move(a));
   }
-  c.tolerance.assign(static_cast<size_t>(c.kernel.num_outputs()), 0);
+  c.tolerance.assign(static_cast<size_t>(c.kernel.num_outputs()), {});
   return c;
 }
 

@@ -4,6 +4,8 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
+
 #include "codegen/compile.h"
 #include "engine/ir/text.h"
 
@@ -91,6 +93,30 @@ TEST_CASE("schedule choices: what they change") {
   cpu.choices = {.workgroup = 512, .smaller = 2, .registers = 2};
   CHECK(compile(ir::parse(product, "k.tir"), cpu).spirv ==
         compile(ir::parse(product, "k.tir"), lavapipe_target()).spirv);
+}
+
+// Rows times a matrix, and the matrix times a column: what the one keeps the other adds up, and its results would be
+// kept along all of an axis that the first has in registers already.
+TEST_CASE("schedule choices: a product's terms in code stay few where other ops have an axis of it alone") {
+  const std::string text =
+      "tir 1\nkernel @products\nin f32[3, 70] whole\nin f32[70, 130] whole\nin f32[130, 1] whole\n"
+      "out f32[3, 130] whole\nout f32[70, 1] whole\nbody (%x, %y, %z, %o, %p) {\n  %a = load %x[0:3, 0:70]\n"
+      "  %b = load %y[0:70, 0:130]\n  %c = load %z[0:130, 0:1]\n"
+      "  %d = dot %a, %b lhs_contract [1] rhs_contract [0] lhs_batch [] rhs_batch [] : f32[3, 130]\n"
+      "  %e = dot %b, %c lhs_contract [1] rhs_contract [0] lhs_batch [] rhs_batch [] : f32[70, 1]\n"
+      "  store %o[0:3, 0:130], %d\n  store %p[0:70, 0:1], %e\n}\n";
+  Target t = gpu_target();
+  t.subgroup_size = t.max_subgroup_size = 4;
+  t.choices = {.workgroup = 1, .registers = 2};
+  CompileOptions options;
+  std::ptrdiff_t terms = 0;
+  options.dump = [&](std::string_view step, const ir::Kernel& k, bool) {
+    if (step == "lower")
+      terms = std::count_if(k.ops.begin(), k.ops.end(), [](const ir::Op& o) { return o.code == ir::Opcode::fma; });
+  };
+  compile(ir::parse(text, "k.tir"), t, options);
+  CHECK(terms > 0);
+  CHECK(terms <= 2 * 1024);
 }
 
 }  // namespace choices_test

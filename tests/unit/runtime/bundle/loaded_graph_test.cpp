@@ -29,7 +29,10 @@ Graph chain(int n, const std::string& name = "chain") {
       .trace({{{64}, f32}});
 }
 LoadedGraph loaded(const Device& d, const Graph& g) { return {d, bundled(d, g).graph(d, g.name)}; }
-std::vector<float> from(float first) { return floats(DeviceArray(device(), ramp(64, first))); }
+std::vector<float> from(float first) {
+  const Array a = ramp(64, first);
+  return {a.data<float>().begin(), a.data<float>().end()};
+}
 }  // namespace
 
 TEST_CASE("a graph of a bundle runs without a compiler: arrays, numbers, memory of the caller's") {
