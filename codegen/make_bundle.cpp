@@ -41,6 +41,7 @@ const char* feature_of(uint32_t capability, const std::string& kernel) {
     case spv::CapabilityStorageBuffer16BitAccess: return "storage16";
     case spv::CapabilityDotProduct:
     case spv::CapabilityDotProductInput4x8BitPacked: return "integer_dot";
+    case spv::CapabilityWorkgroupMemoryExplicitLayoutKHR: return "shared_vectors";
     case spv::CapabilityGroupNonUniformVote: return "subgroup_vote";
     case spv::CapabilityGroupNonUniformArithmetic: return "subgroup_arithmetic";
     case spv::CapabilityGroupNonUniformBallot: return "subgroup_ballot";

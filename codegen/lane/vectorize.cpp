@@ -241,8 +241,8 @@ class Vectorizer {
 }  // namespace
 
 bool vectorize(ir::Kernel& k, const Target& target) {
-  const bool ptx = !target.chip.empty();
-  return Vectorizer(k, target.kind == Target::Kind::cpu, ptx).run();
+  const bool cpu = target.kind == Target::Kind::cpu;
+  return Vectorizer(k, cpu, !target.chip.empty() || (target.shared_vectors && !cpu)).run();
 }
 
 }  // namespace tessera::lowering

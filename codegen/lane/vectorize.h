@@ -9,9 +9,9 @@
 namespace tessera::lowering {
 
 /// GPUs move 16 bytes at once, of any elements. Lavapipe splits vectors into scalar accesses, but loads 64 bits at
-/// once: for CPU drivers only pairs of 32-bit loads change. Accesses to shared memory change for PTX alone: ptxas does
-/// not merge them, since it proves no alignment. In SPIR-V shared memory is an array of words, and drivers merge its
-/// accesses themselves. Returns true if something changed.
+/// once: for CPU drivers only pairs of 32-bit loads change. Accesses to shared memory change for PTX, since ptxas
+/// proves no alignment and merges none, and for devices that may see it as vectors (Target::shared_vectors), since some
+/// drivers merge none of an array of words. Returns true if something changed.
 bool vectorize(ir::Kernel& k, const Target& target);
 
 }  // namespace tessera::lowering

@@ -63,6 +63,8 @@ struct Target {
   bool int64_atomics = false;  // in buffers; of 32 bits they are always there
   // 8 and 16-bit loads and stores through buffer addresses; else by the words around them
   bool storage8 = false, storage16 = false;
+  /// Neighbours in shared memory are accessed as vectors (VK_KHR_workgroup_memory_explicit_layout).
+  bool shared_vectors = false;
   bool vulkan_memory_model_device_scope = false;
   /// Dot products of four elements of 8 bits packed in a word (shaderIntegerDotProduct); and whether the device has
   /// instructions for them: of signed elements, of unsigned ones, of both.

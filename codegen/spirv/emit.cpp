@@ -27,6 +27,9 @@ void Emitter::collect() {
   ir::each_op(k_, k_.body, [&](ir::OpId id) {
     const ir::Op& op = k_.op(id);
     used_.insert(op.code);
+    if ((op.code == Opcode::load || op.code == Opcode::store) && target_.shared_vectors &&
+        k_.type(op.operands[0]).space == ir::MemorySpace::shared && op.index.at(0).kind == ir::Index::Kind::slice)
+      shared_views_[static_cast<uint32_t>(op.index[0].size)] = 0;
     check_dtypes(op);
   });
 }
@@ -207,6 +210,36 @@ void Emitter::float_controls() {
   preserve(uses_f64_ && target_.preserve64, 64);
 }
 
+// An array of words; where neighbours are accessed together, blocks that lie in one place, with arrays of words and of
+// vectors.
+void Emitter::shared_memory() {
+  const auto array = [&](Id element, uint32_t words) {
+    return m_.type_array(element, static_cast<uint32_t>((k_.lane.shared_bytes + 4 * words - 1) / (4 * words)));
+  };
+  const auto named = [&](Id type, const std::string& name) {
+    const Id variable = m_.variable(spv::StorageClassWorkgroup, type);
+    m_.name(variable, name);
+    return variable;
+  };
+  const Id word = f_.type(Reg::u32);
+  if (shared_views_.empty()) {
+    arena_ = named(array(word, 1), "arena");
+    return;
+  }
+  m_.extension("SPV_KHR_workgroup_memory_explicit_layout");
+  m_.capability(spv::CapabilityWorkgroupMemoryExplicitLayoutKHR);
+  const auto block = [&](Id element, uint32_t words, const std::string& name) {
+    const Id elements = array(element, words);
+    m_.decorate(elements, spv::DecorationArrayStride, {4 * words});
+    const Id variable = named(m_.type_block({{elements, 0}}), name);
+    m_.decorate(variable, spv::DecorationAliased);
+    return variable;
+  };
+  arena_ = block(word, 1, "arena");
+  for (auto& [words, view] : shared_views_)
+    view = block(m_.type_vector(word, words), words, "arena" + std::to_string(words));
+}
+
 Emitter::Here::Here(Emitter& emitter, const ir::Op& op) : e(emitter), before(emitter.here_) {
   if (op.code == Opcode::constant) return;
   e.here_ = op.loc;
@@ -265,11 +298,7 @@ Words Emitter::run() {
   }
   built_ins();
   arguments();
-  if (k_.lane.shared_bytes > 0) {
-    arena_ = m_.variable(spv::StorageClassWorkgroup,
-                         m_.type_array(f_.type(Reg::u32), static_cast<uint32_t>((k_.lane.shared_bytes + 3) / 4)));
-    m_.name(arena_, "arena");
-  }
+  if (k_.lane.shared_bytes > 0) shared_memory();
   region(k_.body);
   m_.op(spv::OpReturn, {});
   m_.op(spv::OpFunctionEnd, {});

@@ -35,6 +35,7 @@ class Emitter final : private Code, public Walk {
  private:
   // emit.cpp
   void collect();
+  void shared_memory();
   void check_dtypes(const ir::Op& op);
   void check_dtype(const ir::Op& op, DType t);
   void arguments();
@@ -84,6 +85,8 @@ class Emitter final : private Code, public Walk {
   void store_part(const ir::Op& op, const Ref& r, V raw);
   V shared_word(const Ref& r, V index, uint32_t word);
   Id shared_pointer(const Ref& r, V index, uint32_t word);
+  V shared_vector(const ir::Op& op, const Ref& r, int64_t words);
+  Id shared_vector_pointer(const ir::Op& op, const Ref& r, uint32_t words);
   V load_shared_word(const Ref& r, V index, uint32_t word);
   void store_shared_word(const Ref& r, V index, uint32_t word, V v);
 
@@ -112,7 +115,8 @@ class Emitter final : private Code, public Walk {
   std::set<ir::Opcode> used_;
   std::vector<V> extents_;
   V report_, num_workgroups_, local_index_, subgroup_id_, lane_id_, subgroup_size_;
-  Id arena_ = 0;  // the Workgroup array of u32
+  Id arena_ = 0;                         // the Workgroup array of u32
+  std::map<uint32_t, Id> shared_views_;  // by size: the same memory as vectors, for those accesses that there are
   bool uses_f64_ = false, uses_subgroups_ = false;
   std::optional<DebugInfo> debug_;
   Loc here_;  // of the op that is being emitted

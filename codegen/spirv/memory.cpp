@@ -1,4 +1,8 @@
-// Refs: arguments and scratch through buffer addresses, shared memory as one array of 32-bit words.
+// Refs: arguments and scratch through buffer addresses, shared memory as one array of 32-bit words, and as arrays of
+// vectors of them in the same place.
+#include <algorithm>
+#include <cstdlib>
+
 #include "codegen/spirv/emitter.h"
 #include "engine/base/error.h"
 
@@ -45,7 +49,50 @@ V Emitter::shared_word(const Ref& r, V index, uint32_t word) {
 }
 Id Emitter::shared_pointer(const Ref& r, V index, uint32_t word) {
   const V at = shared_word(r, index, word);
-  return m_.op(spv::OpAccessChain, m_.type_pointer(spv::StorageClassWorkgroup, f_.type(Reg::u32)), {arena_, at.id});
+  Words chain{arena_, at.id};
+  if (!shared_views_.empty()) chain.insert(chain.begin() + 1, f_.make(Reg::u32, 0).id);
+  return m_.op(spv::OpAccessChain, m_.type_pointer(spv::StorageClassWorkgroup, f_.type(Reg::u32)), chain);
+}
+
+/// The place of an access in shared memory, in vectors of so many words. Devices add a constant to an address as they
+/// load: it stays one, behind the division of the rest.
+V Emitter::shared_vector(const ir::Op& op, const Ref& r, int64_t words) {
+  constexpr int64_t kFar = int64_t{1} << 24;
+  const ir::Index& i = op.index.at(0);
+  std::vector<ir::Value> parts;
+  int64_t constant = i.is_static() ? i.start : 0;
+  if (!i.is_static()) {
+    ir::Value x = op.operands.at(static_cast<size_t>(i.start_operand));
+    for (const ir::Op* d = k_.def(x); d && d->code == Opcode::add; d = k_.def(x)) {
+      const auto c = ir::constant_int(k_, d->operands[1]);
+      if (!c || std::abs(*c) > kFar || std::abs(constant + *c) > kFar) break;
+      constant += *c;
+      x = d->operands[0];
+    }
+    parts.push_back(x);
+  }
+  const ir::Op* memory = k_.def(op.operands.at(0));
+  for (; memory->code == Opcode::view; memory = k_.def(memory->operands[0])) parts.push_back(memory->operands[1]);
+  constant += memory->attr(ir::Attr::offset) / 4;
+  const uint32_t shift = words == 2 ? 1 : 2;
+  if (!std::all_of(parts.begin(), parts.end(), [&](ir::Value v) { return within(ranges_.of(v), 0); }))
+    return shared_word(r, element_index(op), 0) >> shift;
+  const int64_t rest = (constant % words + words) % words, whole = (constant - rest) / words;
+  if (parts.empty()) return f_.make(Reg::u32, static_cast<uint32_t>(whole));
+  V sum = to_uint(get(parts[0]), Reg::u32);
+  for (size_t p = 1; p < parts.size(); ++p) sum = sum + to_uint(get(parts[p]), Reg::u32);
+  if (rest) sum = sum + static_cast<uint32_t>(rest);
+  const V vectors = sum >> shift;
+  return whole ? vectors + static_cast<uint32_t>(whole) : vectors;
+}
+
+/// To so many words, 2 or 4, that begin at a multiple of their number; 0: shared memory is not seen as vectors.
+Id Emitter::shared_vector_pointer(const ir::Op& op, const Ref& r, uint32_t words) {
+  const auto view = shared_views_.find(words);
+  if (view == shared_views_.end()) return 0;
+  const V at = shared_vector(op, r, words);
+  const Id first = f_.make(Reg::u32, 0).id, vector = m_.type_vector(f_.type(Reg::u32), words);
+  return m_.op(spv::OpAccessChain, m_.type_pointer(spv::StorageClassWorkgroup, vector), {view->second, first, at.id});
 }
 
 V Emitter::load_shared_word(const Ref& r, V index, uint32_t word) {
@@ -113,7 +160,17 @@ Id Emitter::words_type(size_t words) {
 }
 
 std::vector<V> Emitter::load_words(const ir::Op& op, const Ref& r, size_t words) {
-  if (r.space == MemorySpace::shared) {  // an array of words
+  const auto parts = [&](Id loaded) {
+    std::vector<V> all;
+    for (uint32_t i = 0; i < words; ++i)
+      all.push_back({&f_, m_.op(spv::OpCompositeExtract, f_.type(Reg::u32), {loaded, i}), Reg::u32});
+    return all;
+  };
+  if (r.space == MemorySpace::shared) {
+    if (const Id p = shared_vector_pointer(op, r, static_cast<uint32_t>(words))) {
+      const Id vector = m_.type_vector(f_.type(Reg::u32), static_cast<uint32_t>(words));
+      return parts(m_.op(spv::OpLoad, vector, {p, spv::MemoryAccessNonPrivatePointerMask}));
+    }
     const V index = element_index(op);
     std::vector<V> all;
     for (uint32_t i = 0; i < words; ++i) all.push_back(load_shared_word(r, index, i));
@@ -127,14 +184,19 @@ std::vector<V> Emitter::load_words(const ir::Op& op, const Ref& r, size_t words)
     const V low = to_uint(pair, Reg::u32), high = to_uint(pair >> 32, Reg::u32);
     return {low, high};
   }
-  std::vector<V> all;
-  for (uint32_t i = 0; i < words; ++i)
-    all.push_back({&f_, m_.op(spv::OpCompositeExtract, f_.type(Reg::u32), {loaded, i}), Reg::u32});
-  return all;
+  return parts(loaded);
 }
 
 void Emitter::store_words(const ir::Op& op, const Ref& r, const std::vector<V>& words) {
   if (r.space == MemorySpace::shared) {
+    if (const Id p = shared_vector_pointer(op, r, static_cast<uint32_t>(words.size()))) {
+      Words all;
+      for (const V& word : words) all.push_back(word.id);
+      const Id vector = m_.type_vector(f_.type(Reg::u32), static_cast<uint32_t>(words.size()));
+      const Id stored = m_.op(spv::OpCompositeConstruct, vector, all);
+      m_.op(spv::OpStore, {p, stored, spv::MemoryAccessNonPrivatePointerMask});
+      return;
+    }
     const V index = element_index(op);
     for (uint32_t i = 0; i < words.size(); ++i) store_shared_word(r, index, i, words[i]);
     return;

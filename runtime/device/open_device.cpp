@@ -68,7 +68,7 @@ void OpenDevice::create_device() {
   VkDeviceCreateInfo info{};
   info.sType = VK_STRUCTURE_TYPE_DEVICE_CREATE_INFO;
   info.pNext = &probe_.enable->core;
-  probe_.enable->v13.pNext = probe_.matrices->chain(nullptr);
+  probe_.enable->v13.pNext = probe_.of_code->chain(nullptr);
   info.queueCreateInfoCount = 1;
   info.pQueueCreateInfos = &queue;
   info.enabledExtensionCount = static_cast<uint32_t>(probe_.extensions.size());

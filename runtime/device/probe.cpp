@@ -183,6 +183,10 @@ void describe_compiler(Target& t, const Properties& p) {
   // Its instruction transposes them on the way. On an H200 the shader of tests/bench/gpu for 4096x4096x4096 of f16
   // takes 0.46 ms, and 0.73 where y is transposed before (580.159).
   t.transposes_matrices = t.wrong_int64_division = p.modern && p.v12.driverID == VK_DRIVER_ID_NVIDIA_PROPRIETARY;
+  // Of the drivers in tests/bench/gpu Apple's alone merges no accesses to an array of words in shared memory; the code
+  // of others is a little worse with vectors. Lavapipe is there for the tests.
+  constexpr auto kHoneykrisp = static_cast<VkDriverId>(26);
+  t.shared_vectors = p.modern && (p.v12.driverID == kHoneykrisp || p.v12.driverID == VK_DRIVER_ID_MESA_LLVMPIPE);
   if (!p.modern || p.v12.driverID != VK_DRIVER_ID_MESA_LLVMPIPE) return;
   t.forgets_zeros = true;
   const std::string_view driver = p.v12.driverInfo;  // "Mesa 22.3.6 (LLVM 15.0.6)"
@@ -288,12 +292,14 @@ Probe probe(const Instance& instance, VkPhysicalDevice device, int index, const 
   describe_compiler(t, properties);
   t.compute_units = compute_units(t, properties);
   describe_types(t, properties, has);
-  p.matrices = std::make_unique<Matrices>();
+  p.of_code = std::make_unique<Extensions>();
+  p.of_code->shared_vectors = t.shared_vectors;
   if (properties.modern)
-    p.matrices->probe(instance, device, extensions, imported != nullptr, imported ? imported->features : nullptr);
-  t.matrices = p.matrices->shapes;
+    p.of_code->probe(instance, device, extensions, imported != nullptr, imported ? imported->features : nullptr);
+  t.matrices = p.of_code->matrices;
+  t.shared_vectors = p.of_code->shared_vectors;
   choose_extensions(p, properties, extensions);
-  p.extensions.insert(p.extensions.end(), p.matrices->extensions().begin(), p.matrices->extensions().end());
+  p.extensions.insert(p.extensions.end(), p.of_code->names().begin(), p.of_code->names().end());
   return p;
 }
 

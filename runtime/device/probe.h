@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "runtime/device.h"
+#include "runtime/device/extensions.h"
 #include "runtime/device/features.h"
 #include "runtime/device/instance.h"
-#include "runtime/device/matrices.h"
 
 namespace tessera::vulkan {
 
@@ -23,7 +23,7 @@ struct DriverId {
 struct Probe {
   DeviceInfo info;
   std::unique_ptr<Features> enable;  // of an imported device: what its host has enabled
-  std::unique_ptr<Matrices> matrices;
+  std::unique_ptr<Extensions> of_code;
   std::vector<const char*> extensions;
   uint32_t queue_family = UINT32_MAX;
   bool unified = false;             // arrays live in memory that the host maps and reads at full speed

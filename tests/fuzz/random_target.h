@@ -38,6 +38,7 @@ inline Target random_target(uint64_t seed) {
   t.rte16 = maybe(), t.rte32 = maybe(), t.rte64 = maybe(), t.preserve16 = maybe(), t.preserve32 = maybe(),
   t.preserve64 = maybe(), t.forgets_zeros = maybe();
   t.wrong_int64_division = maybe();
+  t.shared_vectors = maybe();
   // Any of these, on subgroups of any size: code that cannot use them does without.
   if (t.kind == Target::Kind::gpu && maybe()) {
     const int32_t m = one_of({4, 8, 16}), n = one_of({8, 16}), k = one_of({8, 16, 32});
@@ -65,6 +66,7 @@ inline Target random_target(uint64_t seed) {
   say("preserve16", t.preserve16), say("preserve32", t.preserve32), say("preserve64", t.preserve64),
       say("skips", t.skips_branches);
   say("dots", t.dot4_signed), say("unsigned", t.dot4_unsigned), say("mixed", t.dot4_mixed);
+  say("vectors", t.shared_vectors);
   for (const MatrixShape& s : t.matrices) t.name += " matrix " + to_string(s);
   if (t.transposes_matrices) t.name += " transposing";
   if (t.choices != ScheduleChoices{}) t.name += " tuned " + to_string(t.choices);

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <map>
 #include <optional>
+#include <set>
 #include <spirv/unified1/spirv.hpp>
 
 #include "engine/base/error.h"
@@ -180,10 +181,7 @@ class Decoder {
         ids_.at(w[2]).type = w[1];
         const Id pointee = type(w[1]).element;
         if (w[3] == spv::StorageClassWorkgroup) {
-          const Type& t = type(pointee);
-          if (m_.shared_bytes || t.kind != Type::array || width(t.element) != 32 || components(t.element) != 1)
-            unknown(at);
-          m_.shared_bytes = uint64_t{t.count} * 4;
+          shared_memory(at, pointee);
           make_slots(w[2], 1);
         } else if (w[3] == spv::StorageClassPushConstant) {
           known_[w[2]] = {w[3], 0, kNone, pointee};
@@ -201,6 +199,7 @@ class Decoder {
       case spv::OpDecorate:
         if (w[2] == spv::DecorationBuiltIn) built_ins_[w[1]] = w[3];
         if (w[2] == spv::DecorationArrayStride) strides_[w[1]] = w[3];
+        if (w[2] == spv::DecorationAliased) aliased_.insert(w[1]);
         if (w[2] == spv::DecorationNoContraction) ids_.at(w[1]).no_contraction = true;
         return;
       case spv::OpMemberDecorate:
@@ -230,6 +229,19 @@ class Decoder {
       case spv::OpNoLine: return;
       default: unknown(at);
     }
+  }
+
+  // One array of words; or blocks of an array each, of words or vectors of them, which all lie in one place.
+  void shared_memory(size_t at, Id pointee) {
+    const bool block = type(pointee).kind == Type::structure, aliased = block && aliased_.count(w_[at + 2]) != 0;
+    if (m_.shared_bytes && !(aliased && shared_is_aliased_)) unknown(at);
+    shared_is_aliased_ = aliased;
+    if (block && (type(pointee).members.size() != 1 || type(pointee).offsets.at(0) != 0)) unknown(at);
+    const Type& t = block ? type(type(pointee).members[0]) : type(pointee);
+    if (t.kind != Type::array || width(t.element) != 32) unknown(at);
+    const uint32_t bytes = 4 * components(t.element);
+    if (block ? t.stride != bytes : bytes != 4) unknown(at);
+    m_.shared_bytes = std::max<uint64_t>(m_.shared_bytes, uint64_t{t.count} * bytes);
   }
 
   // -- blocks and loops
@@ -418,6 +430,8 @@ class Decoder {
   std::map<Id, Known> known_;
   std::map<Id, uint32_t> built_ins_, strides_;
   std::map<std::pair<Id, uint32_t>, uint32_t> offsets_;
+  std::set<Id> aliased_;
+  bool shared_is_aliased_ = false;  // all variables of shared memory are
   std::map<Id, std::string> strings_;
   std::map<Id, size_t> labels_;
   std::vector<Block> blocks_;

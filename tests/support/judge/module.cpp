@@ -262,7 +262,7 @@ void Decoder::chain(size_t at) {
       t = x.members.at(constant(w[i]));
     } else {
       t = x.element;
-      stride = shared || x.kind == Type::vector ? width(t) / 8 : x.stride;
+      stride = (shared && !x.stride) || x.kind == Type::vector ? width(t) / 8 : x.stride;
     }
     Instr& c = add(Code::chain, at);
     c.dst = to, c.a = from, c.b = index, c.aux = stride, c.width = static_cast<uint8_t>(wide);

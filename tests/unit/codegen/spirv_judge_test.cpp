@@ -691,6 +691,38 @@ TEST_CASE("compiled modules: a constant that is one more is noticed where it cou
   CHECK_MESSAGE(survived * 2 <= changed, survived << " of " << changed);  // guards, again
 }
 
+TEST_CASE("compiled modules: shared memory is words and vectors in one place") {
+  Target target = gpu_target();
+  target.shared_vectors = true;
+  const Compiled c(R"(tir 1
+kernel @product
+in f32[64, 64] whole
+in f32[64, 64] whole
+out f32[64, 64] whole
+body (%x, %y, %o) {
+  %a = load %x[0:64, 0:64]
+  %b = load %y[0:64, 0:64]
+  %c = dot %a, %b lhs_contract [1] rhs_contract [0] lhs_batch [] rhs_batch [] : f32[64, 64]
+  store %o[0:64, 0:64], %c
+}
+)",
+                   target, false);
+  const std::vector<uint32_t>& words = c.program.spirv;
+  CHECK(c.judged(words, 2).empty());
+  const auto is_view = [&](size_t at) { return words[at + 2] == spv::DecorationAliased; };
+  std::vector<size_t> views = positions(words, [](spv::Op op) { return op == spv::OpDecorate; });
+  std::erase_if(views, [&](size_t at) { return !is_view(at); });
+  REQUIRE(views.size() > 1);
+  // Of another size of element; or not said to share their place.
+  std::vector<uint32_t> w = words;
+  for (size_t i = 0; i < 3; ++i) w[views[0] + i] = 1u << 16 | spv::OpNop;
+  CHECK_THROWS(c.judged(w, 1));
+  w = words;
+  for (const size_t at : positions(words, [](spv::Op op) { return op == spv::OpDecorate; }))
+    if (w[at + 2] == spv::DecorationArrayStride && w[at + 3] == 16) w[at + 3] = 32;
+  CHECK_THROWS(c.judged(w, 1));
+}
+
 TEST_SUITE_END();
 #endif
 
