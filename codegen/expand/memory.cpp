@@ -82,7 +82,7 @@ void Walk::emit_view(const ir::Op& op) {
 
 V Walk::element_index(const ir::Op& op) {
   const ir::Index& i = op.index.at(0);
-  if (!i.is_static()) return get(op.operand(i));
+  if (!i.is_static()) return get(op.operand_of(i));
   const int64_t at = i.constant();
   return sink_.make(at > INT32_MAX || at < INT32_MIN ? Reg::u64 : Reg::u32, at);
 }
@@ -104,7 +104,7 @@ V Walk::element_address(const ir::Op& op, const Ref& r) {
   V address = r.base;
   int64_t constant = i.is_static() ? i.constant() : 0;
   if (!i.is_static()) {
-    ir::Value x = op.operand(i);
+    ir::Value x = op.operand_of(i);
     for (const ir::Op* d = k_.def(x); d && d->code == Opcode::add && !d->operands.empty(); d = k_.def(x)) {
       const auto c = ir::constant_int(k_, d->operands[1]);
       if (!c || std::abs(*c) > INT32_MAX || std::abs(constant + *c) > INT32_MAX / 2) break;

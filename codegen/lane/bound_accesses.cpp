@@ -81,7 +81,7 @@ class Walk {
       behind.emplace_back(-factor, v);
     };
     const ir::Index& x = o.index[0];
-    x.is_static() ? at(x.constant(), {}) : at(1, o.operand(x));
+    x.is_static() ? at(x.constant(), {}) : at(1, o.operand_of(x));
     for (const ir::Op* view = k_.def(o.operands[0]); view && view->code == Opcode::view;
          view = k_.def(view->operands[0]))
       at(1, view->operands[1]);
@@ -191,11 +191,12 @@ class Mover {
       return b.convert(b.elementwise(Opcode::min, {b.convert(at, t), b.convert(most, t)}), k_.type(at).dtype);
     };
     const auto n = array_size(k_, root);
-    if (o.operands[0] == root && !x.is_static() && n && *n <= INT32_MAX && k_.type(o.operand(x)).dtype == DType::i32) {
+    if (o.operands[0] == root && !x.is_static() && n && *n <= INT32_MAX &&
+        k_.type(o.operand_of(x)).dtype == DType::i32) {
       Value& at = o.operands[*x.operand()];
       at = least(at, last, DType::u32);  // what is negative is more than any position
     } else {
-      Value at = x.is_static() ? b.constant_int(DType::i64, x.constant()) : b.convert(o.operand(x), DType::i64);
+      Value at = x.is_static() ? b.constant_int(DType::i64, x.constant()) : b.convert(o.operand_of(x), DType::i64);
       // no Op is held while ops are made
       for (Value ref = o.operands[0]; ref != root; ref = k_.def(ref)->operands[0])
         at = b.elementwise(Opcode::add, {at, k_.def(ref)->operands[1]});

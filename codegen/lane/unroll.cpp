@@ -236,7 +236,7 @@ class Carrier {
     return op.index.size() == 1 && !op.index[0].is_static() && !ir::is_vector_access(op) && !op.has_mask() &&
            !op.has(ir::Attr::late);
   }
-  static Value place(const Op& op) { return op.operand(op.index[0]); }
+  static Value place(const Op& op) { return op.operand_of(op.index[0]); }
 
   bool may_overlap(Value a, Value b) const {
     if (a == b) return true;

@@ -33,7 +33,7 @@ class Vectorizer {
   std::pair<Value, int64_t> split(const ir::Op& access) const {
     const ir::Index& ix = access.index[0];
     if (ix.is_static()) return {{}, ix.constant()};
-    Value v = access.operand(ix);
+    Value v = access.operand_of(ix);
     int64_t offset = 0;
     for (const ir::Op* o = k_.def(v); o && o->code == Opcode::add; o = k_.def(v)) {
       if (const auto c = ir::constant_int(k_, o->operands[1])) {

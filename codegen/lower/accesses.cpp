@@ -14,7 +14,7 @@ using ir::Opcode;
 
 // A dynamic start of a window, which wraps once and is then clamped, unless a mask tests each element.
 Value RefWindows::begin_along(const ir::Op& o, size_t d, int64_t n, int64_t span) {
-  const Value start = o.operand(o.index[d]);
+  const Value start = o.operand_of(o.index[d]);
   Value p = elements_.scalar(start);
   const Range known = scalars_.range(start);
   if (o.has_mask() || (known.lo >= 0 && known.hi + span < n)) return p;
@@ -66,7 +66,7 @@ Address RefWindows::address(const RefState& r, const ir::Op& o, const Coords& c,
     const size_t own_dim = slice ? static_cast<size_t>(form.slice[d]) : 0;
     if (slice && !one_by_one) p = b_.add(p, slice->size == 1 ? b_.i32(0) : b_.mul(c[own_dim].v, b_.i32(slice->step)));
     if (!ix.is_static() && !one_by_one && o.has_mask()) {
-      const Range known = scalars_.range(o.operand(ix));
+      const Range known = scalars_.range(o.operand_of(ix));
       // a sum beyond INT32_MAX wraps below 0, as span <= INT32_MAX
       if (known.lo < 0 || known.hi + span > INT32_MAX) a.valid = b_.both(a.valid, b_.ge_zero(p));
       if (known.hi + span >= n) a.valid = b_.both(a.valid, b_.lt(p, b_.i32(n)));
@@ -190,7 +190,7 @@ Value RefWindows::position(const ir::Op& o, const ir::AccessDims& form, size_t d
                            Value& valid) {
   const Index& ix = o.index[d];
   const int64_t n = k_.type(o.operands[0]).shape[d];
-  const Value start = o.operand(ix);
+  const Value start = o.operand_of(ix);
   Range known = scalars_.range(start);
   Value p;
   if (ix.is_array()) {
@@ -244,7 +244,7 @@ std::vector<Value> RefWindows::values_read(const ir::Op& o) const {
   if (o.has_mask()) r.push_back(o.operands[static_cast<size_t>(o.mask_position())]);
   if (o.has_other()) r.push_back(o.operands[static_cast<size_t>(o.other_position())]);
   for (const Index& ix : o.index)
-    if (ix.is_array()) r.push_back(o.operand(ix));
+    if (ix.is_array()) r.push_back(o.operand_of(ix));
   return r;
 }
 

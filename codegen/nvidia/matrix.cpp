@@ -57,7 +57,7 @@ int64_t Emitter::divisor_of_place(const ir::Op& op) {
   Residue words;
   if (ir::is_matrix(op.code)) words = divisors_.residue(op.operands.back());
   else if (const ir::Index& i = op.index.at(0); i.is_static()) words = Residue::of(i.constant());
-  else words = divisors_.residue(op.operand(i));
+  else words = divisors_.residue(op.operand_of(i));
   const ir::Op* d = k_.def(op.operands.at(0));
   for (; d && d->code == Opcode::view; d = k_.def(d->operands[0])) words = words + divisors_.residue(d->operands[1]);
   if (!d || !d->has(Attr::offset)) return 1;

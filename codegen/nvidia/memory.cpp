@@ -64,7 +64,7 @@ std::string Emitter::in_arena(V from, const Ref& r, std::optional<ir::Value> ind
 std::string Emitter::shared_address(const ir::Op& op, const Ref& r) {
   const ir::Index& i = op.index.at(0);
   if (i.is_static()) return in_arena(arena_, r, {}, i.constant(), 0);
-  return in_arena(arena_, r, op.operand(i), 0, 0);
+  return in_arena(arena_, r, op.operand_of(i), 0, 0);
 }
 
 Emitter::Register Emitter::load(const ir::Op& op, const Ref& r) {

@@ -68,7 +68,7 @@ bool distinct(const ir::Kernel& k, const ir::Op& op, const ir::AccessDims& form)
   std::vector<bool> told(form.array_rank, false);
   for (size_t d = 0; d < op.index.size(); ++d) {
     if (!op.index[d].is_array()) continue;
-    const auto coef = index_form(k, op.operand(op.index[d]));
+    const auto coef = index_form(k, op.operand_of(op.index[d]));
     if (!coef) continue;
     std::vector<size_t> order;
     for (size_t i = 0; i < form.array_rank; ++i)

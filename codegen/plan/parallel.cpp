@@ -21,7 +21,7 @@ Affine all_positions(int64_t n, const ScalarAnalysis& scalars) {
 Affine dim_footprint(const ir::Op& op, const ir::Index& ix, int64_t n, ScalarAnalysis& scalars) {
   const ir::Index::Slice* slice = ix.slice();
   const __int128 span = slice ? __int128{std::max<int64_t>(slice->size - 1, 0)} * slice->step : 0;
-  const Affine start = ix.is_static() ? scalars.constant(ix.constant()) : scalars.of(op.operand(ix));
+  const Affine start = ix.is_static() ? scalars.constant(ix.constant()) : scalars.of(op.operand_of(ix));
   const Range r = scalars.range(start);
   // What may need wrapping, clamping or masking can land anywhere.
   if (!ix.is_static() && (op.has_mask() || r.lo < 0 || r.hi + span > n - 1)) return all_positions(n, scalars);

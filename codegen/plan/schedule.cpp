@@ -226,7 +226,7 @@ class Scheduler {
           if (form.slice[d] < 0 || axes_.of(v, static_cast<size_t>(form.slice[d])) != static_cast<int>(a)) continue;
           const ir::Index& ix = op.index[d];
           const ir::Index::Slice& slice = *ix.slice();
-          use = {true, d, ix.is_static() ? ix.constant() : 0, op.operand(ix), slice.step, Outside::none};
+          use = {true, d, ix.is_static() ? ix.constant() : 0, op.operand_of(ix), slice.step, Outside::none};
           if (ix.is_static()) continue;
           if (!scalars_.constant_along(use.operand, s_.sequential)) axis.splittable = false;
           const Range r = scalars_.range(use.operand);

@@ -44,7 +44,7 @@ class Widths {
     if (form.slice.back() < 0) return;
     const int axis = axes_.of(v, static_cast<size_t>(form.slice.back()));  // of two elements at least: there is one
     const int64_t wanted = 16 / size_bytes(m.dtype);
-    const Residue start = ix.is_static() ? Residue::of(ix.constant()) : divisors_.residue(o.operand(ix));
+    const Residue start = ix.is_static() ? Residue::of(ix.constant()) : divisors_.residue(o.operand_of(ix));
     int& width = widths_[static_cast<size_t>(axis)];
     const int64_t aligned = (begin(m, ref) + start).power();
     if (std::min(aligned, rows(m)) >= wanted) width = std::max(width, static_cast<int>(wanted));

@@ -28,8 +28,8 @@ void Emitter::collect() {
     const ir::Op& op = k_.op(id);
     used_.insert(op.code);
     if ((op.code == Opcode::load || op.code == Opcode::store) && target_.shared_vectors &&
-        k_.type(op.operands[0]).space == ir::MemorySpace::shared && op.index.at(0).kind == ir::Index::Kind::slice)
-      shared_views_[static_cast<uint32_t>(op.index[0].size)] = 0;
+        k_.type(op.operands[0]).space == ir::MemorySpace::shared)
+      if (const ir::Index::Slice* slice = op.index.at(0).slice()) shared_views_[static_cast<uint32_t>(slice->size)] = 0;
     check_dtypes(op);
   });
 }

@@ -60,9 +60,9 @@ V Emitter::shared_vector(const ir::Op& op, const Ref& r, int64_t words) {
   constexpr int64_t kFar = int64_t{1} << 24;
   const ir::Index& i = op.index.at(0);
   std::vector<ir::Value> parts;
-  int64_t constant = i.is_static() ? i.start : 0;
+  int64_t constant = i.is_static() ? i.constant() : 0;
   if (!i.is_static()) {
-    ir::Value x = op.operands.at(static_cast<size_t>(i.start_operand));
+    ir::Value x = op.operand_of(i);
     for (const ir::Op* d = k_.def(x); d && d->code == Opcode::add; d = k_.def(x)) {
       const auto c = ir::constant_int(k_, d->operands[1]);
       if (!c || std::abs(*c) > kFar || std::abs(constant + *c) > kFar) break;

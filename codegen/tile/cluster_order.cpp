@@ -104,7 +104,7 @@ std::optional<ClusterOrder::Along> ClusterOrder::along(const Access& a, size_t d
   const ir::Index& x = a.op->index[a.place.first + d];
   if (x.is_array()) return std::nullopt;
   std::optional<Form> f =
-      x.is_static() ? Form{std::vector<int64_t>(k_.grid.size()), x.constant()} : form(a.op->operand(x));
+      x.is_static() ? Form{std::vector<int64_t>(k_.grid.size()), x.constant()} : form(a.op->operand_of(x));
   if (!f) return std::nullopt;
   Along found{*f, f->rest, f->rest + x.as_slice().span()};
   // Copies move no window; a load or store does, where it would hang over.

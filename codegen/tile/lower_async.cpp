@@ -52,7 +52,7 @@ class Balance {
         Key key{s.ref.index};
         for (size_t d = 0; d < s.rank; ++d) {
           const Index& x = op.index[s.first + d];
-          key.push_back(x.is_static() ? x.constant() : -1 - int64_t{op.operand(x).index});
+          key.push_back(x.is_static() ? x.constant() : -1 - int64_t{op.operand_of(x).index});
         }
         add(net, key, op.code == Opcode::copy_start || op.code == Opcode::semaphore_signal ? *n : -*n);
       }
@@ -364,7 +364,7 @@ class Expander {
     for (size_t d = 0; d < places[1].rank; ++d) {
       const Index& x = op.index[places[1].first + d];
       if (x.is_static()) continue;
-      const Value start = op.operand(x);
+      const Value start = op.operand_of(x);
       store(a.starts[next++], clips(op) ? start : fitted(start, x, k_.type(places[1].ref).shape[d]));
     }
     store(a.pending, b_.constant_int(DType::i32, 1));
@@ -396,7 +396,7 @@ class Expander {
                              op.index.begin() + static_cast<ptrdiff_t>(place.first + place.rank));
     for (Index& x : index) {
       if (x.is_static()) continue;
-      const Value start = op.operand(x);
+      const Value start = op.operand_of(x);
       const bool steps = std::any_of(index.begin(), index.end(), [](const Index& y) { return y.as_slice().step > 1; });
       *x.operand() = operands.size();
       operands.push_back(steps && op.attr_or(Attr::clip, 0) == 0
@@ -430,7 +430,7 @@ class Expander {
     Value at;
     for (size_t d = 0; d < place.rank; ++d) {
       const Index& x = op.index[place.first + d];
-      Value i = x.is_static() ? number(x.constant()) : op.operand(x);
+      Value i = x.is_static() ? number(x.constant()) : op.operand_of(x);
       if (!x.is_static()) {
         const Value wrapped = b_.elementwise(Opcode::select, {b_.elementwise(Opcode::lt, {i, number(0)}),
                                                               b_.elementwise(Opcode::add, {i, number(s.shape[d])}), i});
@@ -495,7 +495,7 @@ class Expander {
   std::vector<Value> dynamic_starts(const Op& op, const ir::CopyPlace& place) const {
     std::vector<Value> starts;
     for (size_t d = 0; d < place.rank; ++d)
-      if (const Index& x = op.index[place.first + d]; !x.is_static()) starts.push_back(op.operand(x));
+      if (const Index& x = op.index[place.first + d]; !x.is_static()) starts.push_back(op.operand_of(x));
     return starts;
   }
   /// Which elements of a copy lie in its source, whose dynamic starts are these.

@@ -146,7 +146,7 @@ class Lowering {
     for (size_t d = 0; d < place.rank; ++d) {
       ir::Index x = of.index[place.first + d];
       if (!x.is_static()) {
-        Value start = of.operand(x);
+        Value start = of.operand_of(x);
         if (steps && k_.type(place.ref).space != MemorySpace::any)
           start = fitted(start, x, k_.type(place.ref).shape[d]);
         *x.operand() = op.operands.size();

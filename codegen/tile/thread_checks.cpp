@@ -145,7 +145,7 @@ class Checks {
     for (size_t i = 0; i < places.size(); ++i)
       for (size_t d = 0; d < places[i].rank; ++d) {
         const ir::Index& x = copy.index[places[i].first + d];
-        if (x.is_static() || same(copy.operand(x), axes, seen)) continue;
+        if (x.is_static() || same(copy.operand_of(x), axes, seen)) continue;
         const std::string name = name_of(places[i].ref);
         fail(i == 0   ? "the programs of a cluster may bring different parts of " + name + " to each other"
              : i == 1 ? "the programs of a cluster may bring elements to different parts of " + name

@@ -169,7 +169,7 @@ class Unfolding {
       const Index& ix = o.index[d];
       if (ix.is_array()) return false;
       if (ix.is_static()) continue;
-      const Range known = scalars.range(o.operand(ix));
+      const Range known = scalars.range(o.operand_of(ix));
       const int64_t span = std::max<int64_t>(ix.as_slice().span() - 1, 0);
       if (known.lo < 0 || known.hi + span >= k_.type(o.operands[0]).shape[d]) return false;
     }
@@ -202,7 +202,7 @@ class Unfolding {
         ix = Index::array(o.operands.size());
         o.operands.push_back(p);
       } else {
-        const Value start = b_.broadcast(o.operand(ix), {n}, {});
+        const Value start = b_.broadcast(o.operand_of(ix), {n}, {});
         ix = Index::array(*ix.operand());
         o.operands[*ix.operand()] = b_.elementwise(Opcode::add, {p, start});
       }

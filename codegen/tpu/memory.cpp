@@ -58,7 +58,7 @@ Emitter::Window Emitter::window(const ir::Op& op, const Memory& m, size_t first,
       w.inside &= start >= 0 && start <= last;
       continue;
     }
-    const ir::Value given = op.operand(x);
+    const ir::Value given = op.operand_of(x);
     Val start = value(given);
     Interval r = ranges_.of(given).value_or(Interval{INT32_MIN, INT32_MAX});
     const bool inside = r.lo >= 0 && r.hi <= last;

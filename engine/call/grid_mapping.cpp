@@ -509,7 +509,7 @@ std::string expression(const ir::Kernel& k, ir::Value v) {
     std::string s = expression(k, op->operands[0]) + "[";
     for (size_t d = 0; d < op->index.size(); ++d)
       s += (d ? ", " : "") + (op->index[d].is_static() ? std::to_string(op->index[d].constant())
-                                                       : expression(k, op->operand(op->index[d])));
+                                                       : expression(k, op->operand_of(op->index[d])));
     return s + "]";
   }
   std::string s = std::string(ir::name(op->code)) + "(";

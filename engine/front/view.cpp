@@ -130,7 +130,7 @@ Selection::Selection(Emit& e, const std::vector<Index>& index, const std::vector
   for (size_t d = 0; d < index.size(); ++d) {
     const Index& x = index[d];
     const int64_t n = shape[d];
-    const ir::Value v = op.operand(x);
+    const ir::Value v = op.operand_of(x);
     const Offset start = v ? Offset{0, {{v, 1}}} : Offset{x.constant()};
     if (x.is_array()) {
       at.push_back(settle(Position::array(v, arrays), n, true, masked || writes));
@@ -272,7 +272,7 @@ void Selection::undo_index(const RefTransform::Index& t, const Shape& to, bool w
   std::vector<Position> before;
   for (size_t i = 0; i < t.dims.size(); ++i) {
     const Index& x = op.index[i];
-    const ir::Value v = op.operand(x);
+    const ir::Value v = op.operand_of(x);
     const Offset start = v ? Offset{0, {{v, 1}}} : Offset{x.constant()};
     Position p =
         std::visit(Cases{

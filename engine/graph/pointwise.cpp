@@ -398,7 +398,7 @@ Value load_along(ir::Builder& b, Value ref, const Op& op, const Site& s, const M
     if (at < 0) throw Refused();
     Index x = op.index[static_cast<size_t>(at)];
     if (size_t* start = x.operand()) {
-      load.operands.push_back(op.operand(x));
+      load.operands.push_back(op.operand_of(x));
       *start = load.operands.size() - 1;
     }
     load.index.push_back(x);

@@ -24,7 +24,7 @@ struct Side {
   std::vector<Index> index;
 
   int64_t given(const Machine& m, size_t d) const {
-    return index[d].is_static() ? index[d].constant() : m.scalar(op->operand(index[d]));
+    return index[d].is_static() ? index[d].constant() : m.scalar(op->operand_of(index[d]));
   }
   int64_t start(const Machine& m, size_t d, bool shifts) const {
     const int64_t n = extents[d], at = given(m, d);

@@ -168,7 +168,7 @@ Step per_element_step(const ir::Kernel& k, const ir::Op& op, size_t ref, int fil
   for (size_t d = 0; d < op.index.size(); ++d) {
     const ir::Index& x = op.index[d];
     a.dims.push_back({x.is_array(), t.shape[d], x.is_static() ? x.constant() : 0, x.slice() ? x.slice()->step : 1,
-                      op.operand(x).index, a.form.slice[d]});
+                      op.operand_of(x).index, a.form.slice[d]});
   }
   if (!op.results.empty() && loads(k, op)) a.result = op.results[0];
   if (op.value_position() >= 0) a.value = op.operands[static_cast<size_t>(op.value_position())];

@@ -258,7 +258,7 @@ Access make_access(const ir::Kernel& k, const ir::Op& op, size_t ref, int fill) 
   for (size_t d = 0; d < op.index.size(); ++d) {
     const ir::Index& x = op.index[d];
     const ir::Index::Slice slice = x.as_slice();
-    a.dims.push_back({t.shape[d], slice.size, slice.step, x.is_static() ? x.constant() : 0, op.operand(x).index});
+    a.dims.push_back({t.shape[d], slice.size, slice.step, x.is_static() ? x.constant() : 0, op.operand_of(x).index});
     a.shape.push_back(a.dims.back().size);
     const Dim& dim = a.dims.back();
     a.all &=

@@ -59,7 +59,7 @@ Threads::Window Threads::window(const Machine& m, const Op& op, const ir::CopyPl
   for (size_t d = 0; d < place.rank; ++d) {
     const ir::Index& x = op.index[place.first + d];
     const ir::Index::Slice slice = x.as_slice();
-    int64_t at = x.is_static() ? x.constant() : m.scalar(op.operand(x));
+    int64_t at = x.is_static() ? x.constant() : m.scalar(op.operand_of(x));
     if (!x.is_static() && t.space != ir::MemorySpace::any) {  // gmem: nothing shifts
       const int64_t span = slice.span(), wrapped = at < 0 ? at + t.shape[d] : at,
                     fitted = std::max<int64_t>(0, std::min(wrapped, t.shape[d] - span));

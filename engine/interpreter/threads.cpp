@@ -470,7 +470,7 @@ Threads::Barrier& Threads::barrier(const Machine& m, const ir::Op& op, const ir:
   int64_t element = 0;
   for (size_t d = 0; d < place.rank; ++d) {
     const ir::Index& x = op.index[place.first + d];
-    const int64_t given = x.is_static() ? x.constant() : m.scalar(op.operand(x)),
+    const int64_t given = x.is_static() ? x.constant() : m.scalar(op.operand_of(x)),
                   at = given < 0 ? given + shape[d] : given;
     if (at < 0 || at >= shape[d])
       throw KernelError(k_.name + ": " + std::string(ir::name(op.code)) + " by " + thread_text(m.thread) +

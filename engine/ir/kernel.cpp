@@ -400,7 +400,7 @@ AccessDims access_dims(const Kernel& k, const Op& op) {
     steps = steps || (slice && slice->step > 1);
     dynamic = dynamic || !x.is_static();
     if (x.is_array()) {
-      common = k.type(op.operand(x)).shape;
+      common = k.type(op.operand_of(x)).shape;
       r.arrays = true;
     }
     if (!slice && (d == 0 || op.index[d - 1].slice()) && ++runs == 1) r.array_at = slices;

@@ -131,7 +131,7 @@ struct Index {
   Slice as_slice() const;
   const Start& start() const;  ///< InternalError of an array
   Start& start() { return const_cast<Start&>(std::as_const(*this).start()); }
-  /// The position among the op's operands of a dynamic start or an array, or null. See Op::operand().
+  /// The position among the op's operands of a dynamic start or an array, or null. See Op::operand_of().
   const size_t* operand() const;
   size_t* operand() { return const_cast<size_t*>(std::as_const(*this).operand()); }
   bool is_static() const { return !operand(); }
@@ -168,7 +168,7 @@ struct Op {
   int64_t attr(Attr a) const { return ints(a).at(0); }
   int64_t attr_or(Attr a, int64_t otherwise) const { return has(a) ? attr(a) : otherwise; }
   /// The dynamic start or array of an entry of `index`; none of a static one.
-  Value operand(const Index& x) const { return x.is_static() ? Value{} : operands.at(*x.operand()); }
+  Value operand_of(const Index& x) const { return x.is_static() ? Value{} : operands.at(*x.operand()); }
   void set(Attr a, std::vector<int64_t> v);
   void set(Attr a, int64_t v) { set(a, std::vector<int64_t>{v}); }
   // Memory ops:

@@ -61,7 +61,7 @@ bool Box::meets(const Box& o) const {
 std::optional<int64_t> start_of(const ir::Kernel& k, passes::Programs& programs, const ir::Op& op, size_t d) {
   const ir::Index& x = op.index[d];
   if (x.is_array()) return {};
-  const auto start = x.is_static() ? std::optional(x.constant()) : programs.value(op.operand(x));
+  const auto start = x.is_static() ? std::optional(x.constant()) : programs.value(op.operand_of(x));
   const bool fits = start && *start >= 0 && *start + x.as_slice().span() <= k.type(op.operands[0]).shape[d];
   return fits ? start : std::nullopt;
 }

@@ -152,7 +152,7 @@ class Estimator {
     for (size_t d = 0; d < place.rank; ++d) {
       const ir::Index& x = o.index[place.first + d];
       if (x.slice()) c.bytes = times(c.bytes, x.slice()->size);
-      if (x.is_array() && !arrays) c.bytes = times(c.bytes, elements(o.operand(x)));
+      if (x.is_array() && !arrays) c.bytes = times(c.bytes, elements(o.operand_of(x)));
       arrays = arrays || x.is_array();
     }
     return c;

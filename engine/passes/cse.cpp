@@ -139,7 +139,7 @@ class Cse {
     uint64_t h = version;
     mix(h, o.operands[0].index);
     for (const ir::Index& x : o.index) {
-      mix(h, x.is_static() ? static_cast<uint64_t>(x.constant()) : o.operand(x).index);
+      mix(h, x.is_static() ? static_cast<uint64_t>(x.constant()) : o.operand_of(x).index);
       mix(h, (x.slice() ? static_cast<uint64_t>(x.slice()->size) : 1) * 4 + x.what.index());
     }
     return h;
@@ -148,7 +148,7 @@ class Cse {
     for (size_t d = 0; d < a.index.size(); ++d) {
       const ir::Index& x = a.index[d];
       ir::Index y = b.index[d];
-      if (a.operand(x) != b.operand(y)) return false;
+      if (a.operand_of(x) != b.operand_of(y)) return false;
       if (!x.is_static()) *y.operand() = *x.operand();
       if (x != y) return false;
     }

@@ -182,7 +182,7 @@ void Folder::static_starts(Op& op) {
   for (size_t d = 0; d < op.index.size(); ++d) {
     ir::Index& x = op.index[d];
     if (x.is_static() || x.is_array()) continue;
-    const auto at = ir::constant_int(k_, op.operand(x));
+    const auto at = ir::constant_int(k_, op.operand_of(x));
     if (!at || *at < 0) continue;
     const ir::Index::Slice slice = x.as_slice();
     const __int128 window = slice.size == 0 ? 0 : __int128{slice.size - 1} * slice.step + 1;
@@ -206,7 +206,7 @@ void Folder::drop_mask(Op& op) {
   for (size_t d = 0; d < op.index.size(); ++d) {
     const ir::Index& x = op.index[d];
     if (x.is_static()) continue;
-    const auto at = ranges_.of(op.operand(x));
+    const auto at = ranges_.of(op.operand_of(x));
     const ir::Index::Slice* slice = x.slice();
     const __int128 span = slice && slice->size > 0 ? __int128{slice->size - 1} * slice->step : 0;
     if (shape[d] < 0 || !at || at->lo < 0 || at->hi + span >= shape[d]) return;

@@ -174,7 +174,7 @@ void Claims::positions(const SeenValue& s) {
   const ir::Op& op = k_.op(s.op);
   if (!ir::writes_ref(op.code) || k_.def(s.value) == &op || op.attr_or(ir::Attr::unordered, 0)) return;
   const bool is_index = std::any_of(op.index.begin(), op.index.end(),
-                                    [&](const ir::Index& x) { return x.is_array() && op.operand(x) == s.value; });
+                                    [&](const ir::Index& x) { return x.is_array() && op.operand_of(x) == s.value; });
   if (!is_index || lowering::must_scatter_in_order(k_, op)) return;
   std::vector<int64_t>& mine = given_[s.value.index];
   mine.clear();
@@ -184,14 +184,14 @@ void Claims::positions(const SeenValue& s) {
     mine.push_back(x);
   }
   for (const ir::Index& x : op.index)
-    if (x.is_array() && op.operand(x) != s.value && given_later(op, x, s.value)) return;
+    if (x.is_array() && op.operand_of(x) != s.value && given_later(op, x, s.value)) return;
   std::set<std::vector<int64_t>> seen;
   for (size_t e = 0; e < mine.size(); ++e) {
     std::vector<int64_t> at;
     bool inside = true;
     for (size_t d = 0; d < op.index.size(); ++d) {
       if (!op.index[d].is_array()) continue;
-      const auto it = given_.find(op.operand(op.index[d]).index);
+      const auto it = given_.find(op.operand_of(op.index[d]).index);
       if (it == given_.end() || it->second.size() != mine.size())
         return fail("index arrays of different sizes in a " + std::string(ir::name(op.code)));
       const int64_t n = k_.type(op.operands[0]).shape[d], x = it->second[e], wrapped = x < 0 ? x + n : x;

@@ -117,7 +117,7 @@ class Collect : public Walk {
   void access(OpId id, const ir::Op& o) {
     if (o.index.size() != 1) return;
     Sum sum;
-    if (!o.index[0].is_static()) sum.emplace_back(1, o.operand(o.index[0]));
+    if (!o.index[0].is_static()) sum.emplace_back(1, o.operand_of(o.index[0]));
     for (const ir::Op* view = k_.def(o.operands[0]); view && view->code == Opcode::view;
          view = k_.def(view->operands[0]))
       sum.emplace_back(1, view->operands[1]);

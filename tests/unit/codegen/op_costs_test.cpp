@@ -72,7 +72,7 @@ TEST_CASE("costs of ops: each elementwise op on each dtype" * doctest::skip(test
     const Target t = Target::named(target);
     for (int i = 0; i < ir::kNumOpcodes; ++i) {
       const auto op = static_cast<ir::Opcode>(i);
-      if (!ir::info(op).elementwise || !ir::info(op).tile) continue;
+      if (!ir::is_elementwise(op) || !ir::info(op).tile) continue;
       std::map<DType, std::vector<test::Case>> by_dtype;
       for (const test::Case& c : test::cases_of(op)) by_dtype[c.operand].push_back(c);
       std::string now;
