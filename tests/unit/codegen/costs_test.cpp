@@ -70,11 +70,14 @@ std::vector<Named> random_kernels() {
   return all;
 }
 
-/// A number that the same code has again: two that cost alike and are not the same differ here.
+/// A number that the same code has again, wherever it stands in its file: two that cost alike and are not the same
+/// differ here.
 std::string number_of(const Program& p) {
+  constexpr uint32_t kOpLine = 8;
   uint32_t n = 0;
   const auto add = [&n](uint32_t word) { n = std::rotl(n, 5) * 0x9e3779b1u ^ word; };
-  for (const uint32_t word : p.spirv) add(word);
+  for (size_t i = 5; i < p.spirv.size(); i += std::max(1u, p.spirv[i] >> 16))
+    for (size_t w = 0; (p.spirv[i] & 0xffff) != kOpLine && w < p.spirv[i] >> 16; ++w) add(p.spirv.at(i + w));
   for (const std::string& text : {p.ptx, p.mosaic})
     for (const char c : text) add(static_cast<unsigned char>(c));
   std::ostringstream s;
