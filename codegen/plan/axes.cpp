@@ -179,8 +179,10 @@ void Axes::visit(const ir::Op& op) {
       };
       const ir::AccessDims form = ir::access_dims(k_, op);
       for (const ir::Index& x : op.index)
-        for (size_t i = 0; x.is_array() && i < form.array_rank; ++i)
-          equate(op.operand_of(x), i, op.code == Opcode::load ? result() : op.operands[1], form.array_at + i);
+        for (size_t i = 0; x.is_array() && i < form.array_rank; ++i) {
+          const Value positions = op.operand_of(x);
+          equate(positions, i, op.code == Opcode::load ? result() : op.operands[1], form.array_at + i);
+        }
       if (ir::writes_ref(op.code)) {
         const Value stored = op.operands[1];
         value_dims(stored);

@@ -148,7 +148,8 @@ class Cse {
     for (size_t d = 0; d < a.index.size(); ++d) {
       const ir::Index& x = a.index[d];
       ir::Index y = b.index[d];
-      if (a.operand_of(x) != b.operand_of(y)) return false;
+      const Value of_a = a.operand_of(x);
+      if (of_a != b.operand_of(y)) return false;
       if (!x.is_static()) *y.operand() = *x.operand();
       if (x != y) return false;
     }

@@ -102,18 +102,17 @@ TEST_CASE("positive: other ops, constants and dtypes") {
     for (const Sign a : kSigns) CHECK(sign("  %r = " + std::string(op) + " %a\n", a) == o);
   CHECK(sign("  %r = mul %a, %a\n") == n);
   CHECK(sign("  %r = add %a, %a\n") == o);
-  for (const auto& [constant, want] :
-       std::vector<std::pair<std::string, Sign>>{{"0.25", p},
-                                                 {"1.1754943508222875e-38", p},  // 2^-126
-                                                 {"1.1754942e-38", n},
-                                                 {"1e-45", n},
-                                                 {"0.0", n},
-                                                 {"-0.0", n},
-                                                 {"-1e-45", o},
-                                                 {"-2.0", o},
-                                                 {"nan", o}}) {
-    CAPTURE(constant);
-    CHECK(sign("  %r = constant " + constant + " : f32[]\n") == want);
+  for (const auto& row : std::vector<std::pair<std::string, Sign>>{{"0.25", p},
+                                                                   {"1.1754943508222875e-38", p},  // 2^-126
+                                                                   {"1.1754942e-38", n},
+                                                                   {"1e-45", n},
+                                                                   {"0.0", n},
+                                                                   {"-0.0", n},
+                                                                   {"-1e-45", o},
+                                                                   {"-2.0", o},
+                                                                   {"nan", o}}) {
+    CAPTURE(row.first);
+    CHECK(sign("  %r = constant " + row.first + " : f32[]\n") == row.second);
   }
   for (const char* dtype : {"f16", "bf16", "f64"}) CHECK(sign("  %r = abs %x\n", o, o, dtype) == n);
   CHECK(sign("  %r = abs %x\n", o, o, "i32") == o);
