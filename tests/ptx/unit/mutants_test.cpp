@@ -2,6 +2,7 @@
 // emulator.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <fstream>
 #include <sstream>
@@ -19,10 +20,12 @@ std::string read(const std::string& path) {
   text << std::ifstream(path).rdbuf();
   return text.str();
 }
-/// The text in pieces: words, numbers, marks, and spaces with them.
+/// The text in pieces, without its comments: words, numbers, marks, and spaces with them.
 std::vector<std::string> pieces(const std::string& text) {
   std::vector<std::string> all;
-  for (const char c : text) {
+  for (size_t i = 0; i < text.size(); ++i) {
+    if (text.compare(i, 2, "//") == 0) i = std::min(text.find('\n', i), text.size() - 1);
+    const char c = text[i];
     const bool joins = std::isalnum(static_cast<unsigned char>(c)) || c == '_' || c == '%';
     if (joins && !all.empty() && std::isalnum(static_cast<unsigned char>(all.back().back()))) all.back() += c;
     else all.emplace_back(1, c);
