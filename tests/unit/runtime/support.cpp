@@ -40,7 +40,10 @@ template <size_t N> Program program(const char* name, const uint32_t (&words)[N]
 
 Device& device() {
   static std::optional<Device> d = [] {
-    const vulkan::Faults none;  // an error under a test's: layers are over this device, and none over the test's
+    // An error under a test's Faults: layers are over this device, and none over the test's.
+    {
+      const vulkan::Faults none;
+    }
     DeviceOptions o;
     o.validation = kValidation, o.log_commands = true;
     at_end().emplace_back([] { d.reset(); });
