@@ -215,7 +215,7 @@ void check(const Case& c, const std::vector<std::vector<uint64_t>>& operands, do
   if (relaxed || base().kind != Target::Kind::cpu) allowed = allowed_distance(c, relaxed);
   if (worst <= allowed || got.empty()) return;
   FAIL_CHECK(ir::name(c.op) << " " << name(c.operand) << " of " << reference::to_double(c.operand, operands[0][at])
-                            << " (0x" << std::hex << operands[0][at] << ")" << (arity > 1 ? " and " : "")
+                            << " (bits " << operands[0][at] << ")" << (arity > 1 ? " and " : "")
                             << (arity > 1 ? std::to_string(reference::to_double(c.operand, operands[1][at])) : "")
                             << " is " << reference::to_double(c.result, got[at]) << ": " << worst << " ulp, allowed "
                             << allowed);
@@ -238,22 +238,22 @@ TEST_CASE("expand: transcendental functions at the edges of their formulas") {
 TEST_CASE("expand: transcendental functions at numbers of every size") {
   // Of f32 and of f64: what 300,000 numbers gave against MPFR, a little rounded up.
   const std::map<Opcode, std::pair<double, double>> allowed{
-      {Opcode::exp, {0.95, 1.01}},     {Opcode::exp2, {0.98, 1.01}}, {Opcode::expm1, {1.65, 1.9}},
-      {Opcode::logistic, {2.15, 2.2}}, {Opcode::tanh, {2.25, 2.3}},  {Opcode::log, {0.77, 0.77}},
-      {Opcode::log2, {1.7, 1.6}},      {Opcode::log1p, {1.35, 1.3}}, {Opcode::cbrt, {0.95, 0.95}},
-      {Opcode::sin, {2.55, 2.1}},      {Opcode::cos, {2.45, 2.2}},   {Opcode::tan, {4.2, 3.6}},
-      {Opcode::asin, {2.2, 2.4}},      {Opcode::acos, {1.1, 1.3}},   {Opcode::atan, {2.0, 2.1}},
-      {Opcode::sinh, {1.6, 1.6}},      {Opcode::cosh, {1.4, 1.35}},  {Opcode::asinh, {1.65, 1.6}},
-      {Opcode::acosh, {2.3, 2.15}},    {Opcode::atanh, {1.65, 1.7}}, {Opcode::erf, {2.5, 1.65}},
-      {Opcode::erf_inv, {3.4, 3.7}},   {Opcode::sqrt, {0.51, 0.76}}, {Opcode::rsqrt, {1.5, 1.02}}};
+      {Opcode::exp, {0.95, 1.01}},     {Opcode::exp2, {0.98, 1.01}},  {Opcode::expm1, {1.65, 1.9}},
+      {Opcode::logistic, {2.15, 2.2}}, {Opcode::tanh, {2.25, 2.3}},   {Opcode::log, {0.77, 0.77}},
+      {Opcode::log2, {1.7, 1.6}},      {Opcode::log1p, {1.35, 1.35}}, {Opcode::cbrt, {0.95, 0.95}},
+      {Opcode::sin, {2.55, 2.1}},      {Opcode::cos, {2.45, 2.2}},    {Opcode::tan, {4.2, 3.6}},
+      {Opcode::asin, {2.2, 2.4}},      {Opcode::acos, {1.1, 1.3}},    {Opcode::atan, {2.0, 2.1}},
+      {Opcode::sinh, {1.6, 1.6}},      {Opcode::cosh, {1.4, 1.35}},   {Opcode::asinh, {1.65, 1.6}},
+      {Opcode::acosh, {2.3, 2.15}},    {Opcode::atanh, {1.65, 1.7}},  {Opcode::erf, {2.5, 1.65}},
+      {Opcode::erf_inv, {3.4, 3.7}},   {Opcode::sqrt, {0.51, 0.76}},  {Opcode::rsqrt, {1.5, 1.02}}};
   std::mt19937_64 g(6);
   for (const Edges& e : all_edges())
     for (const DType t : {DType::f32, DType::f64}) {
       std::vector<uint64_t> x;
       const auto number = [&](int from, int to) {  // either sign
         const double whole = 1 + static_cast<double>(g() >> 11) * 0x1p-53;
-        x.push_back(reference::from_double(
-            t, std::ldexp(g() & 1 ? whole : -whole, from + static_cast<int>(g() % static_cast<uint64_t>(to - from)))));
+        const int power = from + static_cast<int>(g() % static_cast<uint64_t>(to - from));
+        x.push_back(reference::from_double(t, std::ldexp(g() & 1 ? whole : -whole, power)));
       };
       for (int i = 0; i < 3000; ++i) number(-4, 5), number(-30, 30), number(-120, 126);
       const auto [narrow, wide] = allowed.at(e.op);
