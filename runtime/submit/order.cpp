@@ -48,9 +48,18 @@ class Checker {
     for (const AddressRange& r : c.reads) conflicts(r, false, c.stage);
     for (const AddressRange& r : c.indirect) conflicts(r, false, Stage::indirect);
     for (const AddressRange& r : c.writes) conflicts(r, true, c.stage);
-    for (const AddressRange& r : c.reads) live_.push_back({entry_, r, false, c.stage});
-    for (const AddressRange& r : c.indirect) live_.push_back({entry_, r, false, Stage::indirect});
-    for (const AddressRange& r : c.writes) live_.push_back({entry_, r, true, c.stage});
+    for (const AddressRange& r : c.reads) add(r, false, c.stage);
+    for (const AddressRange& r : c.indirect) add(r, false, Stage::indirect);
+    for (const AddressRange& r : c.writes) add(r, true, c.stage);
+  }
+
+  // An earlier access that this one follows behind a barrier is left out: what comes after this one comes after that
+  // one, too. A loop of many dispatches would else keep one for each of them.
+  void add(const AddressRange& r, bool write, Stage stage) {
+    std::erase_if(live_, [&](const Live& a) {
+      return a.command != entry_ && within(a.range, r) && (write || !a.write) && (a.ordered & mask(stage));
+    });
+    live_.push_back({entry_, r, write, stage});
   }
 
   // Dependencies chain: what an earlier barrier ordered before a stage in `from` is ordered before `to` as well. What
