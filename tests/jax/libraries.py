@@ -304,9 +304,7 @@ def table(names, devices, found):
         ]
         if calls:
             mean = math.exp(statistics.fmean(math.log(ours / jax) for ours, jax in calls))
-            print(
-                f"\na call on {device} takes {mean:.2f} of its time under interpret=True (geometric mean of {len(calls)})"
-            )
+            print(f"\na call on {device}: {mean:.2f} of its time under interpret=True (geometric mean of {len(calls)})")
     slow = sorted(
         ((r["seconds"], n, where, r["is_"]) for n in names if n in found for where, r in found[n].items()), reverse=True
     )[:20]
