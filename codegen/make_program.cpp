@@ -47,7 +47,7 @@ void describe_call(Program& program, const ir::Kernel& source, const ir::Kernel&
   for (size_t i = 0; i < tiles.blocks.size(); ++i) {
     const ir::BlockMapping& b = tiles.blocks[i];
     program.args.push_back({b.origin, b.dtype, b.array_shape, tiles.is_output(static_cast<int>(i)), read[i], written[i],
-                            b.loc, b.alias, b.by_value});
+                            b.loc, b.alias, b.is_by_value()});
   }
   for (const ir::GridAxis& axis : tiles.grid) {
     program.grid.push_back(axis.size);

@@ -35,7 +35,7 @@ Walk::Ref Walk::argument_ref(ir::Value argument, V base) {
   Ref r = global_ref(k_.type(argument).dtype, base, written_.count(argument.index) != 0);
   r.by_words = by_words_.count(argument.index) != 0;
   const uint32_t position = k_.value(argument).number;
-  r.by_value = position < k_.blocks.size() && k_.blocks[position].by_value;
+  r.by_value = position < k_.blocks.size() && k_.blocks[position].is_by_value();
   return r;
 }
 

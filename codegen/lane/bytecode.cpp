@@ -462,11 +462,14 @@ class Flattener {
     } else if (o.code == Opcode::matrix_elements) {
       i.code = Code::matrix_elements;
       i.a = use(o, 0);
-      for (const Value v : o.results) m.lane.push_back(def(v));
+      MatrixOp::Lanes lanes;
+      for (const Value v : o.results) lanes.registers.push_back(def(v));
+      m.what = std::move(lanes);
     } else if (o.code == Opcode::matrix_of) {
       i.code = Code::matrix_of;
-      m.words = o.attr(ir::Attr::kind) == static_cast<int64_t>(ir::MatrixUse::left);
-      for (size_t n = 0; n < o.operands.size(); ++n) m.lane.push_back(use(o, n));
+      MatrixOp::Lanes lanes{.words = o.attr(ir::Attr::kind) == static_cast<int64_t>(ir::MatrixUse::left)};
+      for (size_t n = 0; n < o.operands.size(); ++n) lanes.registers.push_back(use(o, n));
+      m.what = std::move(lanes);
     } else if (o.code == Opcode::matrix_multiply) {
       i.code = Code::multiply;
       i.a = use(o, 0), i.b = use(o, 1);
@@ -474,7 +477,7 @@ class Flattener {
       i.code = Code::multiply_add;
       const ir::Type &a = k_.type(o.operands.at(0)), &b = k_.type(o.operands.at(1));
       if (a.shape.size() != 2 || b.shape.size() != 2) malformed(o, "multiplies no matrices");
-      m.depth = m.left_cols = a.shape[1], m.right_cols = b.shape[1], m.a = a.dtype, m.b = b.dtype;
+      m.what = MatrixOp::Product{.a = a.dtype, .b = b.dtype, .depth = a.shape[1], .right_cols = b.shape[1]};
       i.a = use(o, 0), i.b = use(o, 1), i.c = use(o, 2);
     } else {
       const bool store = o.code == Opcode::matrix_store;
@@ -482,16 +485,17 @@ class Flattener {
       i.a = use(o, 0);
       i.b = use(o, store ? 2 : 1);
       if (store) i.c = use(o, 1);
-      m.place = places_[o.operands[0].index];
-      if (m.place == kNone || !out_.places[m.place].is_shared()) malformed(o, "takes no shared memory");
-      m.stride = o.attr(ir::Attr::stride);
-      m.by_columns = o.attr_or(ir::Attr::reverse, 0) != 0;
-      m.pieces = o.attr_or(ir::Attr::pieces, 0) == 1;
-      m.swizzled = o.attr_or(ir::Attr::pieces, 0) == 2;
+      const uint32_t place = places_[o.operands[0].index];
+      if (place == kNone || !out_.places[place].is_shared()) malformed(o, "takes no shared memory");
+      m.what = MatrixOp::Memory{.place = place,
+                                .stride = o.attr(ir::Attr::stride),
+                                .by_columns = o.attr_or(ir::Attr::reverse, 0) != 0,
+                                .pieces = o.attr_or(ir::Attr::pieces, 0) == 1,
+                                .swizzled = o.attr_or(ir::Attr::pieces, 0) == 2};
     }
     if (!o.results.empty() && i.code != Code::matrix_elements) i.dst = def(o.results[0]);
     i.d = static_cast<uint32_t>(out_.matrices.size());
-    out_.matrices.push_back(m);
+    out_.matrices.push_back(std::move(m));
     i.aux = sync();
     emit(i);
   }
@@ -528,18 +532,18 @@ class Flattener {
                  across = o.results.size() / rows;
     for (size_t r = 0; r < o.results.size(); ++r) {
       const ir::Type& sum = k_.type(o.results[r]);
-      MatrixOp m{.rows = sum.shape[0], .cols = sum.shape[1], .dtype = sum.dtype};
-      m.depth = m.left_cols = left.shape[1], m.right_cols = right.shape[1], m.a = left.dtype, m.b = right.dtype;
-      m.right_col = static_cast<int64_t>(r % across) * m.cols;
-      m.of_four = left.shape[0] != sum.shape[0];
+      MatrixOp::Product product{
+          .a = left.dtype, .b = right.dtype, .depth = left.shape[1], .right_cols = right.shape[1]};
+      product.right_col = static_cast<int64_t>(r % across) * sum.shape[1];
+      product.of_four = left.shape[0] != sum.shape[0];
       uint32_t from = use(o, 1 + lefts + r);
       for (size_t k = 0; k < along; ++k) {
-        m.right_row = static_cast<int64_t>(k) * m.depth;
+        product.right_row = static_cast<int64_t>(k) * product.depth;
         Instr i{.code = Code::multiply_add, .source = source};
         i.a = use(o, 1 + r / across * along + k), i.b = use(o, 0), i.c = from;
         from = i.dst = def(o.results[r]);
         i.d = static_cast<uint32_t>(out_.matrices.size());
-        out_.matrices.push_back(m);
+        out_.matrices.push_back({.rows = sum.shape[0], .cols = sum.shape[1], .dtype = sum.dtype, .what = product});
         i.aux = sync();
         emit(i);
       }
@@ -597,7 +601,7 @@ class Flattener {
 };
 }  // namespace
 
-uint64_t MatrixOp::add_product(uint64_t sum, uint64_t x, uint64_t y) const {
+uint64_t MatrixOp::Product::add(DType dtype, uint64_t sum, uint64_t x, uint64_t y) const {
   const DType wide = is_float(dtype) ? DType::f32 : DType::i64;
   const uint64_t p = reference::eval(Opcode::convert, a, wide, &x), q = reference::eval(Opcode::convert, b, wide, &y);
   if (wide == DType::i64) return static_cast<uint32_t>(sum + p * q);

@@ -82,23 +82,36 @@ struct Claim {
 /// A matrix op. Of a matrix, lane l of the subgroup holds elements l, l + size of the subgroup, ... of its rows, in
 /// registers that lie behind each other.
 struct MatrixOp {
-  int64_t rows = 0, cols = 0, depth = 0;  // of the matrix, or of a product's result and what is contracted
-  DType a = DType::f32, b = DType::f32, dtype = DType::f32;  // factors; elements, or the accumulator's
-  int64_t stride = 0;                                        // words
-  bool by_columns = false, pieces = false, swizzled = false;
-  uint32_t place = 0;
-  // Of a product of parts of the factors: the left one's first row (of 64: the subgroup's among four) and columns, the
-  // right one's first row and column, and its columns.
-  int64_t left_cols = 0, right_row = 0, right_col = 0, right_cols = 0;
-  bool of_four = false;
-  /// Of what lies at byte `along` of row (or column) `across`, from the matrix's first.
-  int64_t word(int64_t across, int64_t along) const {
-    if (swizzled) return along / 128 * stride + across * 32 + ((along % 128 / 16) ^ (across % 8)) * 4 + along % 16 / 4;
-    return pieces ? along / 16 * stride + across * 4 + along % 16 / 4 : across * stride + along / 4;
-  }
-  std::vector<uint32_t> lane = {};  // matrix_elements, matrix_of: the registers of a lane's elements, or words
-  bool words = false;
-  uint64_t add_product(uint64_t sum, uint64_t x, uint64_t y) const;  ///< x of dtype a, y of b
+  /// matrix_load, matrix_store: where the matrix lies.
+  struct Memory {
+    uint32_t place = 0;
+    int64_t stride = 0;  // words
+    bool by_columns = false, pieces = false, swizzled = false;
+    /// Of what lies at byte `along` of row (or column) `across`, from the matrix's first.
+    int64_t word(int64_t across, int64_t along) const {
+      if (swizzled)
+        return along / 128 * stride + across * 32 + ((along % 128 / 16) ^ (across % 8)) * 4 + along % 16 / 4;
+      return pieces ? along / 16 * stride + across * 4 + along % 16 / 4 : across * stride + along / 4;
+    }
+  };
+  /// multiply_add: dtypes of the factors, what is contracted, which are all columns of the left one, and the columns of
+  /// the right one. It may take parts: from a row and a column of the right one on, and of a left one of 64 rows the
+  /// subgroup's among four.
+  struct Product {
+    DType a = DType::f32, b = DType::f32;
+    int64_t depth = 0, right_cols = 0;
+    int64_t right_row = 0, right_col = 0;
+    bool of_four = false;
+    uint64_t add(DType dtype, uint64_t sum, uint64_t x, uint64_t y) const;  ///< a sum of `dtype`, x of dtype a, y of b
+  };
+  /// matrix_elements, matrix_of: the registers of a lane's elements, or words.
+  struct Lanes {
+    std::vector<uint32_t> registers = {};
+    bool words = false;
+  };
+  int64_t rows = 0, cols = 0;  // of the matrix, or of a product's result
+  DType dtype = DType::f32;
+  std::variant<std::monostate, Memory, Product, Lanes> what = {};
 };
 
 /// What a tensor_load copies: `count` boxes, one behind the other, each `box.back()` elements further along.

@@ -262,8 +262,9 @@ class Machine {
     const MatrixOp& m = code_.matrices[op.d];
     const auto part = [&](uint32_t base, int64_t e) -> Register& { return element(first, n, base, e); };
     if (op.code == Code::multiply_add)
-      return multiply_add(m, op, static_cast<int64_t>(first / n % 4), random_.below(static_cast<uint32_t>(m.depth)),
-                          part);
+      return multiply_add(
+          m, op, static_cast<int64_t>(first / n % 4),
+          [&](int64_t depth) { return random_.below(static_cast<uint32_t>(depth)); }, part);
     if (op.code == Code::matrix_fill) {
       const Register x = invocations_[first].regs[op.a];
       for (int64_t e = 0; e < m.rows * m.cols; ++e) element(first, n, op.dst, e) = x;
@@ -282,14 +283,15 @@ class Machine {
       return of_lanes(m, op, part, [&](int64_t l, uint32_t r) -> Register& {
         return invocations_[first + static_cast<size_t>(l)].regs[r];
       });
+    const auto& memory = std::get<MatrixOp::Memory>(m.what);
     Instr access = op;
-    access.aux = m.place;
+    access.aux = memory.place;
     const int64_t size = size_bytes(m.dtype);
     const int64_t word = index_of(access, at, static_cast<uint32_t>(first), invocations_[first].regs);
     for (int64_t e = 0; e < m.rows * m.cols; ++e) {
-      const int64_t row = e / m.cols, col = e % m.cols, byte = (m.by_columns ? row : col) * size;
-      const int64_t across = m.by_columns ? col : row;
-      const int64_t index = word + m.word(across, byte);
+      const int64_t row = e / m.cols, col = e % m.cols, byte = (memory.by_columns ? row : col) * size;
+      const int64_t across = memory.by_columns ? col : row;
+      const int64_t index = word + memory.word(across, byte);
       const auto who = static_cast<uint32_t>(first + static_cast<size_t>(e) % n);
       uint8_t* poison = nullptr;
       if (op.code == Code::matrix_load) {

@@ -26,9 +26,10 @@ std::pair<Wide, Wide> type_range(DType t) {
 // Node i of an extent, as an extent.
 Extent part(const Extent& e, size_t i) {
   const Extent::Node& n = e.nodes()[i];
-  if (n.op == Extent::Op::constant) return n.value;
-  if (n.op == Extent::Op::name) return Extent::named(n.name);
-  return Extent::make(n.op, part(e, static_cast<size_t>(n.lhs)), part(e, static_cast<size_t>(n.rhs)));
+  if (const auto* constant = std::get_if<int64_t>(&n)) return *constant;
+  if (const auto* name = std::get_if<std::string>(&n)) return Extent::named(*name);
+  const auto& o = std::get<Extent::Operation>(n);
+  return Extent::make(o.op, part(e, o.lhs), part(e, o.rhs));
 }
 }  // namespace
 
@@ -182,21 +183,17 @@ Prover::Form Prover::compute(Value v) {
 // -- sizes that arrive with the call
 Prover::Form Prover::size(const Extent& e, size_t node) {
   const Extent::Node& n = e.nodes()[node];
-  const auto operand = [&](int i) { return size(e, static_cast<size_t>(i)); };
-  switch (n.op) {
-    case Extent::Op::constant: return {{}, n.value};
-    case Extent::Op::add:
-    case Extent::Op::sub: {
-      const Form right = operand(n.rhs);
-      return plus(operand(n.lhs), right, n.op == Extent::Op::add ? 1 : -1);
+  if (const auto* constant = std::get_if<int64_t>(&n)) return {{}, *constant};
+  if (const auto* o = std::get_if<Extent::Operation>(&n)) {
+    if (o->op == Extent::Op::add || o->op == Extent::Op::sub) {
+      const Form right = size(e, o->rhs);
+      return plus(size(e, o->lhs), right, o->op == Extent::Op::add ? 1 : -1);
     }
-    case Extent::Op::mul: {
-      const Form a = operand(n.lhs), b = operand(n.rhs);
+    if (o->op == Extent::Op::mul) {
+      const Form a = size(e, o->lhs), b = size(e, o->rhs);
       if (b.terms.empty() && b.constant < INT32_MAX) return plus({}, a, b.constant);
       if (a.terms.empty() && a.constant < INT32_MAX) return plus({}, b, a.constant);
-      break;
     }
-    default: break;
   }
   return {{{size_atom(e, node), 1}}, 0};
 }
@@ -207,12 +204,13 @@ uint32_t Prover::size_atom(const Extent& e, size_t node) {
   if (!added) return atom;
   const Extent::Node& n = e.nodes()[node];
   Interval& r = size_ranges_[atom] = {-kFar, kFar};
-  if (n.op == Extent::Op::name) r = {0, INT32_MAX};  // a launch refuses others
-  if (n.op != Extent::Op::cdiv && n.op != Extent::Op::floordiv) return atom;
-  const Form a = size(e, static_cast<size_t>(n.lhs)), b = size(e, static_cast<size_t>(n.rhs));
+  if (std::holds_alternative<std::string>(n)) r = {0, INT32_MAX};  // a launch refuses others
+  const auto* o = std::get_if<Extent::Operation>(&n);
+  if (!o || (o->op != Extent::Op::cdiv && o->op != Extent::Op::floordiv)) return atom;
+  const Form a = size(e, o->lhs), b = size(e, o->rhs);
   if (!b.terms.empty() || b.constant < 1 || b.constant > INT32_MAX) return atom;
   // a <= b * atom < a + b, or a - b < b * atom <= a.
-  const bool up = n.op == Extent::Op::cdiv;
+  const bool up = o->op == Extent::Op::cdiv;
   const Form times{{{atom, b.constant}}, 0};
   size_facts_.push_back(plus(plus(times, a, -1), {{}, 1}, up ? 0 : b.constant - 1));
   size_facts_.push_back(plus(plus(a, times, -1), {{}, 1}, up ? b.constant - 1 : 0));

@@ -27,7 +27,7 @@ Values RefWindows::array_position(const RefState& r, const ir::BlockMapping& m, 
   Values all = r.begins;
   size_t d = 0;  // of the Ref
   for (size_t in_array = 0; in_array < all.size(); ++in_array) {
-    if (!m.whole && !m.block[in_array].seen()) continue;
+    if (!m.seen(in_array)) continue;
     const Index& ix = o.index[d];
     const Index::Slice* slice = ix.slice();
     const int64_t span = slice ? std::max<int64_t>(slice->span() - 1, 0) : 0;

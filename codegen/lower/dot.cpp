@@ -83,13 +83,12 @@ void DotEmitter::pack(DotShape& d) const {
   if (!lhs || !rhs) return;
   const bool l = is_signed_int(k_.type(lhs).dtype), r = is_signed_int(k_.type(rhs).dtype);
   if (!(l && r ? target_.dot4_signed : l || r ? target_.dot4_mixed : target_.dot4_unsigned)) return;
-  d.packed = true;
   d.lhs = lhs;
   d.rhs = rhs;
-  d.lhs_element = l ? DType::i8 : DType::u8;
-  d.rhs_element = r ? DType::i8 : DType::u8;
-  d.lhs_word = l ? DType::i32 : DType::u32;
-  d.rhs_word = r ? DType::i32 : DType::u32;
+  d.packed = DotShape::Packed{.lhs_element = l ? DType::i8 : DType::u8,
+                              .rhs_element = r ? DType::i8 : DType::u8,
+                              .lhs_word = l ? DType::i32 : DType::u32,
+                              .rhs_word = r ? DType::i32 : DType::u32};
 }
 
 int64_t DotEmitter::chunk(const DotShape& d) const {
@@ -215,12 +214,12 @@ void DotEmitter::emit(ir::OpId id) {
     if (!d.start) return b_.zero(d.acc);
     return b_.convert(staged_of.start ? arena_.load(staged[start_index], c) : elements_.of(d.start, c), d.acc);
   };
-  const auto read_as = [&](Value x, DType packed) {
-    return form == DotForm::matrix ? k_.type(x).dtype : d.packed ? packed : d.acc;
+  const auto read_as = [&](Value x, DType DotShape::Packed::* element) {
+    return form == DotForm::matrix ? k_.type(x).dtype : d.packed ? (*d.packed).*element : d.acc;
   };
   const Slot *left = staged_of.lhs ? &staged[l_index] : nullptr, *right = staged_of.rhs ? &staged[r_index] : nullptr;
-  d.lhs_at = reader(d.lhs, d.lhs_dims, left, read_as(d.lhs, d.lhs_element));
-  d.rhs_at = reader(d.rhs, d.rhs_dims, right, read_as(d.rhs, d.rhs_element));
+  d.lhs_at = reader(d.lhs, d.lhs_dims, left, read_as(d.lhs, &DotShape::Packed::lhs_element));
+  d.rhs_at = reader(d.rhs, d.rhs_dims, right, read_as(d.rhs, &DotShape::Packed::rhs_element));
   if (staged_of.tile && is_left_factor(d))
     d.left = sums_.left_of_registers(*matrix_form(d), plan(d.k_axes[0]), own_elements(d));
   else if (staged_of.tile) d.lhs_tile = to_tile(d);

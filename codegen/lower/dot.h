@@ -1,6 +1,7 @@
 // DotEmitter: products, in the form that the schedule planned or, if a product does not have that form, as reductions.
 #pragma once
 #include <map>
+#include <optional>
 #include <set>
 
 #include "codegen/lower/matrix_sums.h"
@@ -18,9 +19,11 @@ struct DotShape {
   std::vector<int> k_axes;
   int64_t depth = 1;  // elements contracted
   DType acc = DType::f32;
-  // Staged with four elements of 8 bits along the contracted dims in a word: dtypes of elements (i8, u8) and of words.
-  bool packed = false;
-  DType lhs_element = DType::f32, rhs_element = DType::f32, lhs_word = DType::f32, rhs_word = DType::f32;
+  /// Four elements of 8 bits along the contracted dims in a word: dtypes of elements (i8, u8) and of words.
+  struct Packed {
+    DType lhs_element, rhs_element, lhs_word, rhs_word;
+  };
+  std::optional<Packed> packed;            // staged like that
   std::vector<size_t> lhs_dims, rhs_dims;  // operand dim -> position in [result dims..., k dims...]
   // One element of an operand, in the accumulator's dtype, or as it is packed; c: [result dims..., k dims...].
   Function<Value(const Coords&)> lhs_at, rhs_at;

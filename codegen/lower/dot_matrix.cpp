@@ -292,7 +292,7 @@ class MatrixDot : public ChunkedDot {
     size_t d = 0;  // of the Ref
     for (size_t i = 0; i < m.array_shape.size(); ++i) {
       all.emplace_back();
-      if (!m.whole && !m.block[i].seen()) continue;
+      if (!m.seen(i)) continue;
       if (t.load->index[d].slice()) all.back() = dims[static_cast<size_t>(form.slice[d])];
       ++d;
     }
@@ -329,8 +329,8 @@ class MatrixDot : public ChunkedDot {
     // The driver encodes no dim of 0, or of more than 2^32.
     for (const Extent& e : m.array_shape)
       if (!e.is_static() || *e.value() < 1 || *e.value() > std::numeric_limits<int32_t>::max()) return {};
-    for (const ir::BlockDim& dim : m.block)
-      if (dim.halo() || dim.low() != 0 || dim.high() != 0) return {};
+    for (size_t d = 0; d < m.array_shape.size() && !m.is_whole(); ++d)
+      if (const ir::BlockDim& dim = m.block()[d]; dim.halo() || dim.low() != 0 || dim.high() != 0) return {};
     for (const ir::Index& i : t.load->index)
       if (i.slice() && i.slice()->step != 1) return {};
     if (*m.array_shape.back().value() * size % kAlignment != 0) return {};

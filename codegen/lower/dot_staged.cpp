@@ -140,8 +140,8 @@ class StagedDot : public ChunkedDot {
  public:
   StagedDot(Emission& e, ir::OpId id, const DotShape& d, const DotEmitter::Sink& sink)
       : ChunkedDot(e, id, d, sink, e.dots.chunk(d)),
-        lhs_word_(d.packed ? d.lhs_word : d.acc),
-        rhs_word_(d.packed ? d.rhs_word : d.acc) {}
+        lhs_word_(d.packed ? d.packed->lhs_word : d.acc),
+        rhs_word_(d.packed ? d.packed->rhs_word : d.acc) {}
   void run() {
     const int64_t bytes = words_of(lhs_) * ir::arena_stride(lhs_word_) + words_of(rhs_) * ir::arena_stride(rhs_word_);
     double_buffered_ = chunks_ > 1 && s_.double_buffer && 2 * bytes <= target_.shared_bytes * 3 / 8;
@@ -161,7 +161,7 @@ class StagedDot : public ChunkedDot {
   int64_t words_of(const Operand& o) const { return tk_ / per_word_ * (o.plan->cover() + kPad); }
   DType word_of(const Operand& o) const { return &o == &lhs_ ? lhs_word_ : rhs_word_; }
   // Packed along the free dim as they are loaded, and transposed on the way to the tile.
-  bool transposed(const Operand& o) const { return d_.packed && !o.by_k && o.width > 1; }
+  bool transposed(const Operand& o) const { return d_.packed.has_value() && !o.by_k && o.width > 1; }
 
   // How many neighbours along the fastest dim an invocation fetches at once: what one access brings, where the tile has
   // as many for each invocation.
@@ -381,7 +381,7 @@ class StagedDot : public ChunkedDot {
       const Values b = row(rhs_, col_start, k);
       for (size_t i = 0; i < a.size(); ++i)
         for (size_t j = 0; j < b.size(); ++j)
-          acc[i * b.size() + j] = dots_.multiply_add(a[i], b[j], acc[i * b.size() + j], d_.packed);
+          acc[i * b.size() + j] = dots_.multiply_add(a[i], b[j], acc[i * b.size() + j], d_.packed.has_value());
     }
   }
   void one_strip() {

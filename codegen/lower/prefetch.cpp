@@ -91,8 +91,8 @@ void Prefetch::choose_staged(ir::OpId id) {
   for (int operand = 0; operand < 2; ++operand) {
     const DType word = form == DotForm::matrix ? DType::u32
                        : !d.packed             ? d.acc
-                       : operand == 0          ? d.lhs_word
-                                               : d.rhs_word;
+                       : operand == 0          ? d.packed->lhs_word
+                                               : d.packed->rhs_word;
     Load a{id.index, operand, 0, word, {}, {}, {}};
     std::set<int> refs;
     const bool early = readable_early(operand == 0 ? d.lhs : d.rhs, refs, a.scalars);

@@ -46,11 +46,8 @@ void UnitEmitter::set_up_kernel() {
   std::vector<ir::Type> args;
   for (const ir::BlockMapping& m : k_.blocks) {
     args.push_back(ir::Type::ref(m.dtype, {-1}, ir::MemorySpace::global));
-    ir::BlockMapping whole = m;
-    whole.whole = true;
-    whole.block.clear();
-    whole.index_map = {};
-    out_.blocks.push_back(std::move(whole));
+    out_.blocks.push_back(m);
+    if (!m.is_whole()) out_.blocks.back().what = ir::BlockMapping::Whole{};
   }
   out_.body = b_.raw().new_region(args);
   b_.raw().set_region(out_.body);

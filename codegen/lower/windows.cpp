@@ -43,8 +43,8 @@ void RefWindows::find_owned() {
   }
   owned_.assign(states_.size(), false);
   for (size_t r = static_cast<size_t>(k_.num_inputs); r < k_.blocks.size(); ++r) {
-    const bool once =
-        written_[r] && accesses[r] == 1 && fixed[r] && !k_.blocks[r].whole && !may_overlap(k_, static_cast<int>(r));
+    const bool once = written_[r] && accesses[r] == 1 && fixed[r] && !k_.blocks[r].is_whole() &&
+                      !may_overlap(k_, static_cast<int>(r));
     owned_[r] = once || parallel_.commuting[r];
   }
 }
@@ -60,11 +60,11 @@ Value RefWindows::within_i32(const Extent& e, const ir::BlockDim& dim, Value min
 
 void RefWindows::index_map(int i, Values& starts) {
   const ir::BlockMapping& m = k_.blocks[static_cast<size_t>(i)];
-  const ir::Region& map = k_.region(m.index_map);
+  const ir::Region& map = k_.region(m.index_map());
   for (size_t a = 0; a < k_.grid.size(); ++a) placement_.of(map.args[a]) = pid_[a] ? pid_[a] : b_.i32(0);
   for (ir::OpId id : map.ops)
     if (k_.op(id).code != Opcode::yield) elements_.compute_scalar(id);
-  for (Value v : k_.terminator(m.index_map).operands) starts.push_back(elements_.scalar(v));
+  for (Value v : k_.terminator(m.index_map()).operands) starts.push_back(elements_.scalar(v));
 }
 
 // Whether the array's size e cannot be 0 while a program runs: a grid axis is empty with it.
@@ -94,7 +94,7 @@ void RefWindows::refuse_beyond_i32(const Extent& e) {
 // Where blocks start is formed in 32 bits, and so is where a halo block ends. Of a window that begins behind its array
 // it does not matter where (within_i32()).
 void RefWindows::check_positions(const ir::BlockMapping& m, size_t d, const BlockStart& known, bool wraps) {
-  const ir::BlockDim& dim = m.block[d];
+  const ir::BlockDim& dim = m.block()[d];
   const Extent last = ir::last_index(dim, m.array_shape[d]), behind = m.array_shape[d] + dim.low();
   const bool halo = dim.halo(), element = dim.is_element();
   if (!last.is_static()) {
@@ -115,7 +115,7 @@ void RefWindows::check_positions(const ir::BlockMapping& m, size_t d, const Bloc
 
 // Where the block begins along a dim, in elements: below 0 where the window begins before the array.
 Value RefWindows::block_begin(const ir::BlockMapping& m, size_t d, const BlockStart& known, Value index) {
-  const ir::BlockDim& dim = m.block[d];
+  const ir::BlockDim& dim = m.block()[d];
   Value s = index;
   const bool wraps = !known.in_range && dim.wrap() && scalars_.range(known.form).lo < 0;
   if (!known.in_range) {
@@ -133,7 +133,7 @@ Value RefWindows::block_begin(const ir::BlockMapping& m, size_t d, const BlockSt
 
 // s rows of `stride` elements, i64. Products that stay below 2^31 are formed in 32 bits first.
 Value RefWindows::offset_along(const ir::BlockMapping& m, size_t d, const Extent& stride, Value s) {
-  const ir::BlockDim& dim = m.block[d];
+  const ir::BlockDim& dim = m.block()[d];
   const auto n = stride.value(), extent = m.array_shape[d].value();
   // whatever the text says
   const auto length =
@@ -147,7 +147,7 @@ Value RefWindows::offset_along(const ir::BlockMapping& m, size_t d, const Extent
 void RefWindows::add_dim(RefState& r, int i, size_t d, const BlockStart& known, const Extent& stride, Value bound) {
   const ir::BlockMapping& m = k_.blocks[static_cast<size_t>(i)];
   const Value s = r.begins[d];
-  const ir::BlockDim& dim = m.block[d];
+  const ir::BlockDim& dim = m.block()[d];
   const auto extent = m.array_shape[d].value();
   Value limit;
   if (!known.interior) limit = within_i32(m.array_shape[d], dim, s);
@@ -210,7 +210,7 @@ void RefWindows::enter_window(int i) {
   // Row-major strides; run-time ones are products of extents that the host evaluates.
   std::vector<Extent> stride(rank, 1);
   for (size_t d = rank; d-- > 1;) stride[d - 1] = stride[d] * m.array_shape[d];
-  if (m.whole) {
+  if (m.is_whole()) {
     r.ref = base;
     r.begins.resize(rank);
     for (const Extent& e : stride) r.stride.push_back(*e.value());
@@ -231,9 +231,9 @@ void RefWindows::enter_window(int i) {
       const Value s = block_begin(m, d, known[d], starts[at]);
       r.begins.push_back(s);
       const Value along = offset_along(m, d, stride[d], s);
-      if (!m.block[d].halo()) offset = b_.add(offset, along);
+      if (!m.block()[d].halo()) offset = b_.add(offset, along);
       else r.halo_offset = r.halo_offset ? b_.add(r.halo_offset, along) : along;
-      const bool bounded = m.block[d].is_bounded();
+      const bool bounded = m.block()[d].is_bounded();
       r.bounded = r.bounded || bounded;
       add_dim(r, i, d, known[d], stride[d], bounded ? starts[at + 1] : Value{});
     }
@@ -242,7 +242,7 @@ void RefWindows::enter_window(int i) {
   constexpr int64_t kFar = int64_t{1} << 40;
   int64_t span = 0, span_inside = 0;
   for (size_t d = 0, at = 0; d < rank; ++d) {
-    if (!m.whole && !m.block[d].seen()) continue;
+    if (!m.seen(d)) continue;
     const int64_t by = std::min(r.stride[at], kFar), n = std::max<int64_t>(r.shape[at] - 1, 0);
     // A halo's edge is any element of the array, and 31 bits do not count those of one of unknown size.
     const int64_t most = r.halo[at] ? std::min(m.array_shape[d].value().value_or(kFar), kFar) : n;

@@ -41,9 +41,9 @@ ScalarAnalysis::ScalarAnalysis(const ir::Kernel& k) : k_(k) {
     size_.push_back({0, n ? std::max<int64_t>(*n - 1, 0) : INT32_MAX - 1});
   }
   for (const ir::BlockMapping& b : k.blocks)
-    if (!b.whole)
+    if (!b.is_whole())
       for (size_t a = 0; a < k.grid.size(); ++a)
-        map_arg_axis_[k.region(b.index_map).args[a].index] = static_cast<int>(a);
+        map_arg_axis_[k.region(b.index_map()).args[a].index] = static_cast<int>(a);
   for (uint32_t i = 0; i < k.ops.size(); ++i)
     if (k.ops[i].code == Opcode::for_) loop_of_iv_[k.region(k.ops[i].regions[0]).args[0].index] = {i};
 }

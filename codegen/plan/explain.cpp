@@ -58,11 +58,11 @@ std::string block_text(const ir::Kernel& k, const Target& target, Plan& plan, si
   std::string out;
   const ir::BlockMapping& b = k.blocks[i];
   out += "  " + b.origin + ": " + std::string(name(b.dtype)) + " " + shape_text(b.array_shape);
-  if (b.by_value) return out + " by value\n";
-  if (b.whole) out += " whole";
+  if (b.is_by_value()) return out + " by value\n";
+  if (b.is_whole()) out += " whole";
   else {
     out += " in blocks (";
-    for (size_t d = 0; d < b.block.size(); ++d) out += (d ? ", " : "") + ir::to_string(b.block[d]);
+    for (size_t d = 0; d < b.block().size(); ++d) out += (d ? ", " : "") + ir::to_string(b.block()[d]);
     out += ")";
   }
   if (static_cast<int>(i) < k.num_prefetch) {

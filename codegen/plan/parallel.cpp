@@ -263,9 +263,10 @@ bool needs_copy(const ir::Kernel& k, int i) {
 }
 
 bool may_overlap(const ir::Kernel& k, int i) {
-  const auto& dims = k.blocks[static_cast<size_t>(i)].block;
-  return std::any_of(dims.begin(), dims.end(),
-                     [](const ir::BlockDim& d) { return d.is_element() || d.is_bounded() || d.halo(); });
+  const ir::BlockMapping& b = k.blocks[static_cast<size_t>(i)];
+  return !b.is_whole() && std::any_of(b.block().begin(), b.block().end(), [](const ir::BlockDim& d) {
+    return d.is_element() || d.is_bounded() || d.halo();
+  });
 }
 
 bool always_stored_whole(const ir::Kernel& k, int i) {
@@ -278,11 +279,11 @@ bool always_stored_whole(const ir::Kernel& k, int i) {
 
 bool same_blocks(const ir::Kernel& k, int a, int b) {
   const ir::BlockMapping &x = k.blocks[static_cast<size_t>(a)], &y = k.blocks[static_cast<size_t>(b)];
-  if (x.whole || y.whole) return x.whole && y.whole;
-  if (x.block != y.block) return false;
+  if (x.is_whole() || y.is_whole()) return x.is_whole() && y.is_whole();
+  if (x.block() != y.block()) return false;
   // Equal ops in equal order: passes have brought equal maps into one form.
   std::unordered_map<uint32_t, ir::Value> other;
-  const ir::Region &p = k.region(x.index_map), &q = k.region(y.index_map);
+  const ir::Region &p = k.region(x.index_map()), &q = k.region(y.index_map());
   for (size_t n = 0; n < p.args.size(); ++n) other[p.args[n].index] = q.args[n];
   if (p.ops.size() != q.ops.size()) return false;
   for (size_t n = 0; n < p.ops.size(); ++n) {
@@ -302,22 +303,22 @@ bool same_blocks(const ir::Kernel& k, int a, int b) {
 
 bool depends_on_data(const ir::Kernel& k, int i) {
   const ir::BlockMapping& b = k.blocks[static_cast<size_t>(i)];
-  if (b.whole) return false;
-  const auto& ops = k.region(b.index_map).ops;
+  if (b.is_whole()) return false;
+  const auto& ops = k.region(b.index_map()).ops;
   return std::any_of(ops.begin(), ops.end(), [&](ir::OpId o) { return k.op(o).code == Opcode::load; });
 }
 
 std::vector<BlockStart> block_starts(const ir::Kernel& k, int i, ScalarAnalysis& scalars) {
   const ir::BlockMapping& b = k.blocks[static_cast<size_t>(i)];
   std::vector<BlockStart> starts;
-  if (b.whole) {
+  if (b.is_whole()) {
     for (size_t d = 0; d < b.array_shape.size(); ++d) starts.push_back({scalars.constant(0), true, true});
     return starts;
   }
-  const ir::Op& yields = k.terminator(b.index_map);
-  for (size_t d = 0; d < b.block.size(); ++d) {
+  const ir::Op& yields = k.terminator(b.index_map());
+  for (size_t d = 0; d < b.block().size(); ++d) {
     BlockStart s;
-    const ir::BlockDim& dim = b.block[d];
+    const ir::BlockDim& dim = b.block()[d];
     const size_t at = k.map_result(i, d);
     s.form = scalars.of(yields.operands[at]);
     const Range r = scalars.range(s.form);
@@ -497,24 +498,24 @@ class ParallelProof {
     // An array that the kernel both stores to and reads is kept in a private tile and written back whole, and a copied
     // input is read whole: all of the block counts.
     const bool copied = needs_copy(k_, ref),
-               whole_block = (stored_[i] && k_.aliased_output(ref) < 0 && read_[i] && !b.whole) || copied;
+               whole_block = (stored_[i] && k_.aliased_output(ref) < 0 && read_[i] && !b.is_whole()) || copied;
     size_t ref_dim = 0;
     for (size_t d = 0; d < b.array_shape.size(); ++d) {
-      if (b.whole) {
+      if (b.is_whole()) {
         const int64_t n = *b.array_shape[d].value();
         access.dims.push_back(copied ? all_positions(n, scalars_) : dim_footprint(op, op.index[d], n, scalars_));
         continue;
       }
-      const int64_t block = b.block[d].size(), unit = b.block[d].unit(), low = b.block[d].low();
+      const int64_t block = b.block()[d].size(), unit = b.block()[d].unit(), low = b.block()[d].low();
       const BlockStart& s = starts_[i][d];
-      if (b.block[d].halo()) {  // its edges are read from anywhere
+      if (b.block()[d].halo()) {  // its edges are read from anywhere
         access.dims.push_back(scalars_.bounded({}));
         ++ref_dim;
         continue;
       }
       const Affine form =
           s.in_range ? scalars_.sum(scalars_.scaled(s.form, unit), scalars_.constant(-low)) : scalars_.bounded({});
-      if (!b.block[d].seen()) {
+      if (!b.block()[d].seen()) {
         access.dims.push_back(form);
         continue;
       }
@@ -601,7 +602,7 @@ class ParallelProof {
   // accumulate in such outputs, for which each core has memory of its own.
   void bind_shared_blocks() {
     for (auto i = static_cast<size_t>(k_.num_inputs); i < k_.blocks.size(); ++i) {
-      if (k_.blocks[i].whole || !stored_[i] || !read_[i] || k_.blocks[i].alias >= 0) continue;
+      if (k_.blocks[i].is_whole() || !stored_[i] || !read_[i] || k_.blocks[i].alias >= 0) continue;
       for (size_t a = 0; a < rank_; ++a)
         bound_[a] =
             bound_[a] || (!proved_[a] && std::all_of(starts_[i].begin(), starts_[i].end(), [&](const BlockStart& s) {
@@ -615,7 +616,7 @@ class ParallelProof {
   int shared_tile() const {
     int tile = -1;
     for (size_t i = 0; i < k_.blocks.size(); ++i) {
-      if (k_.blocks[i].whole || !stored_[i] || !read_[i] || k_.aliased_output(static_cast<int>(i)) >= 0 ||
+      if (k_.blocks[i].is_whole() || !stored_[i] || !read_[i] || k_.aliased_output(static_cast<int>(i)) >= 0 ||
           always_stored_whole(k_, static_cast<int>(i)))
         continue;
       for (const BlockStart& s : starts_[i])

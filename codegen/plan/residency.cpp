@@ -17,15 +17,15 @@ std::vector<int> scopes(const ir::Kernel& k, const std::vector<int>& sequential)
   for (size_t i = args - static_cast<size_t>(k.num_private_scratch); i < args; ++i)
     scope[i] = static_cast<int>(sequential.size());
   for (size_t i = 0; i < k.blocks.size(); ++i) {
-    if (k.blocks[i].whole) continue;
-    const ir::Region& map = k.region(k.blocks[i].index_map);
+    if (k.blocks[i].is_whole()) continue;
+    const ir::Region& map = k.region(k.blocks[i].index_map());
     std::set<uint32_t> used;
     Function<void(Value)> visit = [&](Value v) {
       if (!used.insert(v.index).second) return;
       if (const ir::Op* op = k.def(v))
         for (Value o : op->operands) visit(o);
     };
-    for (Value v : k.terminator(k.blocks[i].index_map).operands) visit(v);
+    for (Value v : k.terminator(k.blocks[i].index_map()).operands) visit(v);
     for (size_t j = 0; j < sequential.size(); ++j)
       if (used.count(map.args[static_cast<size_t>(sequential[j])].index)) scope[i] = static_cast<int>(j) + 1;
     if (i < static_cast<size_t>(k.num_prefetch)) continue;
@@ -61,7 +61,7 @@ std::vector<bool> resident_candidates(const ir::Kernel& k) {
   std::vector<bool> candidates(args.size(), false);
   for (size_t i = 0; i < args.size(); ++i) {
     const bool scratch = i >= k.blocks.size();
-    const bool block = !scratch && !k.blocks[i].whole && k.aliased_output(static_cast<int>(i)) < 0 &&
+    const bool block = !scratch && !k.blocks[i].is_whole() && k.aliased_output(static_cast<int>(i)) < 0 &&
                        !k.shares_at_once(k.blocks[i].alias);
     const ir::MemorySpace space = k.type(args[i]).space;
     const bool common = scratch && k.has_threads() && (space == ir::MemorySpace::smem || ir::is_barrier(space));

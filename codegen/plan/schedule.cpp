@@ -108,7 +108,7 @@ class Scheduler {
   // What a program stores beyond the array's edge it must read back: registers or a private tile have room for it.
   bool wants_room(size_t i) {
     if (i >= k_.blocks.size() || k_.aliased_output(static_cast<int>(i)) >= 0 || !read_[i] || !written_[i] ||
-        k_.blocks[i].whole || k_.shares_at_once(k_.blocks[i].alias))
+        k_.blocks[i].is_whole() || k_.shares_at_once(k_.blocks[i].alias))
       return false;
     for (const BlockStart& b : block_starts(k_, static_cast<int>(i), scalars_))
       if (!b.interior) return true;

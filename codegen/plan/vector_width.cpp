@@ -38,7 +38,7 @@ class Widths {
     const ir::Index& ix = o.index.back();
     const ir::Index::Slice* slice = ix.slice();
     if (m.array_shape.empty() || !slice || slice->step != 1 || slice->size < 2) return;
-    if (!m.whole && !m.block.back().seen()) return;
+    if (!m.seen(m.array_shape.size() - 1)) return;
     const ir::Value v = o.code == Opcode::load ? o.results[0] : o.operands[1];
     const ir::AccessDims form = ir::access_dims(k_, o);
     if (form.slice.back() < 0) return;
@@ -51,10 +51,10 @@ class Widths {
   }
   // The element at which the block begins along its last dim.
   Residue begin(const ir::BlockMapping& m, size_t ref) {
-    if (m.whole) return {};
-    const ir::BlockDim& dim = m.block.back();
+    if (m.is_whole()) return {};
+    const ir::BlockDim& dim = m.block().back();
     const ir::Value index =
-        k_.terminator(m.index_map).operands[k_.map_result(static_cast<int>(ref), m.array_shape.size() - 1)];
+        k_.terminator(m.index_map()).operands[k_.map_result(static_cast<int>(ref), m.array_shape.size() - 1)];
     return divisors_.residue(index) * Residue::of(dim.unit()) - Residue::of(dim.low());
   }
   // Divides the elements from one row to the next.

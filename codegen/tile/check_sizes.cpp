@@ -28,12 +28,11 @@ void check_sizes(const ir::Kernel& k) {
           k.name + ": " + b.origin + ": its array " + to_string(b.array_shape) + " has more than 2^55 elements",
           b.loc ? b.loc : k.loc, "no device holds as much");
     for (size_t d = 0; d < b.array_shape.size(); ++d)
-      if (const auto n = b.array_shape[d].value(); b.whole && n && *n > kMost)
+      if (const auto n = b.array_shape[d].value(); b.is_whole() && n && *n > kMost)
         fail(b.origin + ": dim " + std::to_string(d) + " of its array", *n, "elements", b.loc,
              "give the array more dims, of fewer elements each");
-    for (size_t d = 0; d < b.block.size(); ++d)
-      if (b.block[d].size() > kMost)
-        fail(b.origin + ": dim " + std::to_string(d) + " of its block", b.block[d].size(), "elements", b.loc,
+      else if (!b.is_whole() && b.block()[d].size() > kMost)
+        fail(b.origin + ": dim " + std::to_string(d) + " of its block", b.block()[d].size(), "elements", b.loc,
              "use smaller blocks");
   }
   for (const ir::Region& r : k.regions)

@@ -30,14 +30,15 @@ bool depends_on(const ir::Kernel& k, Value v, Value on) {
 // Which dim of the block is the axis' program, or -1: none; nothing: it depends on it otherwise.
 std::optional<int> dim_along(const ir::Kernel& k, int block, size_t axis) {
   const BlockMapping& m = k.blocks[static_cast<size_t>(block)];
-  if (m.whole || m.by_value) return -1;
-  const Value id = k.region(m.index_map).args[axis];
+  if (m.is_whole()) return -1;
+  const Value id = k.region(m.index_map()).args[axis];
   const int64_t programs = *k.grid[axis].size.value();
   int found = -1;
-  for (size_t d = 0; d < m.block.size(); ++d)
-    for (size_t r = 0; r < m.block[d].results(); ++r) {
-      const Value v = k.terminator(m.index_map).operands[k.map_result(block, d) + r];
-      if (v == id && found < 0 && m.block[d].is_blocked() && m.array_shape[d].value() == programs * m.block[d].size())
+  for (size_t d = 0; d < m.block().size(); ++d)
+    for (size_t r = 0; r < m.block()[d].results(); ++r) {
+      const Value v = k.terminator(m.index_map()).operands[k.map_result(block, d) + r];
+      if (v == id && found < 0 && m.block()[d].is_blocked() &&
+          m.array_shape[d].value() == programs * m.block()[d].size())
         found = static_cast<int>(d);
       else if (depends_on(k, v, id)) return std::nullopt;
     }
@@ -46,7 +47,7 @@ std::optional<int> dim_along(const ir::Kernel& k, int block, size_t axis) {
 // Of the Ref, which lacks squeezed dims.
 size_t ref_dim(const BlockMapping& m, int d) {
   return static_cast<size_t>(
-      std::count_if(m.block.begin(), m.block.begin() + d, [](const BlockDim& x) { return x.seen(); }));
+      std::count_if(m.block().begin(), m.block().begin() + d, [](const BlockDim& x) { return x.seen(); }));
 }
 
 bool joinable(const ir::Kernel& k, const Op& o, size_t axis) {
@@ -94,7 +95,8 @@ void join_programs(ir::Kernel& k, size_t axis, int64_t count, const std::set<uin
     std::vector<Value> begin(k.blocks.size());  // of the program's part of a block
     for (size_t i = 0; i < k.blocks.size(); ++i)
       if (along[i] >= 0)
-        begin[i] = b.elementwise(Opcode::mul, {program, i32(k.blocks[i].block[static_cast<size_t>(along[i])].size())});
+        begin[i] =
+            b.elementwise(Opcode::mul, {program, i32(k.blocks[i].block()[static_cast<size_t>(along[i])].size())});
     for (const ir::OpId id : ops) {
       if (before.count(id.index) || after.count(id.index) || k.op(id).code == Opcode::yield) continue;
       const uint32_t ref = ir::accesses_ref(k.op(id).code) ? k.ref_position(k.op(id).operands[0]) : UINT32_MAX;
@@ -115,7 +117,7 @@ void join_programs(ir::Kernel& k, size_t axis, int64_t count, const std::set<uin
   k.grid[axis].size = programs / count;
   for (size_t i = 0; i < k.blocks.size(); ++i) {
     if (along[i] < 0) continue;
-    BlockDim& dim = k.blocks[i].block[static_cast<size_t>(along[i])];
+    BlockDim& dim = k.blocks[i].block()[static_cast<size_t>(along[i])];
     dim = {BlockDim::Blocked{dim.size() * count}};
     k.values[k.region(k.body).args[i].index].type = k.block_ref_type(static_cast<int>(i));
   }

@@ -16,11 +16,11 @@ bool squeeze_refs(ir::Kernel& k) {
     if (t.space == ir::MemorySpace::semaphore || ir::is_barrier(t.space)) continue;
     if (i < k.blocks.size()) {
       const ir::BlockMapping& b = k.blocks[i];
-      if (b.whole || static_cast<int>(i) < k.num_prefetch) continue;
+      if (b.is_whole() || static_cast<int>(i) < k.num_prefetch) continue;
       // Of an array without elements a squeezed dim has no position, which takes a test in every program.
-      for (size_t d = 0; d < b.block.size(); ++d)
-        if (b.block[d].seen())
-          unit[i].push_back(b.block[d].is_blocked() && b.block[d].size() == 1 &&
+      for (size_t d = 0; d < b.block().size(); ++d)
+        if (b.block()[d].seen())
+          unit[i].push_back(b.block()[d].is_blocked() && b.block()[d].size() == 1 &&
                             b.array_shape[d].value().value_or(0) > 0);
     } else {
       for (const int64_t n : t.shape) unit[i].push_back(n == 1);
@@ -51,7 +51,7 @@ bool squeeze_refs(ir::Kernel& k) {
     changed = true;
     if (i < k.blocks.size()) {
       size_t ref_dim = 0;
-      for (BlockDim& d : k.blocks[i].block)
+      for (BlockDim& d : k.blocks[i].block())
         if (d.seen() && unit[i][ref_dim++]) d = {BlockDim::Squeezed{}};
     } else {
       drop(k.scratch[i - k.blocks.size()].shape, unit[i]);

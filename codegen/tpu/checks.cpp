@@ -24,19 +24,19 @@ using ir::MemorySpace;
 
 std::string block_text(const BlockMapping& b) {
   std::string s = "(";
-  for (size_t d = 0; d < b.block.size(); ++d) s += (d ? ", " : "") + ir::to_string(b.block[d]);
+  for (size_t d = 0; d < b.block().size(); ++d) s += (d ? ", " : "") + ir::to_string(b.block()[d]);
   return "block " + s + ") of array " + to_string(b.array_shape);
 }
 
 // Lanes and sublanes: the last two sizes of a block are multiples of 128 and 8, or the array's.
 void check_alignment(const ir::Kernel& k, const Chip& chip, const BlockMapping& b) {
-  const size_t rank = b.block.size();
-  if (b.whole || !chip.limits || b.space == MemorySpace::smem || rank == 0) return;
+  const size_t rank = b.block().size();
+  if (!chip.limits || b.space == MemorySpace::smem || rank == 0) return;
   const auto fits = [&](size_t d, int64_t multiple) {
-    return b.block[d].size() == *b.array_shape[d].value() || b.block[d].size() % multiple == 0;
+    return b.block()[d].size() == *b.array_shape[d].value() || b.block()[d].size() % multiple == 0;
   };
   if (rank == 1) {
-    const int64_t size = b.block[0].size(), least = 128 * (32 / std::max(bits(stored(b.dtype)), 1));
+    const int64_t size = b.block()[0].size(), least = 128 * (32 / std::max(bits(stored(b.dtype)), 1));
     const bool power = size >= least && (size & (size - 1)) == 0;
     if (!fits(0, 1024) && !power)
       fail(k, chip, b.origin, b.loc, block_text(b) + " is not aligned",
@@ -54,15 +54,16 @@ void check_block(const ir::Kernel& k, const Chip& chip, int i) {
   if (const std::string why = lacks(chip, b.dtype); !why.empty()) fail(k, chip, b.origin, b.loc, why);
   for (const Extent& e : b.array_shape)
     if (*e.value() == 0) fail(k, chip, b.origin, b.loc, "it has no arrays of no elements");
-  if (i < k.num_prefetch && !b.whole)
+  if (i < k.num_prefetch && !b.is_whole())
     fail(k, chip, b.origin, b.loc, "it takes scalar-prefetch operands whole", "call the kernel without vmap over them");
-  for (const BlockDim& d : b.block)
+  if (b.is_whole()) return;
+  for (const BlockDim& d : b.block())
     if (d.is_bounded()) fail(k, chip, b.origin, b.loc, "its blocks have fixed sizes, but this is " + block_text(b));
   if (k.has_halo(i))
     fail(k, chip, b.origin, b.loc, "its blocks do not go beyond the array's edges, but this is " + block_text(b),
          "pad the array before the call, and give Element blocks of it");
-  for (size_t d = 0; d < b.block.size(); ++d)
-    if (b.block[d].low() + *b.array_shape[d].value() + b.block[d].high() + b.block[d].size() > INT32_MAX)
+  for (size_t d = 0; d < b.block().size(); ++d)
+    if (b.block()[d].low() + *b.array_shape[d].value() + b.block()[d].high() + b.block()[d].size() > INT32_MAX)
       fail(k, chip, b.origin, b.loc, block_text(b) + " has positions beyond 32 bits");
   check_alignment(k, chip, b);
 }
@@ -71,7 +72,7 @@ void check_block(const ir::Kernel& k, const Chip& chip, int i) {
 // that comes back would lose what it held.
 void check_revisits(const ir::Kernel& k, const Chip& chip, int i) {
   const BlockMapping& b = k.blocks[static_cast<size_t>(i)];
-  if (b.whole || k.grid.empty()) return;
+  if (b.is_whole() || k.grid.empty()) return;
   constexpr int64_t kMostPrograms = int64_t{1} << 18;
   std::vector<int64_t> grid, before;
   for (const ir::GridAxis& a : k.grid) grid.push_back(*a.size.value());
@@ -82,9 +83,9 @@ void check_revisits(const ir::Kernel& k, const Chip& chip, int i) {
     const auto given = programs.map(b);
     if (!given) return false;  // data decides
     std::vector<int64_t> index;
-    for (size_t d = 0; d < b.block.size(); ++d) {
-      const int64_t last = std::max<int64_t>(*ir::last_index(b.block[d], b.array_shape[d]).value(), 0);
-      index.push_back(ir::block_index(b.block[d], (*given)[k.map_result(i, d)], last));
+    for (size_t d = 0; d < b.block().size(); ++d) {
+      const int64_t last = std::max<int64_t>(*ir::last_index(b.block()[d], b.array_shape[d]).value(), 0);
+      index.push_back(ir::block_index(b.block()[d], (*given)[k.map_result(i, d)], last));
     }
     if (index != before && !seen.insert(index).second)
       fail(
@@ -97,10 +98,10 @@ void check_revisits(const ir::Kernel& k, const Chip& chip, int i) {
 }
 
 bool same_blocks(const ir::Kernel& k, const BlockMapping& a, const BlockMapping& b) {
-  if (a.whole != b.whole) return false;
-  if (a.whole) return true;
-  if (a.block != b.block) return false;
-  const std::vector<ir::Value>&x = k.terminator(a.index_map).operands, &y = k.terminator(b.index_map).operands;
+  if (a.is_whole() != b.is_whole()) return false;
+  if (a.is_whole()) return true;
+  if (a.block() != b.block()) return false;
+  const std::vector<ir::Value>&x = k.terminator(a.index_map()).operands, &y = k.terminator(b.index_map()).operands;
   for (size_t i = 0; i < x.size(); ++i) {
     const ir::ValueInfo &u = k.value(x[i]), &v = k.value(y[i]);
     const std::optional<int64_t> cu = ir::constant_int(k, x[i]), cv = ir::constant_int(k, y[i]);

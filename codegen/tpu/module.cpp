@@ -41,7 +41,7 @@ ir::Kernel prepare(const ir::Kernel& source, const DimValues& sizes) {
 
 bool stays_in_hbm(const ir::Kernel& k, int block) {
   const auto i = static_cast<size_t>(block);
-  if (!k.blocks[i].whole || block < k.num_prefetch || k.blocks[i].by_value) return false;
+  if (!k.blocks[i].is_whole() || block < k.num_prefetch || k.blocks[i].is_by_value()) return false;
   return std::none_of(k.ops.begin(), k.ops.end(), [&](const ir::Op& op) {
     return ir::accesses_ref(op.code) && k.value(op.operands[0]).region == k.body &&
            k.value(op.operands[0]).number == static_cast<uint32_t>(block);
@@ -51,20 +51,20 @@ bool stays_in_hbm(const ir::Kernel& k, int block) {
 Shape memory_shape(const ir::Kernel& k, int block) {
   const ir::BlockMapping& b = k.blocks[static_cast<size_t>(block)];
   Shape shape;
-  if (b.whole)
+  if (b.is_whole())
     for (const Extent& e : b.array_shape) shape.push_back(*e.value());
   else
-    for (const ir::BlockDim& d : b.block) shape.push_back(d.size());
+    for (const ir::BlockDim& d : b.block()) shape.push_back(d.size());
   if (shape.empty()) shape.push_back(1);
   return shape;
 }
 
 bool is_trivial(const ir::Kernel& k, int block) {
   const ir::BlockMapping& b = k.blocks[static_cast<size_t>(block)];
-  if (b.whole) return true;
-  for (size_t d = 0; d < b.block.size(); ++d)
-    if (b.block[d].size() != *b.array_shape[d].value() || b.block[d].low() || b.block[d].high()) return false;
-  const std::vector<ir::Value>& yielded = k.terminator(b.index_map).operands;
+  if (b.is_whole()) return true;
+  for (size_t d = 0; d < b.block().size(); ++d)
+    if (b.block()[d].size() != *b.array_shape[d].value() || b.block()[d].low() || b.block()[d].high()) return false;
+  const std::vector<ir::Value>& yielded = k.terminator(b.index_map()).operands;
   return std::all_of(yielded.begin(), yielded.end(), [&](ir::Value v) { return ir::constant_int(k, v) == 0; });
 }
 
@@ -106,10 +106,10 @@ class Module {
     if (i < k_.num_prefetch || b.space == MemorySpace::smem) m.space = MemorySpace::smem;
     if (stays_in_hbm(k_, i)) m.space = MemorySpace::any;
     int seen = 0;
-    if (b.whole)
+    if (b.is_whole())
       for (size_t d = 0; d < b.array_shape.size(); ++d) m.dims.push_back(seen++);
     else
-      for (const ir::BlockDim& d : b.block) m.dims.push_back(d.seen() ? seen++ : -1);
+      for (const ir::BlockDim& d : b.block()) m.dims.push_back(d.seen() ? seen++ : -1);
     if (m.dims.empty()) m.dims.push_back(-1);
     return m;
   }
@@ -185,8 +185,8 @@ class Module {
   }
 
   bool uses_axis(int i, size_t axis) const {
-    if (block(i).whole) return false;
-    const ir::Value v = k_.region(block(i).index_map).args[axis];
+    if (block(i).is_whole()) return false;
+    const ir::Value v = k_.region(block(i).index_map()).args[axis];
     const auto names_it = [&](const ir::Op& op) {
       return std::find(op.operands.begin(), op.operands.end(), v) != op.operands.end();
     };
@@ -212,7 +212,7 @@ class Module {
   }
 
   static bool is_element(const ir::BlockMapping& b) {
-    return std::any_of(b.block.begin(), b.block.end(), [](const ir::BlockDim& d) { return d.is_element(); });
+    return std::any_of(b.block().begin(), b.block().end(), [](const ir::BlockDim& d) { return d.is_element(); });
   }
 
   std::string window(int i) const {
@@ -228,13 +228,13 @@ class Module {
            (b.buffering.revisit == ir::Buffering::Revisit::any ? "any" : "immediate") + ">, ";
     s += "transform_indices = @transform_" + std::to_string(i - k_.num_prefetch) +
          ", window_bounds = " + array(memory_shape(k_, i));
-    if (!b.whole && is_element(b)) {
+    if (!b.is_whole() && is_element(b)) {
       std::vector<int64_t> low, high;
-      for (size_t d = 0; d < b.block.size(); ++d) {
-        const int64_t n = *b.array_shape[d].value(), size = b.block[d].size();
-        const int64_t length = b.block[d].low() + n + b.block[d].high();
-        low.push_back(b.block[d].low());
-        high.push_back(b.block[d].high() + (cdiv(length, size) * size - length));
+      for (size_t d = 0; d < b.block().size(); ++d) {
+        const int64_t n = *b.array_shape[d].value(), size = b.block()[d].size();
+        const int64_t length = b.block()[d].low() + n + b.block()[d].high();
+        low.push_back(b.block()[d].low());
+        high.push_back(b.block()[d].high() + (cdiv(length, size) * size - length));
       }
       s += ", window_kind = #tpu.element_window<" + list(low) + ", " + list(high) + ">";
     }
@@ -246,8 +246,8 @@ class Module {
     Emitter e(k_, chip_, text);
     const ir::BlockMapping& b = block(i);
     std::vector<ir::Value> refs;
-    if (!b.whole) {
-      const std::vector<ir::Value>& args = k_.region(b.index_map).args;
+    if (!b.is_whole()) {
+      const std::vector<ir::Value>& args = k_.region(b.index_map()).args;
       for (size_t a = 0; a < k_.grid.size(); ++a) {
         e.bind(args[a], Val{"%i" + std::to_string(a), DType::i32, {}});
         e.bound(args[a], Interval{0, std::max<int64_t>(bounds_[a] - 1, 0)});
@@ -258,13 +258,13 @@ class Module {
     }
     const std::string s = parameters(e, refs);
     std::vector<Val> indices;
-    if (b.whole) {
+    if (b.is_whole()) {
       for (size_t d = 0; d < memory_shape(k_, i).size(); ++d) indices.push_back(text.integer(DType::i32, 0));
     } else {
-      const std::vector<Val> given = e.region(b.index_map);
-      const std::vector<ir::Value>& yielded = k_.terminator(b.index_map).operands;
-      for (size_t d = 0; d < b.block.size(); ++d)
-        indices.push_back(e.block_index(b.block[d], *b.array_shape[d].value(), given[d], yielded[d], is_element(b)));
+      const std::vector<Val> given = e.region(b.index_map());
+      const std::vector<ir::Value>& yielded = k_.terminator(b.index_map()).operands;
+      for (size_t d = 0; d < b.block().size(); ++d)
+        indices.push_back(e.block_index(b.block()[d], *b.array_shape[d].value(), given[d], yielded[d], is_element(b)));
       if (indices.empty()) indices.push_back(text.integer(DType::i32, 0));
     }
     const std::string result = types(indices);

@@ -56,16 +56,17 @@ Extent substitute(const Extent& size, const NamedExtents& by) {
   if (size.is_static()) return size;
   std::vector<Extent> made;
   for (const Extent::Node& n : size.nodes()) {
-    if (n.op == Extent::Op::constant) {
-      made.emplace_back(n.value);
-    } else if (n.op == Extent::Op::name) {
-      const auto it = std::find_if(by.begin(), by.end(), [&](const auto& named) { return named.first == n.name; });
-      if (it == by.end()) throw SpecError("no value for the size \"" + n.name + "\" in " + to_string(size));
+    if (const auto* constant = std::get_if<int64_t>(&n)) {
+      made.emplace_back(*constant);
+    } else if (const auto* name = std::get_if<std::string>(&n)) {
+      const auto it = std::find_if(by.begin(), by.end(), [&](const auto& named) { return named.first == *name; });
+      if (it == by.end()) throw SpecError("no value for the size \"" + *name + "\" in " + to_string(size));
       made.push_back(it->second);
     } else {
-      const Extent &a = made[static_cast<size_t>(n.lhs)], &b = made[static_cast<size_t>(n.rhs)];
+      const auto& o = std::get<Extent::Operation>(n);
+      const Extent &a = made[o.lhs], &b = made[o.rhs];
       if (a.nodes().size() + b.nodes().size() > 1000) throw SpecError("size expression has more than 1000 terms");
-      Extent both = Extent::make(n.op, a, b);
+      Extent both = Extent::make(o.op, a, b);
       made.push_back(std::move(both));
     }
   }

@@ -29,8 +29,6 @@ int64_t apply(Op op, int64_t a, int64_t b) {
     }
     case Op::min: r = std::min(a, b); break;
     case Op::max: r = std::max(a, b); break;
-    case Op::constant:
-    case Op::name: throw InternalError("Extent: not an operation");
   }
   if (overflow)
     throw SpecError("size expression overflows 64 bits on " + std::to_string(a) + " and " + std::to_string(b));
@@ -41,11 +39,13 @@ constexpr std::string_view function_name(Op op) {
   return op == Op::cdiv ? "cdiv" : op == Op::floordiv ? "floordiv" : op == Op::min ? "min" : op == Op::max ? "max" : "";
 }
 
-std::string print(const Extent& e, int at, int outer) {
-  const Extent::Node& n = e.nodes()[static_cast<size_t>(at)];
+std::string print(const Extent& e, size_t at, int outer) {
+  const Extent::Node& node = e.nodes()[at];
+  if (const auto* v = std::get_if<int64_t>(&node))
+    return *v < 0 && outer > 0 ? "(" + std::to_string(*v) + ")" : std::to_string(*v);
+  if (const auto* name = std::get_if<std::string>(&node)) return *name;
+  const auto& n = std::get<Extent::Operation>(node);
   switch (n.op) {
-    case Op::constant: return n.value < 0 && outer > 0 ? "(" + std::to_string(n.value) + ")" : std::to_string(n.value);
-    case Op::name: return n.name;
     case Op::add:
     case Op::sub: {
       const std::string s = print(e, n.lhs, 1) + (n.op == Op::add ? " + " : " - ") + print(e, n.rhs, 2);
@@ -145,7 +145,7 @@ struct Parser {
 
 Extent Extent::named(std::string name) {
   Extent e;
-  e.nodes_ = {{Op::name, 0, std::move(name), -1, -1}};
+  e.nodes_[0] = std::move(name);
   return e;
 }
 
@@ -162,23 +162,21 @@ Extent Extent::make(Op op, const Extent& a, const Extent& b) {
   if ((op == Op::min || op == Op::max) && a == b) return a;
   Extent e;
   e.nodes_ = a.nodes_;
-  const int shift = static_cast<int>(a.nodes_.size());
-  for (Node n : b.nodes_) {
-    if (n.lhs >= 0) n.lhs += shift;
-    if (n.rhs >= 0) n.rhs += shift;
-    e.nodes_.push_back(std::move(n));
-  }
-  e.nodes_.push_back({op, 0, {}, shift - 1, static_cast<int>(e.nodes_.size()) - 1});
+  const size_t shift = a.nodes_.size();
+  e.nodes_.insert(e.nodes_.end(), b.nodes_.begin(), b.nodes_.end());
+  for (size_t i = shift; i < e.nodes_.size(); ++i)
+    if (auto* n = std::get_if<Operation>(&e.nodes_[i])) n->lhs += shift, n->rhs += shift;
+  e.nodes_.push_back(Operation{op, shift - 1, e.nodes_.size() - 1});
   return e;
 }
 
 std::optional<std::string> Extent::as_name() const {
-  if (nodes_.size() == 1 && nodes_[0].op == Op::name) return nodes_[0].name;
-  return std::nullopt;
+  const auto* name = nodes_.size() == 1 ? std::get_if<std::string>(&nodes_[0]) : nullptr;
+  return name ? std::optional(*name) : std::nullopt;
 }
 
 int64_t Extent::eval(const DimValues& dims) const {
-  if (is_static()) return nodes_[0].value;
+  if (const auto n = value()) return *n;
   // On the stack as a rule: recording a call into a host's command buffer allocates nothing.
   constexpr size_t kUsual = 64;
   int64_t usual[kUsual];
@@ -186,21 +184,27 @@ int64_t Extent::eval(const DimValues& dims) const {
   int64_t* const v = many.empty() ? usual : many.data();
   size_t at = 0;
   for (const Node& n : nodes_) {
-    if (n.op == Op::constant) v[at++] = n.value;
-    else if (n.op == Op::name) {
-      const auto it = dims.find(n.name);
+    if (const auto* constant = std::get_if<int64_t>(&n)) {
+      v[at++] = *constant;
+    } else if (const auto* name = std::get_if<std::string>(&n)) {
+      const auto it = dims.find(*name);
       if (it == dims.end())
-        throw SpecError("no value for the size \"" + n.name + "\"", {},
+        throw SpecError("no value for the size \"" + *name + "\"", {},
                         "a size is taken from an argument whose shape names it, or given with the call");
       v[at++] = it->second;
-    } else v[at++] = apply(n.op, v[n.lhs], v[n.rhs]);
+    } else {
+      const auto& o = std::get<Operation>(n);
+      v[at++] = apply(o.op, v[o.lhs], v[o.rhs]);
+    }
   }
   return v[at - 1];
 }
 
 void Extent::collect_names(std::vector<std::string>& names) const {
   for (const Node& n : nodes_)
-    if (n.op == Op::name && std::find(names.begin(), names.end(), n.name) == names.end()) names.push_back(n.name);
+    if (const auto* name = std::get_if<std::string>(&n);
+        name && std::find(names.begin(), names.end(), *name) == names.end())
+      names.push_back(*name);
 }
 
 Extent operator+(const Extent& a, const Extent& b) { return Extent::make(Op::add, a, b); }
@@ -208,7 +212,7 @@ Extent operator-(const Extent& a, const Extent& b) { return Extent::make(Op::sub
 Extent operator*(const Extent& a, const Extent& b) { return Extent::make(Op::mul, a, b); }
 Extent cdiv(const Extent& a, const Extent& b) { return Extent::make(Op::cdiv, a, b); }
 
-std::string to_string(const Extent& e) { return print(e, static_cast<int>(e.nodes().size()) - 1, 0); }
+std::string to_string(const Extent& e) { return print(e, e.nodes().size() - 1, 0); }
 Extent parse_extent(std::string_view& text) { return Parser{text}.sum(); }
 
 namespace {

@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <variant>
 #include <vector>
 
 namespace tessera {
@@ -17,16 +18,16 @@ using DimValues = std::map<std::string, int64_t, std::less<>>;
 
 class Extent {
  public:
-  enum class Op : uint8_t { constant, name, add, sub, mul, floordiv, cdiv, min, max };
-  struct Node {
+  enum class Op : uint8_t { add, sub, mul, floordiv, cdiv, min, max };
+  struct Operation {
     Op op;
-    int64_t value = 0;       // constant
-    std::string name;        // name
-    int lhs = -1, rhs = -1;  // positions of the operands in nodes(), before this node
-    bool operator==(const Node&) const = default;
+    size_t lhs, rhs;  // positions of the operands in nodes(), before this node
+    bool operator==(const Operation&) const = default;
   };
+  /// A constant, a name, or an operation.
+  using Node = std::variant<int64_t, std::string, Operation>;
 
-  Extent(int64_t value = 0) : nodes_{{Op::constant, value, {}, -1, -1}} {}  // NOLINT: implicit on purpose
+  Extent(int64_t value = 0) : nodes_(1, Node(value)) {}  // NOLINT: implicit on purpose
   template <std::integral T>
     requires(!std::same_as<T, bool>)
   Extent(T value) : Extent(static_cast<int64_t>(value)) {}  // NOLINT: size_t and int alike
@@ -38,8 +39,11 @@ class Extent {
   /// op over two extents, constants folded (x + 0, x * 1, x - x, x // 1 and cdiv(x, 1) too).
   static Extent make(Op op, const Extent& a, const Extent& b);
 
-  bool is_static() const { return nodes_.size() == 1 && nodes_[0].op == Op::constant; }
-  std::optional<int64_t> value() const { return is_static() ? std::optional(nodes_[0].value) : std::nullopt; }
+  bool is_static() const { return nodes_.size() == 1 && std::holds_alternative<int64_t>(nodes_[0]); }
+  std::optional<int64_t> value() const {
+    const int64_t* const n = nodes_.size() == 1 ? std::get_if<int64_t>(&nodes_[0]) : nullptr;
+    return n ? std::optional(*n) : std::nullopt;
+  }
   /// A bare name, e.g. dim("n"), else nothing.
   std::optional<std::string> as_name() const;
   /// Integer value under `dims`; throws SpecError naming the missing size, a division by zero or an overflow.

@@ -54,11 +54,12 @@ void append_shapes(std::vector<ShapeDtype>& s, const std::vector<BlockMapping>& 
 }
 /// The type of a Ref to a block.
 Type ref_type(const BlockMapping& b, MemorySpace whole) {
-  Type t = Type::ref(b.dtype, {}, b.whole ? whole : b.space);
-  if (b.whole)
+  Type t = Type::ref(b.dtype, {}, b.is_whole() ? whole : b.space);
+  if (b.is_whole())
     for (const Extent& e : b.array_shape) t.shape.push_back(e.value().value_or(-1));
-  for (const ir::BlockDim& d : b.block)
-    if (d.seen()) t.shape.push_back(d.size());
+  else
+    for (const ir::BlockDim& d : b.block())
+      if (d.seen()) t.shape.push_back(d.size());
   return t;
 }
 }  // namespace
@@ -114,27 +115,27 @@ void GridMapping::check_invariants() const {
         std::to_string(num_index_operands) + " index operands");
   const auto check = [&](const BlockMapping& b, const std::string& list, size_t i, const std::vector<Type>& avals) {
     const std::string place = list + "[" + std::to_string(i) + "] (" + b.origin + "): ";
-    if (b.whole) return;
-    if (b.block.size() != b.array_shape.size())
-      bad(place + plural(b.block.size(), "block dim") + " but the array " + to_string(b.array_shape) + " has " +
+    if (b.is_whole()) return;
+    if (b.block().size() != b.array_shape.size())
+      bad(place + plural(b.block().size(), "block dim") + " but the array " + to_string(b.array_shape) + " has " +
           std::to_string(b.array_shape.size()));
     size_t results = 0;
-    for (size_t d = 0; d < b.block.size(); ++d) {
-      results += b.block[d].results();
+    for (size_t d = 0; d < b.block().size(); ++d) {
+      results += b.block()[d].results();
       // what vmap makes of a whole array
-      const bool none = d < b.array_shape.size() && b.block[d].size() == 0 && b.array_shape[d] == Extent(0);
-      if (b.block[d].size() < 1 && !none)
-        bad(place + "block dim " + std::to_string(d) + " has size " + std::to_string(b.block[d].size()));
+      const bool none = d < b.array_shape.size() && b.block()[d].size() == 0 && b.array_shape[d] == Extent(0);
+      if (b.block()[d].size() < 1 && !none)
+        bad(place + "block dim " + std::to_string(d) + " has size " + std::to_string(b.block()[d].size()));
     }
-    if (b.index_map.index >= index_maps.regions.size()) return bad(place + "there is no index map");
-    const ir::Region& r = index_maps.region(b.index_map);
+    if (b.index_map().index >= index_maps.regions.size()) return bad(place + "there is no index map");
+    const ir::Region& r = index_maps.region(b.index_map());
     bool takes = r.args.size() == avals.size();
     for (size_t a = 0; takes && a < r.args.size(); ++a) takes = index_maps.type(r.args[a]) == avals[a];
     if (!takes) bad(place + "the index map does not take index_map_avals");
     const bool ends = !r.ops.empty() && index_maps.op(r.ops.back()).code == Opcode::yield;
     if (!ends || index_maps.op(r.ops.back()).operands.size() != results)
       return bad(place + "the index map does not yield one index per block dim" +
-                 (results == b.block.size() ? "" : ", and a size per bounded one"));
+                 (results == b.block().size() ? "" : ", and a size per bounded one"));
     for (ir::Value v : index_maps.op(r.ops.back()).operands)
       if (index_maps.type(v) != Type::array(DType::i32))
         bad(place + "the index map yields " + to_string(index_maps.type(v)) + ", not i32[]");
@@ -172,7 +173,7 @@ ir::Kernel GridMapping::to_kernel(std::string name, Loc loc) const {
   k.num_inputs = num_index_operands + num_inputs;
   k.scratch = scratch_avals;
   for (BlockMapping& b : k.blocks)
-    if (!b.whole) b.index_map = ir::Copier(index_maps, k).copy(b.index_map);
+    if (!b.is_whole()) b.index_map() = ir::Copier(index_maps, k).copy(b.index_map());
   std::vector<Type> args;
   for (size_t i = 0; i < k.blocks.size(); ++i) args.push_back(k.block_ref_type(static_cast<int>(i)));
   args.insert(args.end(), scratch_avals.begin(), scratch_avals.end());
@@ -205,7 +206,7 @@ GridMapping grid_mapping(const ir::Kernel& k) {
   m.index_maps.grid = k.grid;
   for (auto* list : {&m.index_operands, &m.block_mappings})
     for (BlockMapping& b : *list)
-      if (!b.whole) b.index_map = ir::Copier(k, m.index_maps).copy(b.index_map);
+      if (!b.is_whole()) b.index_map() = ir::Copier(k, m.index_maps).copy(b.index_map());
   m.check_invariants();
   return m;
 }
@@ -299,9 +300,10 @@ class Maker {
       fail(place + " is " + show(from) + " but output " + std::to_string(output) + " is " + show(to),
            "an output has the shape and dtype of the input that it is aliased to");
     const BlockMapping& b = m.block_mappings[static_cast<size_t>(input - m.num_index_operands)];
-    if (b.by_value)
+    if (b.is_by_value())
       fail(place + " is " + b.origin + ", which is passed by value and has no memory", "leave the alias out");
-    if (std::any_of(b.block.begin(), b.block.end(), [](const ir::BlockDim& d) { return d.halo(); }))
+    if (!b.is_whole() &&
+        std::any_of(b.block().begin(), b.block().end(), [](const ir::BlockDim& d) { return d.halo(); }))
       fail(place + " is " + b.origin + ", whose halo reads what other programs may have stored already",
            "leave the alias out");
     m.block_mappings[static_cast<size_t>(m.num_inputs + output)].alias = input;
@@ -316,7 +318,7 @@ class Maker {
     b.origin = origin;
     b.dtype = array.dtype;
     b.array_shape = array.shape;
-    b.whole = true;
+    b.what = BlockMapping::Whole{};
     b.space = MemorySpace::smem;
     b.loc = r_.loc;
     m.index_map_avals.push_back(ref_type(b, MemorySpace::smem));
@@ -341,14 +343,16 @@ class Maker {
         std::any_of(array.shape.begin(), array.shape.end(), [](const Extent& e) { return e == Extent(0); });
     // A block dim of size 0 has no block index: where the block is the whole of an array without elements, no index map
     // is needed.
-    b.whole = spec.whole || (!dims && !spec.index_map.given() && (spec.memory_space == MemorySpace::any || empty));
-    if (!b.whole) {
+    if (spec.whole || (!dims && !spec.index_map.given() && (spec.memory_space == MemorySpace::any || empty))) {
+      b.what = BlockMapping::Whole{};
+      b.space = MemorySpace::any;
+    } else {
       if (dims) {
         if (dims->size() != array.shape.size())
           place.fail("block shape " + to_string(*dims) + " has " + plural(dims->size(), "dim") + " but the array " +
                          to_string(array.shape) + " has " + std::to_string(array.shape.size()),
                      "give one block size per array dim, or ts::squeezed for a dim that the kernel should not see");
-        for (size_t d = 0; d < dims->size(); ++d) b.block.push_back(block_dim(place, *dims, d));
+        for (size_t d = 0; d < dims->size(); ++d) b.block().push_back(block_dim(place, *dims, d));
       } else {
         for (const Extent& e : array.shape) {
           if (!e.is_static())
@@ -358,12 +362,10 @@ class Maker {
           if (*e.value() == 0)
             place.fail("a block of the whole array " + to_string(array.shape) + " has no elements to index",
                        "leave the index map out");
-          b.block.push_back({ir::BlockDim::Blocked{*e.value()}});
+          b.block().push_back({ir::BlockDim::Blocked{*e.value()}});
         }
       }
-      b.index_map = index_map(m, place, b, spec, dims ? to_string(*dims) : to_string(array.shape));
-    } else {
-      b.space = MemorySpace::any;
+      b.index_map() = index_map(m, place, b, spec, dims ? to_string(*dims) : to_string(array.shape));
     }
     m.block_mappings.push_back(std::move(b));
   }
@@ -375,7 +377,7 @@ class Maker {
       place.fail("by_value of " + std::string(name(dtype)) + " takes " + std::string(name(dtype)) +
                      "() but the argument is " + std::string(name(array.dtype)) + to_string(array.shape),
                  "give a number, or for an array a BlockSpec");
-    b.whole = b.by_value = true;
+    b.what = BlockMapping::ByValue{};
     b.space = MemorySpace::smem;
     m.block_mappings.push_back(std::move(b));
   }
@@ -440,8 +442,8 @@ class Maker {
     trace.builder().set_loc(place.loc);
     std::vector<ir::Value> out;
     if (!spec.index_map.given()) {
-      for (size_t d = 0; d < b.block.size(); ++d) {
-        if (b.block[d].is_bounded())
+      for (size_t d = 0; d < b.block().size(); ++d) {
+        if (b.block()[d].is_bounded())
           place.fail("dim " + std::to_string(d) + " of the block shape " + block_text +
                          " is a BoundedSlice, but there is no index map",
                      "its index map returns ts::ds(start, size) there");
@@ -461,16 +463,16 @@ class Maker {
       for (size_t i = 0; i < m.grid.size(); ++i) ids.push_back(trace.argument(r, i));
       for (size_t i = m.grid.size(); i < m.index_map_avals.size(); ++i) refs.push_back(trace.ref_argument(r, i));
       const Indices indices = spec.index_map(ids, refs);
-      if (indices.values.size() != b.block.size())
+      if (indices.values.size() != b.block().size())
         place.fail("the index map returns " + std::to_string(indices.values.size()) +
                        (indices.values.size() == 1 ? " index" : " indices") + " but the block shape " + block_text +
-                       " has " + plural(b.block.size(), "dim"),
+                       " has " + plural(b.block().size(), "dim"),
                    "return ts::Indices with one index per block dim, squeezed ones too");
       for (size_t d = 0; d < indices.values.size(); ++d) {
         const BlockIndex& x = indices.values[d];
         const Loc loc = x.start.loc() ? x.start.loc() : place.loc;
         const std::string result = "result " + std::to_string(d);
-        const bool bounded = b.block[d].is_bounded();
+        const bool bounded = b.block()[d].is_bounded();
         if (bounded == x.size.absent())
           Place{place.kernel, place.origin, loc}.fail(
               "the index map's " + result + (bounded ? " is one index, but dim " : " is a slice, but dim ") +
@@ -533,20 +535,20 @@ std::ostream& operator<<(std::ostream& out, const GridMapping& m) {
   const auto print = [&](const BlockMapping& b, MemorySpace whole) {
     out << b.origin << ": " << name(b.dtype) << to_string(b.array_shape);
     if (b.alias >= 0) out << " alias " << b.alias;
-    if (b.by_value) {
+    if (b.is_by_value()) {
       out << " by value\n";
       return;
     }
-    if (b.whole) {
+    if (b.is_whole()) {
       out << " whole, in " << name(whole) << "\n";
       return;
     }
     out << " in blocks (";
-    for (size_t d = 0; d < b.block.size(); ++d) out << (d ? ", " : "") << to_string(b.block[d]);
-    out << (b.block.size() == 1 ? ",)" : ")") << ", in " << name(b.space);
+    for (size_t d = 0; d < b.block().size(); ++d) out << (d ? ", " : "") << to_string(b.block()[d]);
+    out << (b.block().size() == 1 ? ",)" : ")") << ", in " << name(b.space);
     if (b.buffering.count) out << ", buffered " << b.buffering.count;
     out << ", index map (";
-    const ir::Region& r = m.index_maps.region(b.index_map);
+    const ir::Region& r = m.index_maps.region(b.index_map());
     for (size_t i = 0; i < r.args.size(); ++i) out << (i ? ", " : "") << expression(m.index_maps, r.args[i]);
     out << ") -> (";
     const auto& results = m.index_maps.op(r.ops.back()).operands;

@@ -171,7 +171,7 @@ class Lowering {
     b.origin = origin;
     b.dtype = t.dtype;
     b.array_shape.assign(t.shape.begin(), t.shape.end());
-    b.whole = true;
+    b.what = ir::BlockMapping::Whole{};
     b.loc = loc;
     return b;
   }

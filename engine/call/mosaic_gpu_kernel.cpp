@@ -161,7 +161,7 @@ ir::Kernel trace(const Checked& c, const std::vector<ShapeDtype>& inputs) {
       ir::BlockMapping b;
       b.dtype = s.dtype;
       b.array_shape = s.shape;
-      b.whole = true;
+      b.what = ir::BlockMapping::Whole{};
       b.loc = c.loc;
       k.blocks.push_back(std::move(b));
       k.blocks.back().origin = k.usual_origin(static_cast<int>(k.blocks.size()) - 1);

@@ -13,28 +13,29 @@ void batch(ir::Kernel& k, int block, const Extent& size, std::optional<int64_t> 
   ir::BlockMapping& b = k.blocks[static_cast<size_t>(block)];
   ir::Builder builder(k);
   builder.set_loc(b.loc);
-  if (b.whole && !axis) return;
-  if (b.whole) {  // becomes one block per element of the batch; its memory space stays
+  if (b.is_whole() && !axis) return;
+  if (b.is_whole()) {  // becomes one block per element of the batch; its memory space stays
+    ir::BlockMapping::Blocks blocks;
     for (const Extent& e : b.array_shape) {
       if (!e.is_static())
         throw SpecError(k.name + ": " + b.origin +
                             ": a Ref without a BlockSpec needs static extents, but the array is " +
                             to_string(b.array_shape),
                         b.loc, "give a BlockSpec with a static block shape");
-      b.block.push_back({ir::BlockDim::Blocked{*e.value()}});
+      blocks.dims.push_back({ir::BlockDim::Blocked{*e.value()}});
     }
     b.space = k.block_ref_type(block).space;
-    b.whole = b.by_value = false;
     std::vector<ir::Type> args(k.grid.size() - 1, ir::Type::array(DType::i32));
     for (int i = 0; i < k.num_prefetch && block >= k.num_prefetch; ++i) args.push_back(k.block_ref_type(i));
-    b.index_map = builder.new_region(args);
-    builder.set_region(b.index_map);
+    blocks.index_map = builder.new_region(args);
+    builder.set_region(blocks.index_map);
     std::vector<ir::Value> zeros;
-    for (size_t d = 0; d < b.block.size(); ++d) zeros.push_back(builder.constant_int(DType::i32, 0));
+    for (size_t d = 0; d < blocks.dims.size(); ++d) zeros.push_back(builder.constant_int(DType::i32, 0));
     builder.yield(std::move(zeros));
+    b.what = std::move(blocks);
   }
-  const ir::Value id = builder.add_arg(b.index_map, ir::Type::array(DType::i32));
-  ir::Region& r = k.region(b.index_map);
+  const ir::Value id = builder.add_arg(b.index_map(), ir::Type::array(DType::i32));
+  ir::Region& r = k.region(b.index_map());
   r.args.pop_back();
   r.args.insert(r.args.begin(), id);
   for (size_t i = 0; i < r.args.size(); ++i) k.values[r.args[i].index].number = static_cast<uint32_t>(i);
@@ -42,7 +43,7 @@ void batch(ir::Kernel& k, int block, const Extent& size, std::optional<int64_t> 
   auto& results = k.op(r.ops.back()).operands;
   results.insert(results.begin() + static_cast<std::ptrdiff_t>(k.map_result(block, static_cast<size_t>(*axis))), id);
   b.array_shape.insert(b.array_shape.begin() + *axis, size);
-  b.block.insert(b.block.begin() + *axis, {ir::BlockDim::Squeezed{}});
+  b.block().insert(b.block().begin() + *axis, {ir::BlockDim::Squeezed{}});
 }
 }  // namespace
 

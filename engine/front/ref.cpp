@@ -62,7 +62,7 @@ class RefAccess {
         e_.fail(
             k.blocks[at].origin + " is aliased to " + k.blocks[static_cast<size_t>(output)].origin + " and only read",
             "store to the output");
-      if (k.value(ref.id_).region == k.body && at < k.blocks.size() && k.blocks[at].by_value)
+      if (k.value(ref.id_).region == k.body && at < k.blocks.size() && k.blocks[at].is_by_value())
         e_.fail(k.blocks[at].origin + " is passed by value and only read", "store to an output or to scratch");
       if (k.value(ref.id_).region == k.body && at < k.blocks.size() && k.has_halo(static_cast<int>(at)))
         e_.fail(k.blocks[at].origin + " has a halo and is only read", "store to an output or to scratch");

@@ -29,8 +29,7 @@ bool conflict(const PlaceUse& a, const PlaceUse& b) { return (a.writes || b.writ
 
 PlaceUse BarrierRule::placed(PlaceUse use) const {
   const GraphPlan::Storage& s = plan_.storages[use.place.storage];
-  if (placed_ && s.memory == GraphPlan::Memory::arena)
-    use.place = {plan_.storages.size(), s.offset + use.place.offset, use.place.bytes};
+  if (placed_ && s.arena()) use.place = {plan_.storages.size(), s.arena()->offset + use.place.offset, use.place.bytes};
   return use;
 }
 

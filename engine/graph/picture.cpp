@@ -10,7 +10,6 @@
 namespace tessera {
 namespace {
 
-using Memory = GraphPlan::Memory;
 using Place = GraphPlan::Place;
 using Command = GraphPlan::Command;
 
@@ -32,10 +31,10 @@ class Drawing {
   Picture run() {
     for (size_t i = 0; i < p_.storages.size(); ++i) {
       const GraphPlan::Storage& s = p_.storages[i];
-      if (s.memory == Memory::input)
-        argument(i, "argument " + std::to_string(s.index), g_.values[g_.body.inputs[s.index]]);
-      else if (s.memory == Memory::constant)
-        argument(i, "constant " + std::to_string(s.index), g_.values[g_.constants[s.index].first]);
+      if (const auto* input = s.input())
+        argument(i, "argument " + std::to_string(input->index), g_.values[g_.body.inputs[input->index]]);
+      else if (const auto* constant = s.constant())
+        argument(i, "constant " + std::to_string(constant->index), g_.values[g_.constants[constant->index].first]);
     }
     nodes(p_.nodes, "");
     for (size_t i = 0; i < p_.outputs.size(); ++i) {
@@ -70,10 +69,11 @@ class Drawing {
   }
   std::string where(const Place& p) const {
     const GraphPlan::Storage& s = p_.storages[p.storage];
-    if (s.memory == Memory::output) return "result " + std::to_string(s.index);
-    if (s.memory != Memory::arena) return "an argument";
-    return "arena " + std::to_string(s.offset + p.offset) + " to " + std::to_string(s.offset + p.offset + p.bytes) +
-           ", commands " + std::to_string(s.first) + " to " + std::to_string(s.last);
+    if (const auto* output = s.output()) return "result " + std::to_string(output->index);
+    if (!s.arena()) return "an argument";
+    const int64_t from = s.arena()->offset + p.offset;
+    return "arena " + std::to_string(from) + " to " + std::to_string(from + p.bytes) + ", commands " +
+           std::to_string(s.first) + " to " + std::to_string(s.last);
   }
   void nodes(const std::vector<GraphPlan::Node>& list, const std::string& around) {
     for (const GraphPlan::Node& n : list) {

@@ -15,7 +15,7 @@ namespace tessera {
 namespace {
 
 using Step = Graph::Step;
-using Memory = GraphPlan::Memory;
+using Storage = GraphPlan::Storage;
 using Place = GraphPlan::Place;
 using Command = GraphPlan::Command;
 using Node = GraphPlan::Node;
@@ -40,10 +40,10 @@ class Planner {
     Graph::Body body = graph_.body;
     plan_.dropped = graph_.dropped + dead_code_elimination(graph_, body);
     for (size_t i = 0; i < body.inputs.size(); ++i)
-      places_[body.inputs[i]] = fresh(bytes(graph_.values[body.inputs[i]]), Memory::input, i, body.inputs[i]);
+      places_[body.inputs[i]] = fresh(bytes(graph_.values[body.inputs[i]]), Storage::Input{i}, body.inputs[i]);
     for (size_t i = 0; i < graph_.constants.size(); ++i) {
       const size_t v = graph_.constants[i].first;
-      places_[v] = fresh(bytes(graph_.values[v]), Memory::constant, i, v);
+      places_[v] = fresh(bytes(graph_.values[v]), Storage::Constant{i}, v);
     }
     for (const auto& [v, a] : graph_.constants) constant_.emplace(v, &a);
     nodes_ = &plan_.nodes;
@@ -51,15 +51,13 @@ class Planner {
     const std::vector<Place> places = walk(body);
     for (size_t i = 0; i < places.size(); ++i) {
       Place p = places[i];
-      GraphPlan::Storage& s = plan_.storages[p.storage];
+      Storage& s = plan_.storages[p.storage];
       const size_t v = body.outputs[i];
       const bool as_it_is = whole(p) && graph_.values[result_.emplace(p.storage, v).first->second] == graph_.values[v];
-      if (as_it_is && s.memory == Memory::arena) {
-        s.memory = Memory::output;
-        s.index = num_outputs_++;
-      } else if (!as_it_is ||
-                 s.memory == Memory::constant) {  // a constant stays the graph's, whatever becomes of the result
-        const Place own = fresh(p.bytes, Memory::output, num_outputs_++, v);
+      if (as_it_is && s.arena()) {
+        s.where = Storage::Output{num_outputs_++};
+      } else if (!as_it_is || s.constant()) {  // a constant stays the graph's, whatever becomes of the result
+        const Place own = fresh(p.bytes, Storage::Output{num_outputs_++}, v);
         copy(p, own);
         p = own;
       }
@@ -76,22 +74,23 @@ class Planner {
  private:
   size_t now() const { return plan_.commands.size(); }
   bool whole(const Place& p) const { return p.offset == 0 && p.bytes == plan_.storages[p.storage].bytes; }
-  Place fresh(int64_t n, Memory memory = Memory::arena, size_t index = 0, std::optional<size_t> value = {}) {
-    plan_.storages.push_back({memory, index, n, now(), now(), 0, value});
+  template <class Where = Storage::Arena>
+  Place fresh(int64_t n, Where where = {}, std::optional<size_t> value = {}) {
+    plan_.storages.push_back({where, n, now(), now(), value});
     return {plan_.storages.size() - 1, 0, n};
   }
   /// Memory for what is copied there.
   Place fresh_like(const Place& from) {
-    return fresh(from.bytes, Memory::arena, 0, whole(from) ? plan_.storages[from.storage].value : std::nullopt);
+    return fresh(from.bytes, Storage::Arena{}, whole(from) ? plan_.storages[from.storage].value : std::nullopt);
   }
   void use(const Place& p, size_t when) {
-    GraphPlan::Storage& s = plan_.storages[p.storage];
+    Storage& s = plan_.storages[p.storage];
     s.last = std::max(s.last, when);
   }
   /// Where a result goes: to a place that is already given, or to memory of its own.
   Place result(size_t v) {
     if (const auto p = wanted_[v]) return *p;
-    return fresh(bytes(graph_.values[v]), Memory::arena, 0, v);
+    return fresh(bytes(graph_.values[v]), Storage::Arena{}, v);
   }
 
   void emit(Command c) {
@@ -250,8 +249,8 @@ class Planner {
     }
     for (const auto& [name, v] : call.sizes) {
       if (c.dims.contains(name)) continue;
-      const GraphPlan::Storage& from = plan_.storages[places_[v].storage];
-      if (from.memory == Memory::constant) c.dims[name] = grid_size(scalar(graph_.constants[from.index].second));
+      const Storage& from = plan_.storages[places_[v].storage];
+      if (const auto* known = from.constant()) c.dims[name] = grid_size(scalar(graph_.constants[known->index].second));
       else c.sizes.emplace_back(name, places_[v]);
     }
     std::vector<Place> results;
@@ -351,7 +350,7 @@ class Planner {
     for (size_t i = 0; i < s.arguments.size(); ++i) {
       const Place from = places_[s.arguments[i]];
       const bool slice = i >= l.carries;
-      const Place p = fresh(slice ? bytes(graph_.values[b.inputs[i]]) : from.bytes, Memory::arena, 0, b.inputs[i]);
+      const Place p = fresh(slice ? bytes(graph_.values[b.inputs[i]]) : from.bytes, Storage::Arena{}, b.inputs[i]);
       if (slice) {
         slices.emplace_back(from, p);
       } else {
@@ -451,11 +450,11 @@ class Planner {
       size_t call = t;  // the one that it is for
       while (call < plan_.commands.size() && plan_.commands[call].copy()) ++call;
       const size_t from = find(c->from.storage), to = find(c->to.storage);
-      GraphPlan::Storage &source = plan_.storages[from], &target = plan_.storages[to];
-      const bool donated =
-          source.memory == Memory::input && source.index < options_.donated.size() && options_.donated[source.index];
-      if (call == plan_.commands.size() || from == to || (source.memory != Memory::arena && !donated) ||
-          target.memory == Memory::input || target.memory == Memory::constant)
+      Storage &source = plan_.storages[from], &target = plan_.storages[to];
+      const Storage::Input* const input = source.input();
+      const bool donated = input && input->index < options_.donated.size() && options_.donated[input->index];
+      if (call == plan_.commands.size() || from == to || !(source.arena() || donated) || target.input() ||
+          target.constant())
         continue;
       if (!(c->from.offset == 0 && c->from.bytes == source.bytes && c->to.offset == 0 && c->to.bytes == target.bytes))
         continue;
@@ -569,12 +568,12 @@ class Planner {
   /// otherwise is not shared, unless that takes much.
   void arrange() {
     const std::vector<size_t> ends = overlapping();
-    arrange([&](const GraphPlan::Storage& s) { return s.last < ends.size() ? ends[s.last] : s.last; });
+    arrange([&](const Storage& s) { return s.last < ends.size() ? ends[s.last] : s.last; });
     const int64_t apart = plan_.arena_bytes;
     if (apart <= kMuch) return;
-    arrange([](const GraphPlan::Storage& s) { return s.last; });
+    arrange([](const Storage& s) { return s.last; });
     if (apart <= plan_.arena_bytes + plan_.arena_bytes / 4)
-      arrange([&](const GraphPlan::Storage& s) { return s.last < ends.size() ? ends[s.last] : s.last; });
+      arrange([&](const Storage& s) { return s.last < ends.size() ? ends[s.last] : s.last; });
   }
   /// For each command the last one that no barrier keeps behind it, if only what they compute does.
   std::vector<size_t> overlapping() const {
@@ -596,24 +595,25 @@ class Planner {
     plan_.arena_bytes = plan_.unshared_bytes = 0;
     std::vector<size_t> order;
     for (size_t i = 0; i < plan_.storages.size(); ++i)
-      if (plan_.storages[i].memory == Memory::arena && plan_.storages[i].bytes > 0) order.push_back(i);
+      if (plan_.storages[i].arena() && plan_.storages[i].bytes > 0) order.push_back(i);
     std::stable_sort(order.begin(), order.end(),
                      [&](size_t a, size_t b) { return plan_.storages[a].bytes > plan_.storages[b].bytes; });
-    std::vector<size_t> placed;  // by offset
+    std::vector<std::pair<int64_t, size_t>> placed;  // by offset
     for (size_t i : order) {
-      GraphPlan::Storage& s = plan_.storages[i];
-      s.offset = 0;
+      Storage& s = plan_.storages[i];
+      int64_t offset = 0;
       const int64_t size = up(s.bytes, kGranule);
-      for (size_t j : placed) {
-        const GraphPlan::Storage& o = plan_.storages[j];
+      for (const auto& [begin, j] : placed) {
+        const Storage& o = plan_.storages[j];
         if (o.first > last(s) || s.first > last(o)) continue;
-        if (o.offset >= s.offset + size) break;
-        s.offset = std::max(s.offset, o.offset + up(o.bytes, kGranule));
+        if (begin >= offset + size) break;
+        offset = std::max(offset, begin + up(o.bytes, kGranule));
       }
-      placed.insert(std::upper_bound(placed.begin(), placed.end(), s.offset,
-                                     [&](int64_t at, size_t j) { return at < plan_.storages[j].offset; }),
-                    i);
-      plan_.arena_bytes = std::max(plan_.arena_bytes, s.offset + size);
+      placed.insert(std::upper_bound(placed.begin(), placed.end(), offset,
+                                     [](int64_t at, const auto& p) { return at < p.first; }),
+                    {offset, i});
+      s.where = Storage::Arena{offset};
+      plan_.arena_bytes = std::max(plan_.arena_bytes, offset + size);
       plan_.unshared_bytes += size;
     }
   }
@@ -635,16 +635,9 @@ class Planner {
 
 GraphPlan plan(const Graph& graph, const PlanOptions& options) { return Planner(graph, options).run(); }
 
-int64_t GraphPlan::bytes(Memory memory) const {
-  if (memory == Memory::arena) return arena_bytes;
-  int64_t n = 0;
-  for (const Storage& s : storages)
-    if (s.memory == memory) n += s.bytes;
-  return n;
-}
-
 int64_t GraphPlan::peak_bytes() const {
-  return bytes(Memory::input) + bytes(Memory::constant) + bytes(Memory::output) + frames * (arena_bytes + table_bytes);
+  return bytes<Storage::Input>() + bytes<Storage::Constant>() + bytes<Storage::Output>() +
+         frames * (arena_bytes + table_bytes);
 }
 
 bool GraphPlan::recorded(const Node& n) const {
@@ -696,9 +689,9 @@ std::string explain(const Graph& g, const GraphPlan& p) {
   };
   text += "peak memory: " + std::to_string(p.peak_bytes()) + " bytes" +
           (p.frames > 1 ? ", with " + std::to_string(p.frames) + " calls in flight" : "") + "\n";
-  line("arguments", p.bytes(Memory::input));
-  line("constants", p.bytes(Memory::constant));
-  line("results", p.bytes(Memory::output));
+  line("arguments", p.bytes<Storage::Input>());
+  line("constants", p.bytes<Storage::Constant>());
+  line("results", p.bytes<Storage::Output>());
   const std::string each = p.frames > 1 ? " each" : "";
   text += "  intermediate values and scratch: " + std::to_string(p.arena_bytes) + " bytes" + each + " (" +
           std::to_string(p.unshared_bytes) + " without sharing)\n";

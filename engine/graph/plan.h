@@ -18,14 +18,29 @@
 namespace tessera {
 
 struct GraphPlan {
-  enum class Memory : uint8_t { input, constant, output, arena };
   struct Storage {
-    Memory memory = Memory::arena;
-    size_t index = 0;  // which input, constant or output
+    struct Input {
+      size_t index;
+    };
+    struct Constant {
+      size_t index;
+    };
+    struct Output {
+      size_t index;
+    };
+    struct Arena {
+      int64_t offset;
+    };
+    std::variant<Arena, Input, Constant, Output> where = {};
     int64_t bytes = 0;
     size_t first = 0, last = 0;        // the commands between which it holds something that is needed
-    int64_t offset = 0;                // in the arena
     std::optional<size_t> value = {};  // the graph's that it has been made for
+
+    Arena* arena() { return std::get_if<Arena>(&where); }
+    const Arena* arena() const { return std::get_if<Arena>(&where); }
+    const Input* input() const { return std::get_if<Input>(&where); }
+    const Constant* constant() const { return std::get_if<Constant>(&where); }
+    const Output* output() const { return std::get_if<Output>(&where); }
   };
   struct Place {
     size_t storage = 0;
@@ -131,8 +146,15 @@ struct GraphPlan {
   size_t dropped = 0;                            // calls
   size_t barriers = 0, barriers_as_written = 0;  // between commands; and if these were in the order of the program
 
-  int64_t bytes(Memory memory) const;  ///< of all storages there; of the arena, arena_bytes
-  int64_t peak_bytes() const;          ///< of all that a call needs on the device
+  /// Of all storages that are a Where: Storage::Input, Constant or Output.
+  template <class Where>
+  int64_t bytes() const {
+    int64_t n = 0;
+    for (const Storage& s : storages)
+      if (std::holds_alternative<Where>(s.where)) n += s.bytes;
+    return n;
+  }
+  int64_t peak_bytes() const;  ///< of all that a call needs on the device
   /// Whether nothing but commands is in it, which can be recorded in advance.
   bool recorded(const Node& node) const;
   /// The commands of a node that is recorded, in order; those of a loop as often as it iterates.

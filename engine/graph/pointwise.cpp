@@ -236,15 +236,15 @@ void each_access(const ir::Kernel& k, passes::Programs& programs, Value ref, con
 }
 /// The block that the program sees, wrapped once and clamped.
 std::vector<int64_t> block_of(passes::Programs& programs, const ir::BlockMapping& m) {
-  if (m.whole) return {};
+  if (m.is_whole()) return {};
   std::vector<int64_t> block;
   const auto given = programs.map(m);
   if (!given) throw Refused();
-  for (size_t d = 0; d < m.block.size(); ++d) {
-    if (m.block[d].results() != 1 || m.block[d].is_element()) throw Refused();
-    const Extent last = ir::last_index(m.block[d], m.array_shape[d]);
+  for (size_t d = 0; d < m.block().size(); ++d) {
+    if (m.block()[d].results() != 1 || m.block()[d].is_element()) throw Refused();
+    const Extent last = ir::last_index(m.block()[d], m.array_shape[d]);
     if (!last.is_static()) throw Refused();
-    block.push_back(ir::block_index(m.block[d], (*given)[d], std::max<int64_t>(*last.value(), 0)));
+    block.push_back(ir::block_index(m.block()[d], (*given)[d], std::max<int64_t>(*last.value(), 0)));
   }
   return block;
 }
@@ -253,7 +253,7 @@ int64_t elements_of(const ir::BlockMapping& m) {
   int64_t n = 1;
   for (size_t d = 0; d < m.array_shape.size(); ++d) {
     const int64_t size = m.array_shape[d].value().value_or(0),
-                  b = m.whole || !m.block[d].is_blocked() ? 1 : m.block[d].size();
+                  b = m.is_whole() || !m.block()[d].is_blocked() ? 1 : m.block()[d].size();
     n *= (size + b - 1) / b * b;
   }
   return n;
@@ -281,7 +281,7 @@ class Rebuilt {
       if (i == at && replaces) continue;
       k_.blocks.push_back(from.blocks[i]);
       ir::BlockMapping& b = k_.blocks.back();
-      if (b.index_map) b.index_map = copier_.copy(b.index_map);
+      if (!b.is_whole()) b.index_map() = copier_.copy(b.index_map());
       if (b.alias > static_cast<int>(at)) b.alias += added;
     }
     k_.num_inputs = from.num_inputs + added;
@@ -320,31 +320,33 @@ class Rebuilt {
     b.loc = like.loc;
     b.space = like.space;
     b.buffering = like.buffering;
-    b.whole = like.whole;
-    if (like.whole) return b;
+    if (like.is_whole()) {
+      b.what = ir::BlockMapping::Whole{};
+      return b;
+    }
     ir::Copier copier(from_, k_);
-    b.index_map = copier.copy(like.index_map);
-    const Op yield = from_.terminator(like.index_map);
+    b.index_map() = copier.copy(like.index_map());
+    const Op yield = from_.terminator(like.index_map());
     std::vector<Value> results;
     ir::Builder builder(k_);
-    k_.region(b.index_map).ops.pop_back();
-    builder.set_region(b.index_map);
+    k_.region(b.index_map()).ops.pop_back();
+    builder.set_region(b.index_map());
     builder.set_loc(like.loc);
     size_t at = 0;
     std::vector<size_t> first;
-    for (const ir::BlockDim& d : like.block) {
+    for (const ir::BlockDim& d : like.block()) {
       first.push_back(at);
       at += d.results();
     }
     for (const Along& a : map) {
       if (a.one) {
-        const bool squeezed = a.dim >= 0 && !like.block[static_cast<size_t>(a.dim)].seen();
-        if (squeezed) b.block.push_back({ir::BlockDim::Squeezed{}});
-        else b.block.push_back({ir::BlockDim::Blocked{1}});
+        const bool squeezed = a.dim >= 0 && !like.block()[static_cast<size_t>(a.dim)].seen();
+        if (squeezed) b.block().push_back({ir::BlockDim::Squeezed{}});
+        else b.block().push_back({ir::BlockDim::Blocked{1}});
         results.push_back(builder.constant_int(DType::i32, 0));
       } else {
-        const ir::BlockDim& d = like.block[static_cast<size_t>(a.dim)];
-        b.block.push_back(d);
+        const ir::BlockDim& d = like.block()[static_cast<size_t>(a.dim)];
+        b.block().push_back(d);
         for (size_t r = 0; r < d.results(); ++r)
           results.push_back(copier(yield.operands[first[static_cast<size_t>(a.dim)] + r]));
       }
@@ -373,7 +375,7 @@ Site site(const ir::Kernel& k, const ir::BlockMapping& like, const Op& op) {
   s.per_element = ir::access_dims(k, op).per_element;
   size_t at = 0;
   for (size_t d = 0; d < like.array_shape.size(); ++d) {
-    const bool seen = like.whole || like.block[d].seen();
+    const bool seen = like.seen(d);
     s.index.push_back(seen ? static_cast<int>(at) : -1);
     s.sizes.emplace_back();
     if (!seen) continue;
@@ -388,7 +390,7 @@ Value load_along(ir::Builder& b, Value ref, const Op& op, const Site& s, const M
                  const ir::BlockMapping& block) {
   Op load{.code = Opcode::load, .operands = {ref}, .loc = op.loc};
   for (size_t d = 0; d < map.size(); ++d) {
-    if (!block.whole && !block.block[d].seen()) continue;
+    if (!block.seen(d)) continue;
     const Along& a = map[d];
     const int at = a.dim < 0 ? -1 : s.index[static_cast<size_t>(a.dim)];
     if (a.one) {
@@ -462,7 +464,7 @@ std::optional<Plain> plain(const ir::Kernel& k) {
       k.level != ir::Level::tile)
     return {};
   for (const ir::BlockMapping& b : k.blocks)
-    if (!b.whole || b.alias >= 0) return {};
+    if (!b.is_whole() || b.alias >= 0) return {};
   Plain p;
   const std::vector<Value>& args = k.region(k.body).args;
   p.stored.resize(static_cast<size_t>(k.num_outputs()));
@@ -645,8 +647,8 @@ std::optional<Fusion> into_stores(const ir::Kernel& producer, const std::vector<
     blocks.insert(block_of(programs, like));
   });
   int64_t all = 1;
-  for (size_t d = 0; d < like.array_shape.size() && !like.whole; ++d)
-    all *= std::max<int64_t>(ir::last_index(like.block[d], like.array_shape[d]).value().value_or(-2), -1) + 1;
+  for (size_t d = 0; d < like.array_shape.size() && !like.is_whole(); ++d)
+    all *= std::max<int64_t>(ir::last_index(like.block()[d], like.array_shape[d]).value().value_or(-2), -1) + 1;
   if (stores != static_cast<int64_t>(blocks.size()) || stores != all) return {};
 
   Map identity;

@@ -85,7 +85,7 @@ struct Block {
     Shape sizes(rank);
     Strides to_strides(rank);
     for (size_t d = 0, at = 0, seen = 0; d < rank; ++d) {
-      const ir::BlockDim& dim = mapping->block[d];
+      const ir::BlockDim& dim = mapping->block()[d];
       const int64_t start = index[at] * dim.unit() - dim.low();
       const bool bounded = dim.is_bounded();
       const ir::BlockDim::Halo* around = dim.halo();
@@ -132,7 +132,7 @@ struct Block {
     const auto count = [](int64_t n, const std::string& noun) {
       return std::to_string(n) + " " + noun + (n == 1 ? "" : "s");
     };
-    const ir::BlockDim& dim = mapping->block[d];
+    const ir::BlockDim& dim = mapping->block()[d];
     std::string what = (size ? "a slice of " + count(given, "element") : std::to_string(given)) + " along dim " +
                        std::to_string(d) + ", ";
     if (size) what += "whose BoundedSlice has " + std::to_string(dim.size());
@@ -156,8 +156,8 @@ struct Block {
   /// Moves to the block that the index map's results say, which are wrapped once and clamped here.
   void enter(const Machine& m, View& view, Tracked& tracked) {
     bool moves = !entered;
-    for (size_t d = 0, at = 0; d < mapping->block.size(); ++d) {
-      const ir::BlockDim& dim = mapping->block[d];
+    for (size_t d = 0, at = 0; d < mapping->block().size(); ++d) {
+      const ir::BlockDim& dim = mapping->block()[d];
       const bool bounded = dim.is_bounded();
       const auto clamp = [&](int64_t most, bool size) {
         const int64_t given = signed_scalar(m, results[at]), clamped = ir::block_index(dim, given, most);
@@ -178,8 +178,8 @@ struct Block {
     size_t seen = 0;
     bool any = true;
     edge = snapshot;
-    for (size_t d = 0, at = 0; d < mapping->block.size(); ++d) {
-      const ir::BlockDim& dim = mapping->block[d];
+    for (size_t d = 0, at = 0; d < mapping->block().size(); ++d) {
+      const ir::BlockDim& dim = mapping->block()[d];
       const int64_t start = index[at] * dim.unit() - dim.low(),
                     end = start + (dim.is_bounded() ? index[at + 1] : dim.size());
       const int64_t from = std::max<int64_t>(start, 0),
@@ -266,7 +266,7 @@ uint32_t axes_of(const ir::Kernel& k, ir::RegionId map) {
     });
     if (!used) continue;
     if (a < k.grid.size()) axes |= uint32_t{1} << a;
-    else if (const ir::BlockMapping& b = k.blocks[a - k.grid.size()]; !b.whole) axes |= axes_of(k, b.index_map);
+    else if (const ir::BlockMapping& b = k.blocks[a - k.grid.size()]; !b.is_whole()) axes |= axes_of(k, b.index_map());
   }
   return axes;
 }
@@ -408,19 +408,19 @@ class Prepared {
       const int output = k_.aliased_output(static_cast<int>(i));
       b.memory = output >= 0 ? static_cast<size_t>(output) : i;
       b.snapshot = output >= 0 && written_[b.memory] && !k_.shares_at_once(static_cast<int>(i));
-      if (b.mapping->whole) {
+      if (b.mapping->is_whole()) {
         if (b.snapshot) b.tile.resize(b.array_bytes);
         b.below.assign(b.array_shape.size(), 0);
         m.tracked[i] = {0, b.array_strides.data(), b.below.data(), b.array_shape.data()};
         continue;
       }
-      b.axes = axes_of(k_, b.mapping->index_map);
-      for (const ir::Value v : k_.terminator(b.mapping->index_map).operands)
+      b.axes = axes_of(k_, b.mapping->index_map());
+      for (const ir::Value v : k_.terminator(b.mapping->index_map()).operands)
         b.results.push_back({v.index, k_.type(v).dtype == DType::i64});
       b.index.resize(b.results.size());
-      b.arguments = k_.region(b.mapping->index_map).args;
-      for (size_t d = 0; d < b.mapping->block.size(); ++d) {
-        const ir::BlockDim& dim = b.mapping->block[d];
+      b.arguments = k_.region(b.mapping->index_map()).args;
+      for (size_t d = 0; d < b.mapping->block().size(); ++d) {
+        const ir::BlockDim& dim = b.mapping->block()[d];
         b.last.push_back(std::max<int64_t>(*ir::last_index(dim, b.array_shape[d]).value(), 0));
         b.halo = b.halo || dim.halo();
         if (!dim.seen()) continue;
@@ -461,7 +461,7 @@ class Prepared {
     }
     if (m.races && written_[b.memory] && (options_->races || b.memory != i || b.mapping->alias >= 0))
       m.races->follow(i, b.memory, b.array_shape, b.snapshot);
-    if (b.mapping->whole) m.views[i] = {b.snapshot ? b.tile.data() : b.base, b.array_strides.data(), true};
+    if (b.mapping->is_whole()) m.views[i] = {b.snapshot ? b.tile.data() : b.base, b.array_strides.data(), true};
     b.entered = false;
   }
 
@@ -498,7 +498,7 @@ class Prepared {
     if (m.races) m.races->begin(program);
     for (size_t i = 0; i < blocks_.size(); ++i) {
       Block& b = blocks_[i];
-      if (b.mapping->whole) {
+      if (b.mapping->is_whole()) {
         if (b.snapshot) std::copy_n(b.base, b.tile.size(), b.tile.data());
         continue;
       }
@@ -509,7 +509,7 @@ class Prepared {
       }
       for (size_t d = 0; d < grid_.size(); ++d)
         *reinterpret_cast<int32_t*>(m.place[b.arguments[d].index]) = static_cast<int32_t>(program[d]);
-      m.run(b.mapping->index_map);
+      m.run(b.mapping->index_map());
       b.enter(m, m.views[i], m.tracked[i]);
     }
     m.run(k_.body);

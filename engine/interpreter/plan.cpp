@@ -62,7 +62,7 @@ class Planner {
  private:
   void plan() {
     for (const ir::BlockMapping& b : k_.blocks)
-      if (!b.whole) plan_top(b.index_map, true);
+      if (!b.is_whole()) plan_top(b.index_map(), true);
     plan_top(k_.body, false);
     m_.arena.resize(static_cast<size_t>(top_));
     for (size_t v = 0; v < offset_.size(); ++v)

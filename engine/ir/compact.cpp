@@ -9,11 +9,12 @@ class Compactor {
   void run() {
     values_.reserve(from_.values.size());
     ops_.reserve(from_.ops.size());
-    std::vector<RegionId> roots;
-    for (const BlockMapping& b : from_.blocks) roots.push_back(b.index_map ? visit(b.index_map) : RegionId{});
-    const RegionId body = from_.body ? visit(from_.body) : RegionId{};
-    for (size_t i = 0; i < roots.size(); ++i) from_.blocks[i].index_map = roots[i];
-    from_.body = body;
+    std::vector<RegionId*> roots;
+    for (BlockMapping& b : from_.blocks)
+      if (!b.is_whole()) roots.push_back(&b.index_map());
+    roots.push_back(&from_.body);
+    for (RegionId* const r : roots)
+      if (*r) *r = visit(*r);
     from_.values = std::move(values_);
     from_.ops = std::move(ops_);
     from_.regions = std::move(regions_);

@@ -247,10 +247,15 @@ void Op::set(Attr a, std::vector<int64_t> v) {
   attrs.emplace_back(a, std::move(v));
 }
 
+const BlockMapping::Blocks& BlockMapping::blocks() const {
+  if (const auto* b = std::get_if<Blocks>(&what)) return *b;
+  throw InternalError(origin + " has no blocks", loc);
+}
+
 Type Kernel::block_ref_type(int i) const {
   const BlockMapping& b = blocks[static_cast<size_t>(i)];
   Shape shape;
-  if (b.whole) {
+  if (b.is_whole()) {
     for (const Extent& e : b.array_shape) {
       if (!e.is_static())
         throw SpecError(name + ": " + b.origin + ": a Ref without a BlockSpec needs static extents, but the array is " +
@@ -258,16 +263,16 @@ Type Kernel::block_ref_type(int i) const {
                         b.loc, "give a BlockSpec with a static block shape");
       shape.push_back(*e.value());
     }
-    return Type::ref(b.dtype, shape, i < num_prefetch || b.by_value ? MemorySpace::smem : MemorySpace::any);
+    return Type::ref(b.dtype, shape, i < num_prefetch || b.is_by_value() ? MemorySpace::smem : MemorySpace::any);
   }
-  for (const BlockDim& d : b.block)
+  for (const BlockDim& d : b.block())
     if (d.seen()) shape.push_back(d.size());
   return Type::ref(b.dtype, shape, b.space);
 }
 
 bool Kernel::has_halo(int i) const {
-  const auto& dims = blocks[static_cast<size_t>(i)].block;
-  return std::any_of(dims.begin(), dims.end(), [](const BlockDim& d) { return d.halo(); });
+  const BlockMapping& b = blocks[static_cast<size_t>(i)];
+  return !b.is_whole() && std::any_of(b.block().begin(), b.block().end(), [](const BlockDim& d) { return d.halo(); });
 }
 
 bool Kernel::is_stored(int i) const {
@@ -286,11 +291,11 @@ int Kernel::aliased_output(int i) const {
 namespace {
 /// In space any, and no block hangs over the edge: nothing stands between the Ref and the array.
 bool in_place(const BlockMapping& b) {
-  if (b.whole) return true;
+  if (b.is_whole()) return true;
   bool inside = b.space == MemorySpace::any;
-  for (size_t d = 0; d < b.block.size() && inside; ++d) {
+  for (size_t d = 0; d < b.block().size() && inside; ++d) {
     const auto extent = b.array_shape[d].value();
-    const BlockDim& x = b.block[d];
+    const BlockDim& x = b.block()[d];
     inside = !x.seen() || (!x.is_bounded() && !x.halo() && x.low() == 0 && x.high() == 0 && extent && x.size() > 0 &&
                            *extent % x.size() == 0);
   }
@@ -317,14 +322,14 @@ std::string Kernel::description() const {
 
 void Kernel::put_values_in_memory() {
   for (size_t i = 0; i < blocks.size(); ++i) {
-    if (!blocks[i].by_value) continue;
-    blocks[i].by_value = false;
+    if (!blocks[i].is_by_value()) continue;
+    blocks[i].what = BlockMapping::Whole{};
     const int at = static_cast<int>(i);
     blocks[i].space = at < num_prefetch ? MemorySpace::smem : MemorySpace::any;
     values[region(body).args[i].index].type = block_ref_type(at);
     for (const BlockMapping& b : blocks)
-      if (b.index_map && at < num_prefetch && region(b.index_map).args.size() > grid.size() + i)
-        values[region(b.index_map).args[grid.size() + i].index].type = block_ref_type(at);
+      if (!b.is_whole() && at < num_prefetch && region(b.index_map()).args.size() > grid.size() + i)
+        values[region(b.index_map()).args[grid.size() + i].index].type = block_ref_type(at);
   }
 }
 

@@ -294,24 +294,43 @@ struct Buffering {
   bool operator==(const Buffering&) const = default;
 };
 
-/// How one input or output array is cut into blocks. The index map gets *program_ids (i32, vmapped axes included) and
-/// the scalar-prefetch Refs, from which it may load, and yields one i32 per block dim (two for a bounded one), dim
-/// after dim.
+/// How one input or output array is cut into blocks.
 struct BlockMapping {
+  /// The Ref is a block. The index map gets *program_ids (i32, vmapped axes included) and the scalar-prefetch Refs,
+  /// from which it may load, and yields one i32 per block dim (two for a bounded one), dim after dim.
+  struct Blocks {
+    std::vector<BlockDim> dims;
+    RegionId index_map;
+  };
+  /// No BlockSpec: the Ref is the whole array, in memory space any.
+  struct Whole {};
+  /// An input of rank 0 that the call passes as a number, in no array's memory: in smem, and only loaded.
+  struct ByValue {};
+
   std::string origin;  // "in_specs[0]", "out_specs[1]": for messages
   DType dtype = DType::f32;
   std::vector<Extent> array_shape;
-  bool whole = false;  // no BlockSpec: the Ref is the whole array, memory space any; block and index_map are unused
-  // an input of rank 0 that the call passes as a number, in no array's memory: whole, in smem, and only loaded
-  bool by_value = false;
-  std::vector<BlockDim> block;
-  RegionId index_map;
+  std::variant<Blocks, Whole, ByValue> what;
   MemorySpace space = MemorySpace::vmem;
   Buffering buffering;
   // outputs: the input (its position among the blocks) with whose contents the array starts, and whose memory it is
   // from then on
   int alias = -1;
   Loc loc;
+
+  /// The Ref has all that there is: no blocks, as a number has none.
+  bool is_whole() const { return !std::holds_alternative<Blocks>(what); }
+  bool is_by_value() const { return std::holds_alternative<ByValue>(what); }
+  /// Dims and index map of the blocks; InternalError if is_whole().
+  const std::vector<BlockDim>& block() const { return blocks().dims; }
+  std::vector<BlockDim>& block() { return const_cast<Blocks&>(blocks()).dims; }
+  const RegionId& index_map() const { return blocks().index_map; }
+  RegionId& index_map() { return const_cast<Blocks&>(blocks()).index_map; }
+  /// The kernel sees dim d of the array.
+  bool seen(size_t d) const { return is_whole() || block()[d].seen(); }
+
+ private:
+  const Blocks& blocks() const;
 };
 
 /// Boxes of an array that op tensor_load copies: how many elements of each of its dims, in the array's order. The last
@@ -387,7 +406,7 @@ struct Kernel {
   /// Where the index map's result for block dim d stands among its results.
   size_t map_result(int block, size_t d) const {
     size_t at = 0;
-    for (size_t i = 0; i < d; ++i) at += blocks[static_cast<size_t>(block)].block[i].results();
+    for (size_t i = 0; i < d; ++i) at += blocks[static_cast<size_t>(block)].block()[i].results();
     return at;
   }
   /// The body is run by every thread of a program at once: the last axis of the grid counts them.

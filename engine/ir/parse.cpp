@@ -359,21 +359,23 @@ class Parser {
     m.dtype = dtype();
     list("[", "]", [&] { m.array_shape.push_back(extent()); });
     if (output && take("alias")) m.alias = static_cast<int>(integer("an input's position", 0, INT32_MAX));
-    m.by_value = take("value");
-    m.whole = m.by_value || take("whole");
-    if (!m.whole && take("block")) {
+    if (take("value")) {
+      m.what = BlockMapping::ByValue{};
+    } else if (take("whole")) {
+      m.what = BlockMapping::Whole{};
+    } else if (take("block")) {
       const size_t start = token_.offset;
       Shape sizes;
       list("(", ")", [&] {
-        m.block.push_back(block_dim());
-        sizes.push_back(m.block.back().size());
+        m.block().push_back(block_dim());
+        sizes.push_back(m.block().back().size());
       });
       if (!within_limits(sizes))
         lexer_.fail(start, "the block is too large: at most 32 dims and 2^40 elements are allowed");
-    } else if (!m.whole) {
+    } else {
       expected("'whole', 'value' or 'block'");
     }
-    if (m.by_value) {
+    if (m.is_by_value()) {
       m.space = MemorySpace::smem;
     } else if (const auto s = space()) {
       m.space = *s;
@@ -381,10 +383,10 @@ class Parser {
     }
     if (prefetch) m.space = MemorySpace::smem;
     if (take("buffered")) buffering(m.buffering);
-    if (take("map")) {
+    if (!m.is_whole() && take("map")) {
       const size_t start = token_.offset, ids = k_.grid.size(),
                    refs = prefetch ? 0 : static_cast<size_t>(k_.num_prefetch);
-      m.index_map = top_region([&](size_t i) {
+      m.index_map() = top_region([&](size_t i) {
         return std::optional(i < ids || i >= ids + refs ? Type::array(DType::i32) : block_type(i - ids, start));
       });
     }

@@ -198,25 +198,28 @@ class Printer {
     list(b.array_shape, [&](const Extent& e) { out_ += to_string(e); });
     out_ += "]";
     if (b.alias != -1) out_ += " alias " + std::to_string(b.alias);
-    if (b.by_value) out_ += " value";
-    else if (b.whole) out_ += " whole";
-    if (!b.whole || !b.block.empty()) {
+    if (b.is_by_value()) {
+      out_ += " value";
+    } else if (b.is_whole()) {
+      out_ += " whole";
+    } else {
       out_ += " block (";
-      list(b.block, [&](const BlockDim& d) { out_ += to_string(d); });
+      list(b.block(), [&](const BlockDim& d) { out_ += to_string(d); });
       out_ += ")";
     }
-    if (b.space != MemorySpace::vmem && i >= k_.num_prefetch && !b.by_value) out_ += " " + std::string(name(b.space));
+    if (b.space != MemorySpace::vmem && i >= k_.num_prefetch && !b.is_by_value())
+      out_ += " " + std::string(name(b.space));
     if (b.buffering != Buffering{}) {
       out_ += " buffered " + std::to_string(b.buffering.count);
       if (b.buffering.lookahead) out_ += " lookahead";
       if (b.buffering.revisit != Buffering::Revisit::unsaid)
         out_ += b.buffering.revisit == Buffering::Revisit::any ? " revisit any" : " revisit immediate";
     }
-    if (exists(b.index_map)) {
+    if (!b.is_whole() && exists(b.index_map())) {
       out_ += " map ";
-      arguments(b.index_map, false);
+      arguments(b.index_map(), false);
       out_ += ' ';
-      braces(b.index_map, b.loc);
+      braces(b.index_map(), b.loc);
     } else {
       location(b.loc);
     }
@@ -506,7 +509,8 @@ class Printer {
 
 std::vector<uint32_t> numbering(const Kernel& k) {
   Numbering n{.k = k, .numbers = std::vector<uint32_t>(k.values.size(), kUnnumbered)};
-  for (const BlockMapping& b : k.blocks) n.region(b.index_map);
+  for (const BlockMapping& b : k.blocks)
+    if (!b.is_whole()) n.region(b.index_map());
   n.region(k.body);
   return std::move(n.numbers);
 }

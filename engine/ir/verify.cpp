@@ -58,7 +58,7 @@ class Verifier {
     seen_ops_.resize(k_.ops.size());
     seen_regions_.resize(k_.regions.size());
     for (const BlockMapping& b : k_.blocks)
-      if (b.index_map) tables(b.index_map, b.origin + ": index map", b.loc);
+      if (!b.is_whole() && b.index_map()) tables(b.index_map(), b.origin + ": index map", b.loc);
     if (k_.body) tables(k_.body, "body", k_.loc);
     else add("body", "is missing", k_.loc);
     if (!problems_.empty()) return std::move(problems_);  // the rest may follow any index
@@ -263,7 +263,8 @@ class Verifier {
   /// Of an argument of the body that is passed by value.
   const BlockMapping* by_value(Value v) const {
     const ValueInfo& x = k_.value(v);
-    if (x.def || x.region != k_.body || x.number >= k_.blocks.size() || !k_.blocks[x.number].by_value) return nullptr;
+    if (x.def || x.region != k_.body || x.number >= k_.blocks.size() || !k_.blocks[x.number].is_by_value())
+      return nullptr;
     return &k_.blocks[x.number];
   }
   void grid() {
@@ -279,24 +280,24 @@ class Verifier {
     const BlockMapping& b = k_.blocks[static_cast<size_t>(i)];
     for (const Extent& e : b.array_shape) sizes(e, b.origin, b.loc);
     if (b.alias != -1) alias(i);
-    if (b.by_value) number(i);
+    if (b.is_by_value()) number(i);
     if (b.buffering.count < 0) add(b.origin, "has " + std::to_string(b.buffering.count) + " buffers", b.loc);
     if (b.buffering.lookahead && k_.is_output(i)) add(b.origin, "is an output, which cannot look ahead", b.loc);
     if (k_.level == Level::lane) return;
     if (is_semaphore(b.space)) add(b.origin, "is in " + std::string(name(b.space)) + ", where no array lies", b.loc);
     if (i < k_.num_prefetch && b.space != MemorySpace::smem)
       add(b.origin, "is in " + std::string(name(b.space)) + " but scalar-prefetch operands are in smem", b.loc);
-    if (b.whole) return;
-    if (b.block.size() != b.array_shape.size()) {
+    if (b.is_whole()) return;
+    if (b.block().size() != b.array_shape.size()) {
       Shape shape;
-      for (const BlockDim& d : b.block) shape.push_back(d.size());
+      for (const BlockDim& d : b.block()) shape.push_back(d.size());
       add(b.origin,
           "block shape " + to_string(shape) + " has " + dims(shape.size()) + " but the array " +
               to_string(b.array_shape) + " has " + std::to_string(b.array_shape.size()),
           b.loc);
     } else {
-      for (size_t d = 0; d < b.block.size(); ++d) {
-        const BlockDim& x = b.block[d];
+      for (size_t d = 0; d < b.block().size(); ++d) {
+        const BlockDim& x = b.block()[d];
         constexpr int64_t kMost = int64_t{1} << 30;  // positions are i32
         const int64_t low = x.low(), high = x.high(), size = x.halo() ? x.unit() : x.size();
         if (low < 0 || high < 0 || low > kMost || high > kMost)
@@ -311,9 +312,9 @@ class Verifier {
     }
     if (k_.has_halo(i) && (i < k_.num_prefetch || k_.is_output(i)))
       add(b.origin, "has a halo dim, which is for inputs", b.loc);
-    if (!b.index_map) return add(b.origin, "has no index map", b.loc);
+    if (!b.index_map()) return add(b.origin, "has no index map", b.loc);
     const std::string place = b.origin + ": index map";
-    const Region& r = k_.region(b.index_map);
+    const Region& r = k_.region(b.index_map());
     const size_t refs = i < k_.num_prefetch ? 0 : static_cast<size_t>(k_.num_prefetch), wanted = k_.grid.size() + refs;
     const std::string axes = std::to_string(k_.grid.size()) + (k_.grid.size() == 1 ? " axis" : " axes");
     if (r.args.size() != wanted && refs == 0)
@@ -329,19 +330,20 @@ class Verifier {
       if (k_.type(r.args[a]) != type)
         add(place, value(r.args[a]) + " is " + to_string(k_.type(r.args[a])) + " instead of " + to_string(type), b.loc);
     }
-    const Op& yield = k_.terminator(b.index_map);
+    const Op& yield = k_.terminator(b.index_map());
     size_t results = 0;
-    for (const BlockDim& d : b.block) results += d.results();
-    const std::string bounded = results == b.block.size() ? ""
-                                                          : ", of which " + std::to_string(results - b.block.size()) +
-                                                                " bounded, with a start and a size each";
+    for (const BlockDim& d : b.block()) results += d.results();
+    const std::string bounded =
+        results == b.block().size()
+            ? ""
+            : ", of which " + std::to_string(results - b.block().size()) + " bounded, with a start and a size each";
     if (yield.operands.size() != results)
-      add(place, "yields " + indices(yield.operands.size()) + " but the block has " + dims(b.block.size()) + bounded,
+      add(place, "yields " + indices(yield.operands.size()) + " but the block has " + dims(b.block().size()) + bounded,
           yield.loc);
     for (Value v : yield.operands)
       if (k_.type(v) != Type::array(DType::i32))
         add(place, "yields " + value(v) + ": " + to_string(k_.type(v)) + " instead of i32[]", yield.loc);
-    walk(b.index_map, true, place);
+    walk(b.index_map(), true, place);
   }
   void number(int i) {
     const BlockMapping& b = k_.blocks[static_cast<size_t>(i)];
@@ -351,7 +353,6 @@ class Verifier {
           "is passed by value but the array " + to_string(b.array_shape) + " has " + dims(b.array_shape.size()) +
               " instead of 0",
           b.loc);
-    if (!b.whole) add(b.origin, "is passed by value but has blocks", b.loc);
   }
   void alias(int i) {
     const BlockMapping& b = k_.blocks[static_cast<size_t>(i)];
@@ -367,7 +368,7 @@ class Verifier {
     const BlockMapping& in = k_.blocks[static_cast<size_t>(b.alias)];
     if (in.dtype != b.dtype || in.array_shape != b.array_shape)
       add(b.origin, "is " + type(b) + " but is aliased to " + in.origin + ", which is " + type(in), b.loc);
-    if (in.by_value)
+    if (in.is_by_value())
       add(b.origin, "is aliased to " + in.origin + ", which is passed by value and has no memory", b.loc);
     if (k_.has_halo(b.alias))
       add(b.origin, "is aliased to " + in.origin + ", whose halo reads what other programs may have stored", b.loc);
@@ -429,7 +430,7 @@ class Verifier {
     };
     if (k_.has_threads())
       for (const BlockMapping& b : k_.blocks)
-        if (!b.whole) add(b.origin, "has blocks, and kernels of threads take whole arrays", b.loc);
+        if (!b.is_whole()) add(b.origin, "has blocks, and kernels of threads take whole arrays", b.loc);
     for (size_t i = 0; i < k_.scratch.size(); ++i) check(k_.scratch[i], "scratch[" + std::to_string(i) + "]", k_.loc);
     for (size_t o = 0; o < k_.ops.size(); ++o) {
       const Op& op = k_.ops[o];

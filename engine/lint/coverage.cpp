@@ -136,13 +136,14 @@ class Coverage {
   void element_blocks() {
     for (size_t i = 0; i < k_.blocks.size(); ++i) {
       const ir::BlockMapping& b = k_.blocks[i];
-      if (b.whole || std::none_of(b.block.begin(), b.block.end(), [](const auto& d) { return d.is_element(); }))
+      if (b.is_whole() ||
+          std::none_of(b.block().begin(), b.block().end(), [](const auto& d) { return d.is_element(); }))
         continue;
       const auto given = programs_.map(b);
       if (!given) continue;
-      for (size_t d = 0, at = 0; d < b.block.size(); at += b.block[d++].results()) {
-        if (!b.block[d].is_element() || c_.arrays[i][d] == 0) continue;
-        const ir::BlockDim& dim = b.block[d];
+      for (size_t d = 0, at = 0; d < b.block().size(); at += b.block()[d++].results()) {
+        if (!b.block()[d].is_element() || c_.arrays[i][d] == 0) continue;
+        const ir::BlockDim& dim = b.block()[d];
         const int64_t last = *ir::last_index(dim, c_.arrays[i][d]).value(), v = (*given)[at];
         const int64_t there = ir::block_index(dim, v, std::max<int64_t>(last, 0));
         if (there == v || !shifted_.insert({i, d}).second) continue;

@@ -32,14 +32,14 @@ std::optional<std::vector<Place>> place_of(const Context& c, passes::Programs& p
   const ir::BlockMapping& b = c.k.blocks[i];
   const Shape& array = c.arrays[i];
   std::vector<Place> places;
-  if (b.whole) {
+  if (b.is_whole()) {
     for (const int64_t n : array) places.push_back({0, n, true});
     return places;
   }
   const auto given = programs.map(b);
   if (!given) return {};
-  for (size_t d = 0, at = 0; d < b.block.size(); ++d) {
-    const ir::BlockDim& dim = b.block[d];
+  for (size_t d = 0, at = 0; d < b.block().size(); ++d) {
+    const ir::BlockDim& dim = b.block()[d];
     const int64_t last = std::max<int64_t>(*ir::last_index(dim, array[d]).value(), 0),
                   index = ir::block_index(dim, (*given)[at], last);
     const int64_t size = dim.is_bounded() ? std::clamp<int64_t>((*given)[at + 1], 0, dim.size()) : dim.size();

@@ -146,7 +146,7 @@ class Estimator {
     if (o.code == Opcode::addupdate) c.flops = elements(o.operands[1]);
     if (ref.region != k_.body || ref.number >= k_.blocks.size()) return c;
     touched_[ref.number] = true;
-    if (!k_.blocks[ref.number].whole || static_cast<int>(ref.number) < k_.num_prefetch) return c;
+    if (!k_.blocks[ref.number].is_whole() || static_cast<int>(ref.number) < k_.num_prefetch) return c;
     c.bytes = size_bytes(k_.type(place.ref).dtype);
     bool arrays = false;  // their shape is common to all
     for (size_t d = 0; d < place.rank; ++d) {
@@ -160,17 +160,18 @@ class Estimator {
 
   Extent block_bytes(const ir::BlockMapping& b, int i) const {
     Extent bytes = size_bytes(b.dtype);
-    if (b.whole) {
+    if (b.is_whole()) {
       if (i >= k_.num_prefetch) return 0;  // access() has counted it
       for (const Extent& e : b.array_shape) bytes = times(bytes, e);
       return bytes;
     }
-    for (size_t d = 0; d < b.block.size(); ++d)
-      bytes = times(bytes, Extent(b.array_shape[d].is_static() ? std::min(b.block[d].size(), *b.array_shape[d].value())
-                                                               : b.block[d].size()));
+    for (size_t d = 0; d < b.block().size(); ++d)
+      bytes =
+          times(bytes, Extent(b.array_shape[d].is_static() ? std::min(b.block()[d].size(), *b.array_shape[d].value())
+                                                           : b.block()[d].size()));
     // Fetched anew when an axis on which the index depends moves, or one outside it.
     std::vector<bool> on(k_.grid.size()), seen(k_.values.size());
-    for (const ir::Value v : k_.terminator(b.index_map).operands) depends(v, on, seen);
+    for (const ir::Value v : k_.terminator(b.index_map()).operands) depends(v, on, seen);
     const auto innermost = static_cast<size_t>(std::find(on.rbegin(), on.rend(), true).base() - on.begin());
     for (size_t a = 0; a < innermost; ++a) bytes = times(bytes, k_.grid[a].size);
     return bytes;

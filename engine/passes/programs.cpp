@@ -34,7 +34,7 @@ void Programs::move_to(std::vector<int64_t> program) {
   at_ = std::move(program);
   ++epoch_;
   for (const ir::BlockMapping& b : k_.blocks)
-    for (size_t a = 0; !b.whole && a < at_.size(); ++a) set(k_.region(b.index_map).args[a], at_[a]);
+    for (size_t a = 0; !b.is_whole() && a < at_.size(); ++a) set(k_.region(b.index_map()).args[a], at_[a]);
 }
 
 void Programs::set(Value v, std::optional<int64_t> n) {
@@ -90,8 +90,8 @@ std::optional<uint64_t> Programs::compute(Value v) const {
 
 std::optional<std::vector<int64_t>> Programs::map(const ir::BlockMapping& b) {
   std::vector<int64_t> results;
-  if (b.whole) return results;
-  for (const Value v : k_.terminator(b.index_map).operands) {
+  if (b.is_whole()) return results;
+  for (const Value v : k_.terminator(b.index_map()).operands) {
     const auto n = value(v);
     if (!n) return {};
     results.push_back(*n);

@@ -8,7 +8,9 @@ using ir::Attr, ir::Family, ir::Launch, ir::Op, ir::Opcode, ir::Value;
 /// Sizes are not negative, so only a difference or a negative constant can be.
 bool never_negative(const Extent& e) {
   return std::none_of(e.nodes().begin(), e.nodes().end(), [](const Extent::Node& n) {
-    return n.op == Extent::Op::sub || (n.op == Extent::Op::constant && n.value < 0);
+    const auto* constant = std::get_if<int64_t>(&n);
+    const auto* o = std::get_if<Extent::Operation>(&n);
+    return (constant && *constant < 0) || (o && o->op == Extent::Op::sub);
   });
 }
 

@@ -51,7 +51,7 @@ inline ir::OpId keep_step(ir::Kernel& k, ir::OpId id) {
 inline std::vector<ir::RegionId> top_regions(const ir::Kernel& k) {
   std::vector<ir::RegionId> regions;
   for (const ir::BlockMapping& b : k.blocks)
-    if (b.index_map) regions.push_back(b.index_map);
+    if (!b.is_whole() && b.index_map()) regions.push_back(b.index_map());
   regions.push_back(k.body);
   return regions;
 }

@@ -31,7 +31,6 @@ using vulkan::Recording;
 using Command = GraphPlan::Command;
 using Node = GraphPlan::Node;
 using Spot = GraphPlan::Place;
-using Memory = GraphPlan::Memory;
 
 struct CompiledGraph::Shared {
   std::vector<std::unique_ptr<State>> frames;
@@ -131,20 +130,23 @@ class CompiledGraph::Replay {
     for (size_t i = 0; i < s_.plan.outputs.size(); ++i) {
       const GraphPlan::Storage& storage = s_.plan.storages[s_.plan.outputs[i].storage];
       const Graph::Type& t = s_.graph.values[s_.graph.body.outputs[i]];
-      if (storage.memory == Memory::input)
-        outputs_.push_back(inputs[storage.index].donated() ? taken(storage.index) : inputs[storage.index]);
-      else if (storage.memory == Memory::constant) outputs_.push_back(s_.constants[storage.index]);
-      else if (const auto it = made_.find(storage.index); it != made_.end()) outputs_.push_back(it->second);
-      else
-        outputs_.push_back(
-            made_.emplace(storage.index, into[i].valid() ? into[i] : DeviceArray(s_.device, t.shape, t.dtype))
-                .first->second);
+      if (const auto* input = storage.input()) {
+        outputs_.push_back(inputs[input->index].donated() ? taken(input->index) : inputs[input->index]);
+      } else if (const auto* constant = storage.constant()) {
+        outputs_.push_back(s_.constants[constant->index]);
+      } else {
+        const size_t index = storage.output()->index;
+        auto it = made_.find(index);
+        if (it == made_.end())
+          it = made_.emplace(index, into[i].valid() ? into[i] : DeviceArray(s_.device, t.shape, t.dtype)).first;
+        outputs_.push_back(it->second);
+      }
     }
     for (size_t i = 0; i < buffers_.size(); ++i) {
       const GraphPlan::Storage& storage = s_.plan.storages[i];
       if (storage.bytes == 0) continue;
-      if (storage.memory == Memory::input) buffers_[i] = given_[storage.index];
-      if (storage.memory == Memory::output) buffers_[i] = made_.at(storage.index).buffer("an output of the graph");
+      if (const auto* input = storage.input()) buffers_[i] = given_[input->index];
+      if (const auto* output = storage.output()) buffers_[i] = made_.at(output->index).buffer("an output of the graph");
     }
     std::vector<vulkan::Turns::Use> uses;
     for (size_t i = 0; i < given_.size(); ++i) uses.push_back({given_[i].get(), donated(i) || inputs[i].donated()});
@@ -154,9 +156,8 @@ class CompiledGraph::Replay {
     for (size_t i = 0; i < given_.size(); ++i)
       inputs[i].still_at(given_[i], [&] { return s_.graph.name + ": argument " + std::to_string(i); });
     for (size_t i = 0; i < buffers_.size(); ++i)
-      if (const GraphPlan::Storage& storage = s_.plan.storages[i];
-          storage.bytes > 0 && storage.memory == Memory::output)
-        made_.at(storage.index).still_at(buffers_[i], [] { return std::string("an output of the graph"); });
+      if (const auto* output = s_.plan.storages[i].output(); output && s_.plan.storages[i].bytes > 0)
+        made_.at(output->index).still_at(buffers_[i], [] { return std::string("an output of the graph"); });
     for (const auto& b : given_)
       if (b && b->outcome && (!b->outcome->settled || b->outcome->error)) doubts_.push_back(b->outcome);
   }

@@ -16,7 +16,6 @@ using vulkan::Recording;
 using Command = GraphPlan::Command;
 using Node = GraphPlan::Node;
 using Spot = GraphPlan::Place;
-using Memory = GraphPlan::Memory;
 
 namespace {
 
@@ -25,7 +24,7 @@ bool moves(const GraphPlan& plan, const Command& c) {
   const Command::Copy* const copy = c.copy();
   if (!copy || copy->from == copy->to) return false;
   for (const Spot& p : {copy->from, copy->to})
-    if (const Memory m = plan.storages[p.storage].memory; m == Memory::input || m == Memory::output) return true;
+    if (const GraphPlan::Storage& s = plan.storages[p.storage]; s.input() || s.output()) return true;
   return false;
 }
 
@@ -140,9 +139,9 @@ void CompiledGraph::State::place_storages() {
                                      "the arena of a graph");
   for (const GraphPlan::Storage& storage : plan.storages) {
     std::shared_ptr<Buffer> b;
-    if (storage.bytes > 0 && storage.memory == Memory::arena) b = arena;
-    if (storage.bytes > 0 && storage.memory == Memory::constant)
-      b = constants[storage.index].buffer("a constant of the graph");
+    if (storage.bytes > 0 && storage.arena()) b = arena;
+    if (const auto* constant = storage.constant(); constant && storage.bytes > 0)
+      b = constants[constant->index].buffer("a constant of the graph");
     fixed.push_back(std::move(b));
   }
 }
@@ -229,7 +228,7 @@ void CompiledGraph::State::gates() {
   if (plan.gates.empty()) return;
   const auto constant = [&](const Array& a) {
     constants.emplace_back(device, a);
-    plan.storages.push_back({Memory::constant, constants.size() - 1, a.nbytes(), 0, 0, 0});
+    plan.storages.push_back({GraphPlan::Storage::Constant{constants.size() - 1}, a.nbytes()});
     return Spot{plan.storages.size() - 1, 0, a.nbytes()};
   };
   const Spot zero = constant(Array({}, DType::i32));

@@ -186,12 +186,12 @@ struct Making {
   void type_storages() {
     for (size_t s = 0; s < p.storages.size(); ++s) {
       const GraphPlan::Storage& storage = p.storages[s];
-      if (storage.memory == GraphPlan::Memory::input) types[s] = out.inputs[storage.index];
-      if (storage.memory == GraphPlan::Memory::constant) types[s] = out.own[storage.index].type;
+      if (const auto* input = storage.input()) types[s] = out.inputs[input->index];
+      if (const auto* constant = storage.constant()) types[s] = out.own[constant->index].type;
     }
     for (size_t i = 0; i < p.outputs.size(); ++i)
-      if (p.storages[p.outputs[i].storage].memory == GraphPlan::Memory::output) {
-        output_at.emplace(p.storages[p.outputs[i].storage].index, i);
+      if (const auto* output = p.storages[p.outputs[i].storage].output()) {
+        output_at.emplace(output->index, i);
         types[p.outputs[i].storage] = out.outputs[i];
       }
     if (size_names(out).empty()) return;  // else bytes tell nothing of what they hold
@@ -409,8 +409,8 @@ struct Making {
   // Results that no command has made: an argument, a constant, one that comes twice.
   void want_given_outputs() {
     for (size_t i = 0; i < p.outputs.size(); ++i) {
-      const GraphPlan::Storage& s = p.storages[p.outputs[i].storage];
-      if (s.memory == GraphPlan::Memory::output && output_at.at(s.index) == i) continue;
+      const auto* output = p.storages[p.outputs[i].storage].output();
+      if (output && output_at.at(output->index) == i) continue;
       const Type& t = out.outputs[i];
       given.emplace_back(order.size(), i);
       order.push_back(wanted.size());
@@ -443,13 +443,11 @@ struct Making {
   Where at(const Spot& place, const Type& type) {
     const GraphPlan::Storage& s = p.storages[place.storage];
     if (place.bytes > 0 && (place.offset != 0 || place.bytes != s.bytes)) refuse_rows();
-    switch (s.memory) {
-      case GraphPlan::Memory::input: return {Memory::input, static_cast<uint32_t>(s.index)};
-      case GraphPlan::Memory::output: return {Memory::output, static_cast<uint32_t>(output_at.at(s.index))};
-      case GraphPlan::Memory::constant: return {Memory::own, static_cast<uint32_t>(s.index)};  // they come first
-      case GraphPlan::Memory::arena: break;
-    }
-    const std::string key = std::to_string(s.offset) + " " + to_string(type);
+    if (const auto* input = s.input()) return {Memory::input, static_cast<uint32_t>(input->index)};
+    if (const auto* output = s.output()) return {Memory::output, static_cast<uint32_t>(output_at.at(output->index))};
+    if (const auto* constant = s.constant())  // they come first
+      return {Memory::own, static_cast<uint32_t>(constant->index)};
+    const std::string key = std::to_string(s.arena()->offset) + " " + to_string(type);
     const auto it = known.find(key);
     return {Memory::own, it != known.end() ? it->second : known.emplace(key, own(type)).first->second};
   }

@@ -10,9 +10,7 @@ namespace tessera::vulkan {
 using Command = GraphPlan::Command;
 using Place = GraphPlan::Place;
 
-uint64_t base(const GraphPlan::Storage& s) {
-  return s.memory == GraphPlan::Memory::arena ? static_cast<uint64_t>(s.offset) : 0;
-}
+uint64_t base(const GraphPlan::Storage& s) { return s.arena() ? static_cast<uint64_t>(s.arena()->offset) : 0; }
 
 std::vector<PlaceUse> uses_of(const GraphPlan& plan, const std::vector<PreparedCall>& calls, size_t position) {
   return tessera::uses_of(plan, plan.commands[position], [&](size_t i) {

@@ -57,7 +57,8 @@ void extents_of(const Program& p, const DimValues& dims, const std::string& devi
   // The code may rest on it, also where it counts only parts of a size (lane::Prover).
   for (const Extent& e : p.extents)
     for (const Extent::Node& n : e.nodes())
-      if (n.op == Extent::Op::name && dims.find(n.name)->second > most) beyond(n.name, dims.find(n.name)->second);
+      if (const auto* name = std::get_if<std::string>(&n); name && dims.find(*name)->second > most)
+        beyond(*name, dims.find(*name)->second);
 }
 
 int64_t workgroups_of(const Program& p, const DimValues& dims, int64_t arena_bytes) {

@@ -43,7 +43,7 @@ void compute_ranges(const ir::Kernel& k, ir::RegionId r, passes::Ranges& ranges)
 Claims::Claims(const ir::Kernel& k, const DimValues& dims)
     : k_(k), used_(lowering::used_values(k)), ranges_(k), divisors_(k) {
   for (const ir::BlockMapping& b : k.blocks)
-    if (!b.whole) compute_ranges(k, b.index_map, ranges_);
+    if (!b.is_whole()) compute_ranges(k, b.index_map(), ranges_);
   compute_ranges(k, k.body, ranges_);
   scalars_.emplace(k);
   // Sums of floats are the interpreter's in an order that differs from column to column, so equal columns may have sums
@@ -59,8 +59,8 @@ Claims::Claims(const ir::Kernel& k, const DimValues& dims)
     starts_.push_back(lowering::block_starts(k, i, *scalars_));
     shapes_.push_back(bind_shape(k, i, dims));
     const ir::BlockMapping& b = k.blocks[static_cast<size_t>(i)];
-    for (size_t d = 0; d < b.block.size() && !b.whole; ++d)
-      map_results_[k.terminator(b.index_map).operands[k.map_result(i, d)].index].push_back({i, d});
+    for (size_t d = 0; d < b.array_shape.size() && !b.is_whole(); ++d)
+      map_results_[k.terminator(b.index_map()).operands[k.map_result(i, d)].index].push_back({i, d});
   }
 }
 
@@ -155,7 +155,7 @@ void Claims::see(const SeenValue& s) {
 void Claims::block(const MapResult& m, int64_t index) {
   const auto i = static_cast<size_t>(m.block);
   const lowering::BlockStart& start = starts_[i][m.dim];
-  const ir::BlockDim& dim = k_.blocks[i].block[m.dim];
+  const ir::BlockDim& dim = k_.blocks[i].block()[m.dim];
   const int64_t extent = shapes_[i][m.dim], last = std::max<int64_t>(*ir::last_index(dim, extent).value(), 0);
   const std::string what = k_.blocks[i].origin + ", dim " + std::to_string(m.dim) + " of " + std::to_string(extent) +
                            " elements, index " + std::to_string(index);

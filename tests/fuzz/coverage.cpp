@@ -145,29 +145,29 @@ void Coverage::add(const Case& c) {
     if (!k.is_output(static_cast<int>(i)) && k.aliased_output(static_cast<int>(i)) < 0 &&
         k.is_stored(static_cast<int>(i)))
       see("input that is stored to");
-    if (m.whole) {
+    if (m.is_whole()) {
       see(static_cast<int>(i) < k.num_prefetch ? "scalar prefetch whole" : which + " whole");
       continue;
     }
-    const auto& map = k.region(m.index_map).ops;
+    const auto& map = k.region(m.index_map()).ops;
     if (std::any_of(map.begin(), map.end(), [&](ir::OpId o) { return k.op(o).code == Opcode::load; }))
       see(which + " block that depends on data");
     int64_t elements = 1;
-    for (size_t d = 0; d < m.block.size(); ++d) {
+    for (size_t d = 0; d < m.block().size(); ++d) {
       const int64_t extent = m.array_shape[d].eval(c.dims);
       if (!m.array_shape[d].is_static()) see(which + " of run-time size");
       if (extent == 0) see(which + " without elements");
-      if (!m.block[d].seen()) {
+      if (!m.block()[d].seen()) {
         see(which + " squeezed");
         continue;
       }
-      elements *= m.block[d].size();
-      if (m.block[d].is_element())
-        see(which + (m.block[d].low() || m.block[d].high() ? " of elements, padded" : " of elements"));
-      if (m.block[d].is_bounded()) see(which + " bounded");
-      if (const auto* halo = m.block[d].halo()) see(which + " with a halo, " + std::string(ir::name(halo->edge)));
-      if (extent < m.block[d].size()) see(which + " smaller than its block");
-      if (m.block[d].size() > 0 && extent % m.block[d].size() != 0) see(which + " overhanging");
+      elements *= m.block()[d].size();
+      if (m.block()[d].is_element())
+        see(which + (m.block()[d].low() || m.block()[d].high() ? " of elements, padded" : " of elements"));
+      if (m.block()[d].is_bounded()) see(which + " bounded");
+      if (const auto* halo = m.block()[d].halo()) see(which + " with a halo, " + std::string(ir::name(halo->edge)));
+      if (extent < m.block()[d].size()) see(which + " smaller than its block");
+      if (m.block()[d].size() > 0 && extent % m.block()[d].size() != 0) see(which + " overhanging");
     }
     if (elements * size_bytes(m.dtype) > 16384) see(which + " block above 16 KiB");
     if (elements * size_bytes(m.dtype) > 49152) see(which + " block above 48 KiB");

@@ -92,7 +92,7 @@ void insert_ref_dim(Rewriter& e, Value ref, size_t dim) {
 }
 
 size_t seen_before(const BlockMapping& b, size_t d) {
-  return static_cast<size_t>(std::count_if(b.block.begin(), b.block.begin() + static_cast<std::ptrdiff_t>(d),
+  return static_cast<size_t>(std::count_if(b.block().begin(), b.block().begin() + static_cast<std::ptrdiff_t>(d),
                                            [](const BlockDim& x) { return x.seen(); }));
 }
 }  // namespace
@@ -104,7 +104,7 @@ bool rewrite_sizes(Rewriter& e) {
   const double share = e.random.chance(0.5) ? 1 : 0.5;
   for (size_t i = 0; i < k.blocks.size(); ++i) {
     BlockMapping& b = k.blocks[i];
-    if (b.whole) continue;
+    if (b.is_whole()) continue;
     if (b.alias >= 0) {
       b.array_shape = k.blocks[static_cast<size_t>(b.alias)].array_shape;
       continue;
@@ -114,13 +114,13 @@ bool rewrite_sizes(Rewriter& e) {
         const Extent other = e.dynamic(*n.value());
         // what is aliased to a whole array is static
         const int out = k.is_output(static_cast<int>(i)) ? -1 : k.aliased_output(static_cast<int>(i));
-        if (out >= 0 && k.blocks[static_cast<size_t>(out)].whole) continue;
+        if (out >= 0 && k.blocks[static_cast<size_t>(out)].is_whole()) continue;
         n = other;
         any = true;
       }
   }
   for (size_t i = 0; i < k.blocks.size(); ++i)
-    if (k.blocks[i].alias >= 0 && !k.blocks[i].whole)
+    if (k.blocks[i].alias >= 0 && !k.blocks[i].is_whole())
       k.blocks[i].array_shape = k.blocks[static_cast<size_t>(k.blocks[i].alias)].array_shape;
   for (ir::GridAxis& a : k.grid)
     if (a.size.is_static() && a.role == ir::GridAxis::Role::grid && e.random.chance(share))
@@ -133,7 +133,7 @@ bool rewrite_array_dim(Rewriter& e) {
   ir::Kernel& k = e.k;
   if (e.random.chance(0.5)) e.prefetch();
   for (const size_t i : chosen_blocks(e, [&](size_t n) {
-         return !k.blocks[n].by_value && !in_pair(k, n) && static_cast<int>(n) >= k.num_prefetch &&
+         return !k.blocks[n].is_by_value() && !in_pair(k, n) && static_cast<int>(n) >= k.num_prefetch &&
                 only_accessed(e, argument(e, n), true);
        })) {
     const Value ref = argument(e, i);
@@ -141,21 +141,21 @@ bool rewrite_array_dim(Rewriter& e) {
     const size_t d = e.random.below(b->array_shape.size() + 1);
     const auto at = static_cast<std::ptrdiff_t>(d);
     size_t seen = d;
-    if (!b->whole) {
+    if (!b->is_whole()) {
       const bool squeezed = e.random.chance(0.4);
       seen = seen_before(*b, d);
       const size_t result = k.map_result(static_cast<int>(i), d);
       BlockDim dim{BlockDim::Squeezed{}};
       if (!squeezed) dim = e.random.chance(0.3) ? BlockDim{BlockDim::Element{1}} : BlockDim{BlockDim::Blocked{1}};
-      Spot s{b->index_map, k.region(b->index_map).ops.size() - 1};
-      const std::vector<Value> args = k.region(b->index_map).args;
+      Spot s{b->index_map(), k.region(b->index_map()).ops.size() - 1};
+      const std::vector<Value> args = k.region(b->index_map()).args;
       const Value index = !k.grid.empty() && e.random.chance(0.4) ? args[e.random.below(k.grid.size())]
                           : e.random.chance(0.5)                  ? e.number(s, 0)
                                                                   : e.constant_i32(s, 0);
       b = &k.blocks[i];
-      Op& yield = k.op(k.region(b->index_map).ops.back());
+      Op& yield = k.op(k.region(b->index_map()).ops.back());
       yield.operands.insert(yield.operands.begin() + static_cast<std::ptrdiff_t>(result), index);
-      b->block.insert(b->block.begin() + at, dim);
+      b->block().insert(b->block().begin() + at, dim);
       b->array_shape.insert(b->array_shape.begin() + at, e.random.chance(0.5) ? Extent(1) : e.dynamic(1));
       if (squeezed) seen = SIZE_MAX;
     } else {
@@ -194,10 +194,10 @@ bool rewrite_squeezed(Rewriter& e) {
   ir::Kernel& k = e.k;
   bool any = false;
   for (size_t i = 0; i < k.blocks.size(); ++i) {
-    if (k.blocks[i].whole || !only_accessed(e, argument(e, i), true)) continue;
+    if (k.blocks[i].is_whole() || !only_accessed(e, argument(e, i), true)) continue;
     const Value ref = argument(e, i);
-    for (size_t d = 0; d < k.blocks[i].block.size(); ++d) {
-      BlockDim& dim = k.blocks[i].block[d];
+    for (size_t d = 0; d < k.blocks[i].block().size(); ++d) {
+      BlockDim& dim = k.blocks[i].block()[d];
       if (!dim.seen() && e.random.chance(0.7)) {
         dim = {BlockDim::Blocked{1}};
         const size_t seen = seen_before(k.blocks[i], d);
@@ -286,21 +286,21 @@ bool rewrite_transposed(Rewriter& e) {
     std::iota(perm.begin(), perm.end(), 0);
     std::swap(perm[x], perm[y]);
     const Value ref = argument(e, i);
-    if (b.whole) {
+    if (b.is_whole()) {
       seen = perm;
     } else {
       std::vector<Value> yields;
-      Op& yield = k.op(k.region(b.index_map).ops.back());
+      Op& yield = k.op(k.region(b.index_map()).ops.back());
       std::vector<BlockDim> block;
       for (const int64_t p : perm) {
         const auto d = static_cast<size_t>(p);
-        for (size_t r = 0; r < b.block[d].results(); ++r)
+        for (size_t r = 0; r < b.block()[d].results(); ++r)
           yields.push_back(yield.operands[k.map_result(static_cast<int>(i), d) + r]);
-        block.push_back(b.block[d]);
-        if (b.block[d].seen()) seen.push_back(static_cast<int64_t>(seen_before(b, d)));
+        block.push_back(b.block()[d]);
+        if (b.block()[d].seen()) seen.push_back(static_cast<int64_t>(seen_before(b, d)));
       }
       yield.operands = yields;
-      b.block = block;
+      b.block() = block;
     }
     std::vector<Extent> extents;
     for (const int64_t p : perm) extents.push_back(b.array_shape[static_cast<size_t>(p)]);
@@ -333,8 +333,8 @@ bool rewrite_padded(Rewriter& e) {
   ir::Kernel& k = e.k;
   for (const size_t i : chosen_blocks(e, [&](size_t n) {
          const BlockMapping& b = k.blocks[n];
-         return !b.whole && !in_pair(k, n) && !b.block.empty() &&
-                std::all_of(b.block.begin(), b.block.end(),
+         return !b.is_whole() && !in_pair(k, n) && !b.block().empty() &&
+                std::all_of(b.block().begin(), b.block().end(),
                             [](const BlockDim& d) { return d.is_blocked() || !d.seen(); });
        })) {
     BlockMapping& b = k.blocks[i];
@@ -343,7 +343,7 @@ bool rewrite_padded(Rewriter& e) {
     for (size_t d = 0; d < now.size(); ++d) {
       if (before[d] == 0) return false;
       if (e.random.chance(0.3)) continue;
-      now[d] += e.random.in(1, b.block[d].size() + 2);
+      now[d] += e.random.in(1, b.block()[d].size() + 2);
       b.array_shape[d] = e.random.chance(0.5) ? Extent(now[d]) : e.dynamic(now[d]);
     }
     if (now == before) return false;
@@ -364,10 +364,10 @@ bool other_windows(Rewriter& e, bool to_bounded) {
   if (e.random.chance(0.5)) e.prefetch();
   bool any = false;
   for (size_t i = 0; i < k.blocks.size(); ++i) {
-    if (k.blocks[i].whole || static_cast<int>(i) < k.num_prefetch) continue;
+    if (k.blocks[i].is_whole() || static_cast<int>(i) < k.num_prefetch) continue;
     const bool pair = in_pair(k, i);
-    for (size_t d = 0; d < k.blocks[i].block.size(); ++d) {
-      BlockDim& dim = k.blocks[i].block[d];
+    for (size_t d = 0; d < k.blocks[i].block().size(); ++d) {
+      BlockDim& dim = k.blocks[i].block()[d];
       if (!dim.is_blocked() || dim.size() < 1 || e.random.chance(0.3)) continue;
       const bool halo = !to_bounded && !k.is_output(static_cast<int>(i)) && !pair &&
                         !k.is_stored(static_cast<int>(i)) && e.random.chance(0.3);
@@ -381,7 +381,7 @@ bool other_windows(Rewriter& e, bool to_bounded) {
       const size_t result = k.map_result(static_cast<int>(i), d);
       if (bounded) dim = {BlockDim::BoundedSlice{size}};
       else dim = {BlockDim::Element{size}};
-      const ir::RegionId map = k.blocks[i].index_map;
+      const ir::RegionId map = k.blocks[i].index_map();
       Spot s{map, k.region(map).ops.size() - 1};
       const Value at = k.terminator(map).operands[result];
       const Value n = e.random.chance(0.3) ? e.number(s, size) : e.constant_i32(s, size);
@@ -407,13 +407,12 @@ bool rewrite_blocked_whole(Rewriter& e) {
   if (k.has_threads()) return false;
   for (size_t i = static_cast<size_t>(k.num_prefetch); i < k.blocks.size(); ++i) {
     BlockMapping& b = k.blocks[i];
-    if (!b.whole || b.by_value || b.array_shape.empty() || in_pair(k, i)) continue;
+    if (!b.is_whole() || b.is_by_value() || b.array_shape.empty() || in_pair(k, i)) continue;
     const Shape shape = e.shape(i);
     if (std::count(shape.begin(), shape.end(), 0)) continue;
-    b.whole = false;
+    b.what = BlockMapping::Blocks{};
     b.space = ir::MemorySpace::any;
-    b.block.clear();
-    for (const int64_t n : shape) b.block.push_back({BlockDim::Blocked{n}});
+    for (const int64_t n : shape) b.block().push_back({BlockDim::Blocked{n}});
     ir::Builder builder(k);
     std::vector<Type> types(k.grid.size(), Type::array(DType::i32));
     for (int p = 0; p < k.num_prefetch; ++p) types.push_back(k.type(argument(e, static_cast<size_t>(p))));
@@ -422,7 +421,7 @@ bool rewrite_blocked_whole(Rewriter& e) {
     std::vector<Value> zeros;
     for (size_t d = 0; d < shape.size(); ++d) zeros.push_back(builder.constant_int(DType::i32, 0));
     builder.yield(zeros);
-    k.blocks[i].index_map = map;
+    k.blocks[i].index_map() = map;
     any = true;
   }
   return any;
@@ -433,7 +432,7 @@ bool rewrite_twice(Rewriter& e) {
   ir::Kernel& k = e.k;
   for (const size_t i : chosen_blocks(e, [&](size_t n) {
          return n >= static_cast<size_t>(k.num_prefetch) && !k.is_output(static_cast<int>(n)) &&
-                !k.blocks[n].by_value && !in_pair(k, n) && !k.is_stored(static_cast<int>(n)) &&
+                !k.blocks[n].is_by_value() && !in_pair(k, n) && !k.is_stored(static_cast<int>(n)) &&
                 only_accessed(e, argument(e, n), false) && !e.uses(argument(e, n)).empty();
        })) {
     const Value ref = argument(e, i);
@@ -444,17 +443,17 @@ bool rewrite_twice(Rewriter& e) {
     const auto at = static_cast<size_t>(k.num_inputs) - 1;
     k.blocks[at] = from;
     k.blocks[at].origin = k.usual_origin(static_cast<int>(at));
-    if (!from.whole) {
+    if (!from.is_whole()) {
       std::vector<Type> types;
-      for (const Value v : k.region(from.index_map).args) types.push_back(k.type(v));
+      for (const Value v : k.region(from.index_map()).args) types.push_back(k.type(v));
       // a copy of the map
       ir::Builder b(k);
       const ir::RegionId map = b.new_region(types);
       std::vector<std::pair<Value, Value>> to;
       for (size_t a = 0; a < types.size(); ++a)
-        to.emplace_back(k.region(from.index_map).args[a], k.region(map).args[a]);
+        to.emplace_back(k.region(from.index_map()).args[a], k.region(map).args[a]);
       b.set_region(map);
-      for (const ir::OpId id : std::vector<ir::OpId>(k.region(from.index_map).ops)) {
+      for (const ir::OpId id : std::vector<ir::OpId>(k.region(from.index_map()).ops)) {
         Op op = k.op(id);
         if (!op.regions.empty()) return false;
         for (Value& v : op.operands)
@@ -465,7 +464,7 @@ bool rewrite_twice(Rewriter& e) {
         const ir::OpId made = b.append(std::move(op), requested);
         for (size_t r = 0; r < old.size(); ++r) to.emplace_back(old[r], k.op(made).results[r]);
       }
-      k.blocks[at].index_map = map;
+      k.blocks[at].index_map() = map;
     }
     for (const Spot& s : e.uses(ref))
       if (!e.in_map(s.region) && e.random.chance(0.5)) e.op_at(s).operands[0] = other;
@@ -507,7 +506,7 @@ Array converted(const Array& a, DType t) {
 bool rewrite_stored_wide(Rewriter& e) {
   ir::Kernel& k = e.k;
   for (const size_t i : chosen_blocks(e, [&](size_t n) {
-         if (n < static_cast<size_t>(k.num_prefetch) || k.blocks[n].by_value || in_pair(k, n)) return false;
+         if (n < static_cast<size_t>(k.num_prefetch) || k.blocks[n].is_by_value() || in_pair(k, n)) return false;
          for (const Spot& s : e.uses(argument(e, n))) {
            const Op& op = e.op_at(s);
            if (e.in_map(s.region) || (op.code != Opcode::load && op.code != Opcode::store) ||

@@ -40,17 +40,17 @@ void regrid(Rewriter& e, const std::vector<GridAxis>& grid, const OldIds& old) {
   k.grid = grid;
   const size_t first = k.ops.size();
   for (ir::BlockMapping& b : k.blocks) {
-    if (b.whole) continue;
-    std::vector<Value> args = k.region(b.index_map).args, ids;
+    if (b.is_whole()) continue;
+    std::vector<Value> args = k.region(b.index_map()).args, ids;
     for (size_t a = 0; a < grid.size(); ++a) {
       ids.push_back({static_cast<uint32_t>(k.values.size())});
-      k.values.push_back({Type::array(DType::i32), {}, b.index_map, 0});
+      k.values.push_back({Type::array(DType::i32), {}, b.index_map(), 0});
     }
     std::vector<Value> now = ids;
     now.insert(now.end(), args.begin() + static_cast<std::ptrdiff_t>(before.size()), args.end());
-    k.region(b.index_map).args = now;
-    e.renumber(b.index_map);
-    Spot s{b.index_map, 0};
+    k.region(b.index_map()).args = now;
+    e.renumber(b.index_map());
+    Spot s{b.index_map(), 0};
     const std::vector<Value> olds = old(s, ids);
     for (size_t a = 0; a < before.size(); ++a) e.replace_uses(args[a], olds[a], first);
   }
@@ -110,11 +110,11 @@ bool rewrite_two_calls(Rewriter& e) {
   if (!is_plain_grid(e) || has_code(e, {Opcode::debug_print, Opcode::check})) return false;
   for (size_t i = 0; i < k.blocks.size(); ++i) {
     const auto n = static_cast<int>(i);
-    if (k.blocks[i].whole && (k.is_output(n) || k.is_stored(n) || k.aliased_output(n) >= 0)) return false;
+    if (k.blocks[i].is_whole() && (k.is_output(n) || k.is_stored(n) || k.aliased_output(n) >= 0)) return false;
     for (const Type& t : k.scratch)
       if (ir::is_semaphore(t.space)) return false;
     // addresses of many arrays of atomics are fine, of index maps that read what is stored not
-    if (n < k.num_prefetch && !k.blocks[i].whole) return false;
+    if (n < k.num_prefetch && !k.blocks[i].is_whole()) return false;
   }
   std::vector<GridAxis> grid = k.grid;
   const size_t axes = grid.size();
@@ -127,15 +127,16 @@ bool rewrite_two_calls(Rewriter& e) {
   std::vector<std::pair<size_t, size_t>> dims;  // of each output the dim
   for (size_t i = 0; i < k.blocks.size(); ++i) {
     ir::BlockMapping& b = k.blocks[i];
-    if (b.whole) continue;
+    if (b.is_whole()) continue;
     const bool in = i < static_cast<size_t>(k.num_inputs),
                shared = b.alias >= 0 || k.aliased_output(static_cast<int>(i)) >= 0;
-    const size_t d = shared ? 0 : e.random.below(b.block.size() + 1);
+    const size_t d = shared ? 0 : e.random.below(b.block().size() + 1);
     const auto dim = static_cast<std::ptrdiff_t>(d);
-    Op& yield = k.op(k.region(b.index_map).ops.back());
+    Op& yield = k.op(k.region(b.index_map()).ops.back());
     const size_t result = k.map_result(static_cast<int>(i), d);
-    yield.operands.insert(yield.operands.begin() + static_cast<std::ptrdiff_t>(result), k.region(b.index_map).args[at]);
-    b.block.insert(b.block.begin() + dim, ir::BlockDim{ir::BlockDim::Squeezed{}});
+    yield.operands.insert(yield.operands.begin() + static_cast<std::ptrdiff_t>(result),
+                          k.region(b.index_map()).args[at]);
+    b.block().insert(b.block().begin() + dim, ir::BlockDim{ir::BlockDim::Squeezed{}});
     b.array_shape.insert(b.array_shape.begin() + dim, shared ? Extent(2) : two);
     if (in) {
       const Array old = e.c.inputs[i];

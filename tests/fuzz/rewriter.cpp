@@ -20,7 +20,7 @@ std::vector<Spot> Rewriter::spots(bool maps) const {
   collect(k.body, list);
   if (maps)
     for (const ir::BlockMapping& b : k.blocks)
-      if (!b.whole) collect(b.index_map, list);
+      if (!b.is_whole()) collect(b.index_map(), list);
   return list;
 }
 
@@ -30,7 +30,7 @@ std::vector<RegionId> Rewriter::regions(bool maps) const {
     for (const RegionId r : k.op(k.region(s.region).ops[s.at]).regions) list.push_back(r);
   if (maps)
     for (const ir::BlockMapping& b : k.blocks)
-      if (!b.whole) list.push_back(b.index_map);
+      if (!b.is_whole()) list.push_back(b.index_map());
   return list;
 }
 
@@ -55,7 +55,7 @@ std::vector<std::pair<Value, Spot>> Rewriter::values(bool maps) const {
 
 bool Rewriter::in_map(RegionId r) const {
   return std::any_of(k.blocks.begin(), k.blocks.end(),
-                     [&](const ir::BlockMapping& b) { return !b.whole && b.index_map == r; });
+                     [&](const ir::BlockMapping& b) { return !b.is_whole() && b.index_map() == r; });
 }
 
 OpId Rewriter::insert(Spot& s, Op op, const Type& requested) {
@@ -175,7 +175,7 @@ void Rewriter::renumber(RegionId r) {
 void Rewriter::prefetch() {
   if (k.has_threads()) return;
   for (int i = 0; i < k.num_prefetch; ++i)
-    if (!k.blocks[static_cast<size_t>(i)].whole) return;  // vmap's, whose index maps see fewer Refs
+    if (!k.blocks[static_cast<size_t>(i)].is_whole()) return;  // vmap's, whose index maps see fewer Refs
   const Array a({kPrefetched}, DType::i32);
   const Value ref = add_input(a, false);
   prefetched_ = k.num_prefetch;
@@ -190,12 +190,12 @@ void Rewriter::prefetch() {
     ir::BlockMapping& b = k.blocks[i];
     b.origin = k.usual_origin(static_cast<int>(i));
     if (b.alias >= prefetched_) ++b.alias;
-    if (b.whole) continue;
-    auto& args = k.region(b.index_map).args;
+    if (b.is_whole()) continue;
+    auto& args = k.region(b.index_map()).args;
     args.insert(args.begin() + static_cast<std::ptrdiff_t>(k.grid.size()) + to,
                 {static_cast<uint32_t>(k.values.size())});
-    k.values.push_back({k.type(ref), {}, b.index_map, 0});
-    renumber(b.index_map);
+    k.values.push_back({k.type(ref), {}, b.index_map(), 0});
+    renumber(b.index_map());
   }
 }
 
@@ -203,8 +203,8 @@ Value Rewriter::add_input(Array a, bool by_value) {
   ir::BlockMapping b;
   b.dtype = a.dtype();
   for (const int64_t n : a.shape()) b.array_shape.emplace_back(n);
-  b.whole = true;
-  b.by_value = by_value;
+  if (by_value) b.what = ir::BlockMapping::ByValue{};
+  else b.what = ir::BlockMapping::Whole{};
   b.space = by_value ? ir::MemorySpace::smem : ir::MemorySpace::any;
   b.loc = k.loc;
   const auto at = static_cast<std::ptrdiff_t>(k.num_inputs);

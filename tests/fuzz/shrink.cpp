@@ -39,7 +39,7 @@ std::vector<Place> all_places(const Kernel& k) {
   std::vector<Place> places;
   collect(k, k.body, places);
   for (const ir::BlockMapping& b : k.blocks)
-    if (!b.whole) collect(k, b.index_map, places);
+    if (!b.is_whole()) collect(k, b.index_map(), places);
   return places;
 }
 std::vector<bool> live_ops(const Kernel& k) {
@@ -117,7 +117,7 @@ bool remove_arg(Case& c, size_t i) {
   if (prefetch) {  // the index maps' Refs of it go too
     const auto maps = [&](const auto& f) {
       return std::all_of(k.blocks.begin() + k.num_prefetch, k.blocks.end(),
-                         [&](const ir::BlockMapping& b) { return b.whole || f(k.region(b.index_map).args); });
+                         [&](const ir::BlockMapping& b) { return b.is_whole() || f(k.region(b.index_map()).args); });
     };
     if (!maps([&](const auto& list) { return !is_used(k, list[k.grid.size() + i], live); })) return false;
     maps([&](auto& list) {
@@ -265,12 +265,12 @@ void add_op_changes(const Kernel& k, const Place& p, std::vector<Change>& list) 
 
 void add_array_changes(const Kernel& k, std::vector<Change>& list) {
   for (size_t i = 0; i < k.blocks.size(); ++i) {
-    if (k.blocks[i].whole) continue;
+    if (k.blocks[i].is_whole()) continue;
     for (size_t d = 0; d < k.blocks[i].array_shape.size(); ++d) {
       for (const bool to_one_block : {true, false})
         list.push_back([i, d, to_one_block](Case& x) {
           ir::BlockMapping& m = x.kernel.blocks[i];
-          const int64_t n = m.array_shape[d].eval(x.dims), to = to_one_block ? std::min(n, m.block[d].size()) : n - 1;
+          const int64_t n = m.array_shape[d].eval(x.dims), to = to_one_block ? std::min(n, m.block()[d].size()) : n - 1;
           if (to >= n || to < 1) return false;
           const int other = partner(x.kernel, static_cast<int>(i));
           for (const int b : {static_cast<int>(i), other}) {

@@ -52,7 +52,7 @@ ir::Kernel kernel_of(const std::vector<Case>& cases, DType t, const Shape& shape
     m.origin = origin;
     m.dtype = d;
     m.array_shape.assign(shape.begin(), shape.end());
-    m.whole = true;
+    m.what = ir::BlockMapping::Whole{};
     m.space = ir::MemorySpace::any;
     k.blocks.push_back(m);
     return b.add_arg(k.body, ir::Type::ref(d, shape, ir::MemorySpace::any));

@@ -66,7 +66,7 @@ std::optional<std::vector<Array>> inputs(const Kernel& k, const DimValues& dims)
   for (size_t i = 0; i < k.blocks.size(); ++i) {
     const Shape shape = bind_shape(k, static_cast<int>(i), dims);
     if (!ir::within_limits(shape) || num_elements(shape) > kMostElements) return std::nullopt;
-    if (!k.blocks[i].whole) each += num_elements(k.block_ref_type(static_cast<int>(i)).shape);
+    if (!k.blocks[i].is_whole()) each += num_elements(k.block_ref_type(static_cast<int>(i)).shape);
     if (!k.is_output(static_cast<int>(i))) arrays.emplace_back(shape, k.blocks[i].dtype);
   }
   for (const ir::Type& t : k.scratch) each += num_elements(t.shape);

@@ -305,15 +305,15 @@ class Accesses : protected Spec {
     if (num_elements(shapes_[static_cast<size_t>(r.block)]) == 0) return v;
     ir::Builder& b = values_.b;
     const BlockMapping& m = out_.kernel.blocks[static_cast<size_t>(r.block)];
-    for (const BlockDim& d : m.block)
+    for (const BlockDim& d : m.block())
       if (d.is_element() || d.is_bounded()) return v;
     std::vector<Value> ids;
     for (size_t axis = 0; axis < grid_.size(); ++axis) ids.push_back(axis < first_visible() ? Value{} : pid(axis));
     int64_t seen = 0;
-    for (size_t d = 0; d < m.block.size(); ++d) {
-      if (!m.block[d].seen()) continue;
-      if (m.block[d].halo() && ++seen) continue;
-      const int64_t at = seen++, extent = shapes_[static_cast<size_t>(r.block)][d], size = m.block[d].size();
+    for (size_t d = 0; d < m.block().size(); ++d) {
+      if (!m.block()[d].seen()) continue;
+      if (m.block()[d].halo() && ++seen) continue;
+      const int64_t at = seen++, extent = shapes_[static_cast<size_t>(r.block)][d], size = m.block()[d].size();
       if (extent % size == 0) continue;
       const auto number = [&](int64_t n, const Shape& s = {}) {
         return values_.constant(DType::i32, static_cast<double>(n), s);

@@ -34,7 +34,7 @@ class Generator : Patterns {
     grid();
     arrays();
     for (int i = k.num_prefetch; i < k.num_inputs; ++i)
-      if (ir::BlockMapping& m = k.blocks[static_cast<size_t>(i)]; !m.whole && random_.chance(0.12))
+      if (ir::BlockMapping& m = k.blocks[static_cast<size_t>(i)]; !m.is_whole() && random_.chance(0.12))
         m.buffering.count = random_.in(1, 3);
     values_.b.set_region(k.body);
     for (size_t axis = first_visible(); axis < k.grid.size(); ++axis)
@@ -713,7 +713,7 @@ void pass_constants(Case& c, Random random) {
     ir::BlockMapping b;
     b.origin = k.usual_origin(k.num_inputs);
     b.dtype = t;
-    b.whole = b.by_value = true;
+    b.what = ir::BlockMapping::ByValue{};
     b.space = ir::MemorySpace::smem;
     k.blocks.insert(k.blocks.begin() + k.num_inputs, b);
     const ir::Value ref = ir::Builder(k).add_arg(k.body, k.block_ref_type(k.num_inputs));

@@ -84,11 +84,10 @@ size_t Patterns::array_of(DType t, const Dims& dims, bool output, double most) {
     shape.push_back(d.extent);
     m.array_shape.push_back(!plain && random_.chance(0.08) ? named(d.extent) : Extent(d.extent));
     if (plain) continue;
-    m.block.push_back(d.block);
+    m.block().push_back(d.block);
     maps.push_back(d.map);
   }
-  m.whole = plain;
-  if (plain) m.space = MemorySpace::any;
+  if (plain) m.what = BlockMapping::Whole{}, m.space = MemorySpace::any;
   else index_map(m, maps, std::vector<DimMap>(maps.size()));
   k.blocks.push_back(m);
   maps_.push_back(maps);

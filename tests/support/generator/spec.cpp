@@ -208,20 +208,20 @@ void Spec::prefetch() {
   }
   m.array_shape.assign(shape.begin(), shape.end());
   if (batched) {
-    m.block.push_back({BlockDim::Squeezed{}});
-    for (const int64_t d : p.shape) m.block.push_back({BlockDim::Blocked{d}});
-    m.index_map = values_.b.new_region(std::vector<Type>(grid_.size(), Type::array(DType::i32)));
-    values_.b.set_region(m.index_map);
-    std::vector<Value> results{k.region(m.index_map).args[0]};
+    m.block().push_back({BlockDim::Squeezed{}});
+    for (const int64_t d : p.shape) m.block().push_back({BlockDim::Blocked{d}});
+    m.index_map() = values_.b.new_region(std::vector<Type>(grid_.size(), Type::array(DType::i32)));
+    values_.b.set_region(m.index_map());
+    std::vector<Value> results{k.region(m.index_map()).args[0]};
     for (size_t d = 0; d < p.shape.size(); ++d) results.push_back(values_.b.constant_int(DType::i32, 0));
     values_.b.yield(results);
   } else {
-    m.whole = true;
+    m.what = BlockMapping::Whole{};
   }
   k.blocks.push_back(m);
   prefetch_.push_back(p);
-  maps_.emplace_back(m.block.size());
-  sizes_.emplace_back(m.block.size());
+  maps_.emplace_back(batched ? shape.size() : 0);
+  sizes_.emplace_back(batched ? shape.size() : 0);
   shapes_.push_back(shape);
   input_facts_.push_back({12, 0, true, false});
   if (p.permutes >= 0) input_facts_.back().bound = static_cast<double>(n);
@@ -307,14 +307,14 @@ int64_t Spec::most_elements() const {
 }
 
 void Spec::index_map(BlockMapping& m, const std::vector<DimMap>& maps, const std::vector<DimMap>& sizes) {
-  m.index_map = values_.b.new_region(map_types());
-  values_.b.set_region(m.index_map);
-  const std::vector<Value> args = out_.kernel.region(m.index_map).args,
+  m.index_map() = values_.b.new_region(map_types());
+  values_.b.set_region(m.index_map());
+  const std::vector<Value> args = out_.kernel.region(m.index_map()).args,
                            refs(args.begin() + static_cast<std::ptrdiff_t>(grid_.size()), args.end());
   std::vector<Value> results;
   for (size_t d = 0; d < maps.size(); ++d) {
     results.push_back(emit(maps[d], args, refs));
-    if (m.block[d].is_bounded()) results.push_back(emit(sizes[d], args, refs));
+    if (m.block()[d].is_bounded()) results.push_back(emit(sizes[d], args, refs));
   }
   values_.b.yield(results);
 }
@@ -362,7 +362,7 @@ bool Spec::aliased_array(int i) {
     const Fact& f = input_facts_[static_cast<size_t>(j)];
     const auto& maps = maps_[static_cast<size_t>(j)];
     const bool batched = !maps.empty() && maps[0].kind == DimMap::Kind::axis && maps[0].a == 0 &&
-                         !k.blocks[static_cast<size_t>(j)].block[0].seen();
+                         !k.blocks[static_cast<size_t>(j)].block()[0].seen();
     if (k.aliased_output(j) < 0 && !wild(f) && f.err == 0 && (!vmapped_ || batched) && !k.has_halo(j))
       candidates.push_back(j);
   }
@@ -374,23 +374,25 @@ bool Spec::aliased_array(int i) {
   m.alias = from;
   std::vector<DimMap> maps = maps_[at], sizes = sizes_[at];
   const Shape shape = shapes_[at];
-  if (m.whole && !vmapped_ && random_.chance(0.3)) {
-    m.whole = false;
+  if (m.is_whole() && !vmapped_ && random_.chance(0.3)) {
+    m.what = BlockMapping::Blocks{};
     m.space = random_.chance(0.7) ? MemorySpace::vmem : MemorySpace::any;
-    for (const int64_t n : shape) m.block.push_back({BlockDim::Blocked{n}}), maps.emplace_back(), sizes.emplace_back();
-  } else if (!m.whole && random_.chance(0.35)) {
+    for (const int64_t n : shape)
+      m.block().push_back({BlockDim::Blocked{n}}), maps.emplace_back(), sizes.emplace_back();
+  } else if (!m.is_whole() && random_.chance(0.35)) {
     int64_t elements = 1;
     for (size_t d = vmapped_ ? 1 : 0; d < shape.size(); ++d) {
       maps[d] = dim_map(true);
-      m.block[d] = random_.chance(0.2) || shape[d] == 0
-                       ? BlockDim{BlockDim::Squeezed{}}
-                       : BlockDim{BlockDim::Blocked{random_.in(1, std::min<int64_t>(shape[d] + 1, 24))}};
-      if (m.block[d].seen() && elements * m.block[d].size() > most_elements()) m.block[d] = {BlockDim::Blocked{1}};
-      other_block(m.block[d], maps[d], sizes[d]);
-      elements *= m.block[d].size();
+      m.block()[d] = random_.chance(0.2) || shape[d] == 0
+                         ? BlockDim{BlockDim::Squeezed{}}
+                         : BlockDim{BlockDim::Blocked{random_.in(1, std::min<int64_t>(shape[d] + 1, 24))}};
+      if (m.block()[d].seen() && elements * m.block()[d].size() > most_elements())
+        m.block()[d] = {BlockDim::Blocked{1}};
+      other_block(m.block()[d], maps[d], sizes[d]);
+      elements *= m.block()[d].size();
     }
   }
-  if (!m.whole) index_map(m, maps, sizes);
+  if (!m.is_whole()) index_map(m, maps, sizes);
   k.blocks.push_back(m);
   maps_.push_back(maps);
   sizes_.push_back(sizes);
@@ -409,14 +411,14 @@ void Spec::array(int i, bool output) {
   Shape shape;
   std::vector<DimMap> maps, sizes;
   if (random_.chance(0.15) && !(output && vmapped_)) {
-    m.whole = true;
+    m.what = BlockMapping::Whole{};
     m.space = MemorySpace::any;
     for (int64_t d = 0; d < rank; ++d) shape.push_back(random_.in(1, rank > 2 ? 6 : 14));
     m.array_shape.assign(shape.begin(), shape.end());
   } else {
     int64_t elements = 1;
     if (vmapped_ && (output || random_.chance(0.6))) {  // what vmap makes: a dim per element of the batch
-      m.block.push_back({BlockDim::Squeezed{}});
+      m.block().push_back({BlockDim::Squeezed{}});
       maps.push_back({.kind = DimMap::Kind::axis, .count = grid_[0]});
       sizes.emplace_back();
       shape.push_back(std::max<int64_t>(grid_[0], 1));
@@ -455,7 +457,7 @@ void Spec::array(int i, bool output) {
       if (!output && random_.chance(0.01))
         map.base = random_.chance(0.5) ? INT32_MAX - random_.in(0, 4) : INT32_MIN + random_.in(0, 4);
       shape.push_back(extent);
-      m.block.push_back(block);
+      m.block().push_back(block);
       maps.push_back(map);
       sizes.push_back(size);
       m.array_shape.push_back(random_.chance(0.15) ? named(extent) : Extent(extent));
@@ -522,7 +524,7 @@ void Spec::declare_parallel() {
       // Where it is aliased to an input with other blocks, programs read what others store.
       const bool alone = from < 0 || lowering::same_blocks(out_.kernel, from, static_cast<int>(i));
       for (size_t d = 0; d < maps_[i].size() && alone; ++d) {
-        const BlockDim& block = out_.kernel.blocks[i].block[d];
+        const BlockDim& block = out_.kernel.blocks[i].block()[d];
         if (block.is_element() || block.is_bounded()) continue;
         const DimMap& m = maps_[i][d];
         const int64_t at = static_cast<int64_t>(axis);
@@ -541,10 +543,10 @@ void Spec::declare_parallel() {
 
 bool Spec::hangs_over(const RefInfo& r) const {
   const BlockMapping& m = out_.kernel.blocks[static_cast<size_t>(r.block)];
-  for (size_t d = 0; d < m.block.size(); ++d)
-    if (m.block[d].halo()) continue;
-    else if (m.block[d].is_bounded() || m.block[d].low() || m.block[d].high() ||
-             shapes_[static_cast<size_t>(r.block)][d] % m.block[d].size() != 0 ||
+  for (size_t d = 0; d < m.array_shape.size() && !m.is_whole(); ++d)
+    if (m.block()[d].halo()) continue;
+    else if (m.block()[d].is_bounded() || m.block()[d].low() || m.block()[d].high() ||
+             shapes_[static_cast<size_t>(r.block)][d] % m.block()[d].size() != 0 ||
              shapes_[static_cast<size_t>(r.block)][d] == 0)
       return true;
   return false;

@@ -8,7 +8,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -24,6 +23,7 @@
 #include "tests/fuzz/random_target.h"
 #include "tests/support/generator/generator.h"
 #include "tests/support/sanitizer.h"
+#include "tests/unit/codegen/table.h"
 
 namespace costs_test {
 using namespace tessera;
@@ -135,22 +135,22 @@ std::string costs(const ir::Kernel& k, const Target& target, bool general) {
   return s.str();
 }
 
-std::string row(const std::string& path, const ir::Kernel& k, const std::string& name) {
+std::string row(const std::string&, const ir::Kernel& k, const std::string& name) {
   const std::string now = costs(k, name == "general" ? lavapipe_target() : Target::named(name), name == "general");
   // Without products there is nothing that matrices change.
   if (name == "gpu-matrix" && now == costs(k, gpu_target(), false)) return "";
-  return path + "\t" + name + "\t" + now;
+  return now;
 }
 
 /// For a target as random as the kernel: limits and features that no target with a name has together.
-std::string random_target_row(const std::string& path, const ir::Kernel& k, const std::string& name) {
-  const uint64_t seed = std::stoull(path.substr(path.find(' ')));
-  return path + "\t" + name + "\t" + costs(k, fuzz::random_target(seed), false);
+std::string random_target_row(const std::string& kernel, const ir::Kernel& k, const std::string&) {
+  const uint64_t seed = std::stoull(kernel.substr(kernel.find(' ')));
+  return costs(k, fuzz::random_target(seed), false);
 }
 
 /// Of a kernel whose loops a driver with so small a limit makes us cut: in how many steps, and what each of its loops
 /// is counted as.
-std::string cut_row(const std::string& path, const ir::Kernel& k, const std::string& name) {
+std::string cut_row(const std::string&, const ir::Kernel& k, const std::string& name) {
   Target t = lavapipe_target();
   t.max_loop_iterations = std::stoi(name);
   std::string loops;
@@ -164,11 +164,11 @@ std::string cut_row(const std::string& path, const ir::Kernel& k, const std::str
   } catch (const CompileError&) {
     loops = "CompileError\t";
   }
-  return path + "\t" + name + "\t" + loops + "\t" + costs(k, t, false);
+  return loops + "\t" + costs(k, t, false);
 }
 
 /// The size of the module for a TPU, or why there is none.
-std::string tpu_row(const std::string& path, const ir::Kernel& k, const std::string& name) {
+std::string tpu_row(const std::string&, const ir::Kernel& k, const std::string& name) {
   std::string what;
   try {
     const Program p = compile(k, Target::named(name), {});
@@ -178,38 +178,23 @@ std::string tpu_row(const std::string& path, const ir::Kernel& k, const std::str
     what = "\t\t\t" + std::string(e.what());
     what.resize(std::min(what.find('\n'), what.size()));
   }
-  return path + "\t" + name + "\t" + what;
+  return what;
 }
 
-void check(const std::string& name, const std::string& table, const char* columns,
-           std::string (*row_of)(const std::string& path, const ir::Kernel& k, const std::string& name),
+/// The rows of one target, of all kernels that there are.
+void check(const std::string& name, const char* path, const std::string& columns,
+           std::string (*row_of)(const std::string& kernel, const ir::Kernel& k, const std::string& name),
            const std::vector<Named>& kernels = files()) {
-  std::map<std::string, std::string> expected;  // kernel and target, row
-  {
-    std::ifstream in(table);
-    for (std::string line; std::getline(in, line);)
-      expected[line.substr(0, line.find('\t', line.find('\t') + 1))] = line;
-  }
-  const bool bless = std::getenv("TESSERA_BLESS") && std::string(std::getenv("TESSERA_BLESS")) == "1";
-  std::map<std::string, std::string> rows;
+  test::Table table(path, columns, 2);
   std::set<std::string> names;
-  for (const auto& [path, kernel] : kernels) {
-    names.insert(path);
-    const std::string now = row_of(path, kernel, name);
-    if (!now.empty()) rows[path + "\t" + name] = now;
-    if (!bless)
-      CHECK_MESSAGE(expected[path + "\t" + name] == now,
-                    (std::string("what its code costs has changed. If that is meant: TESSERA_BLESS=1 "
-                                 "build/tests/test_codegen -tc='costs*'\n") +
-                     columns));
+  for (const auto& [kernel, k] : kernels) {
+    names.insert(kernel);
+    if (const std::string now = row_of(kernel, k, name); !now.empty()) table.add(kernel + "\t" + name, now);
   }
-  if (!bless) return;
-  for (const auto& [key, line] : expected)
-    if (line != columns && key.substr(key.find('\t') + 1) != name && names.count(key.substr(0, key.find('\t'))))
-      rows[key] = line;
-  std::ofstream out(table);
-  out << columns << "\n";
-  for (const auto& [key, line] : rows) out << line << "\n";
+  table.finish([&](const std::string& key) {
+    const size_t tab = key.find('\t');
+    return key.substr(tab + 1) == name || !names.contains(key.substr(0, tab));
+  });
 }
 
 }  // namespace
@@ -254,10 +239,10 @@ TEST_CASE("costs of random kernels, for random targets" * doctest::skip(tessera:
   check("random", kRandomPath, kColumns, random_target_row, random_kernels());
 }
 TEST_CASE("costs of code whose loops are cut after few iterations" * doctest::skip(tessera::test::kSanitized)) {
-  check("200", kCutPath, kCutColumns.c_str(), cut_row);
+  check("200", kCutPath, kCutColumns, cut_row);
 }
 TEST_CASE("costs of code whose loops lavapipe cuts" * doctest::skip(tessera::test::kSanitized)) {
-  check("65535", kCutPath, kCutColumns.c_str(), cut_row);
+  check("65535", kCutPath, kCutColumns, cut_row);
 }
 
 }  // namespace costs_test

@@ -32,7 +32,7 @@ std::vector<Step> from(const std::string& step, const std::string& file) {
     size_t used = 0;
     ir::each_op(k, k.body, [&](ir::OpId) { ++used; });
     for (const ir::BlockMapping& b : k.blocks)
-      if (b.index_map) ir::each_op(k, b.index_map, [&](ir::OpId) { ++used; });
+      if (!b.is_whole()) ir::each_op(k, b.index_map(), [&](ir::OpId) { ++used; });
     steps.push_back({std::string(name.substr(5)), changed, k.ops.size() - used});
   };
   compile(ir::parse(text, file + ".tir"), gpu_target(), o);

@@ -5,8 +5,6 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
-#include <cstdlib>
-#include <fstream>
 #include <map>
 #include <string>
 #include <vector>
@@ -15,13 +13,12 @@
 #include "engine/ir/text.h"
 #include "tests/support/elementwise.h"
 #include "tests/support/sanitizer.h"
+#include "tests/unit/codegen/table.h"
 
 namespace op_costs_test {
 using namespace tessera;
 
 namespace {
-
-constexpr const char* kPath = "tests/data/costs_ops.tsv";
 
 /// Of operands of one dtype; a conversion to all others.
 ir::Kernel kernel(const std::vector<test::Case>& cases) {
@@ -59,15 +56,7 @@ std::string cost(const std::vector<test::Case>& cases, const Target& target) {
 
 // Skipped under the sanitizers: it compiles thousands of kernels.
 TEST_CASE("costs of ops: each elementwise op on each dtype" * doctest::skip(test::kSanitized)) {
-  std::map<std::string, std::string> expected, rows;  // op and target, costs
-  {
-    std::ifstream in(kPath);
-    for (std::string line; std::getline(in, line);) {
-      const size_t end = line.find('\t', line.find('\t') + 1);
-      expected[line.substr(0, end)] = line.substr(end + 1);
-    }
-  }
-  const bool bless = std::getenv("TESSERA_BLESS") && std::string(std::getenv("TESSERA_BLESS")) == "1";
+  test::Table table("tests/data/costs_ops.tsv", "op\ttarget\twords, or lines of PTX, by the operands' dtype", 2);
   for (const char* target : {"lavapipe", "gpu", "nvidia:sm_90a"}) {
     const Target t = Target::named(target);
     for (int i = 0; i < ir::kNumOpcodes; ++i) {
@@ -78,20 +67,10 @@ TEST_CASE("costs of ops: each elementwise op on each dtype" * doctest::skip(test
       std::string now;
       for (const auto& [dtype, cases] : by_dtype)
         now += (now.empty() ? "" : " ") + std::string(name(dtype)) + " " + cost(cases, t);
-      const std::string key = std::string(ir::name(op)) + "\t" + target;
-      rows[key] = now;
-      if (bless) continue;
-      CAPTURE(key);
-      CHECK(expected[key] == now);
+      table.add(std::string(ir::name(op)) + "\t" + target, now);
     }
   }
-  if (!bless) {
-    CHECK(expected.size() == rows.size() + 1);
-    return;
-  }
-  std::ofstream out(kPath);
-  out << "op\ttarget\twords, or lines of PTX, by the operands' dtype\n";
-  for (const auto& [key, now] : rows) out << key << "\t" << now << "\n";
+  table.finish();
 }
 
 }  // namespace op_costs_test

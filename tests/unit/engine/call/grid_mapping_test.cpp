@@ -140,13 +140,13 @@ TEST_CASE("replace checks the invariants") {
   CHECK(broken(m, [](ts::GridMapping& g) {
           g.index_map_avals[0] = ts::ir::Type::array(ts::i64);
         }).starts_with("index_map_avals is not i32[] for each of 3 grid axes and a Ref for each of 0 index operands"));
-  CHECK(broken(m, [](ts::GridMapping& g) { g.block_mappings[2].block.pop_back(); }) ==
+  CHECK(broken(m, [](ts::GridMapping& g) { g.block_mappings[2].block().pop_back(); }) ==
         "block_mappings[2] (out_specs[0]): 1 block dim but the array (4, 6) has 2\n  block_mappings[2] (out_specs[0]): "
         "the index map does "
         "not yield one index per block dim");
-  CHECK(broken(m, [](ts::GridMapping& g) { g.block_mappings[0].block[0] = {ts::ir::BlockDim::Blocked{0}}; }) ==
+  CHECK(broken(m, [](ts::GridMapping& g) { g.block_mappings[0].block()[0] = {ts::ir::BlockDim::Blocked{0}}; }) ==
         "block_mappings[0] (in_specs[0]): block dim 0 has size 0");
-  CHECK(broken(m, [](ts::GridMapping& g) { g.block_mappings[0].index_map = {}; }) ==
+  CHECK(broken(m, [](ts::GridMapping& g) { g.block_mappings[0].index_map() = {}; }) ==
         "block_mappings[0] (in_specs[0]): there is no index map");
   CHECK(broken(m, [](ts::GridMapping& g) { g.scratch_avals[0].space = ts::MemorySpace::global; }) ==
         "scratch_avals[0] is ref<global, f32[2, 3]>, no Ref in any, vmem, smem or a semaphore's space");

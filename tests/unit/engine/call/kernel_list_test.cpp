@@ -39,7 +39,7 @@ TEST_CASE("what is added is traced, and keeps the arguments' names in its text")
   list.add_for(seven, {}, {"o"});
   list.add_for(ts::vmap(scale("batch"), {0, std::nullopt}), {{{5, 100}, ts::f32}, {{}, ts::f32}}, {"x", "by", "o"});
   REQUIRE(list.entries().size() == 4);
-  CHECK(list.entries()[3].kernel.blocks[1].by_value);
+  CHECK(list.entries()[3].kernel.blocks[1].is_by_value());
   const ts::ir::Kernel& k = list.entries()[0].kernel;
   const std::string text = ts::ir::print(k, true, list.entries()[0].names);
   CHECK(ts::ir::body_names(text) == std::vector<std::string>{"x", "by", "scaled"});

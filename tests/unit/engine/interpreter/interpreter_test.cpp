@@ -766,7 +766,7 @@ struct RandomKernel {
       m.origin = origin;
       m.dtype = i32;
       m.array_shape = {8};
-      m.whole = true;
+      m.what = ir::BlockMapping::Whole{};
       k.blocks.push_back(m);
     }
     k.num_inputs = 1;

@@ -130,8 +130,8 @@ TEST_CASE("text: everything of a kernel comes back") {
   CHECK(k.num_outputs() == 1);
   CHECK(k.blocks[0].origin == "in_specs[0]");
   CHECK(k.blocks[1].origin == "bias");
-  CHECK(k.blocks[1].whole);
-  CHECK(k.blocks[2].block == std::vector<ir::BlockDim>{{ir::BlockDim::Squeezed{}}});
+  CHECK(k.blocks[1].is_whole());
+  CHECK(k.blocks[2].block() == std::vector<ir::BlockDim>{{ir::BlockDim::Squeezed{}}});
   CHECK(k.blocks[2].space == ir::MemorySpace::smem);
   CHECK(to_string(k.blocks[2].loc) == "k.tir:6");
   CHECK(k.scratch == std::vector<ir::Type>{ir::Type::ref(f32, {8, 256}, ir::MemorySpace::vmem)});

@@ -59,7 +59,7 @@ TEST_CASE("verify: blocks") {
   CHECK(replaced("block (8, squeezed)", "block (8)") ==
         "in_specs[0]: block shape (8,) has 1 dim but the array (32, n) has 2 @4\nin_specs[0]: index map: yields 2 "
         "indices but the block has 1 dim @4\n");
-  CHECK(broken([](ir::Kernel& k) { k.blocks[1].block[0] = {ir::BlockDim::Blocked{0}}; }) ==
+  CHECK(broken([](ir::Kernel& k) { k.blocks[1].block()[0] = {ir::BlockDim::Blocked{0}}; }) ==
         "out_specs[0]: block dim 0 has size 0, not at least 1 @5\nbody: argument %5 is ref<vmem, f32[8]> instead of "
         "ref<vmem, f32[0]> @2\n");
   CHECK(replaced("map (%i, %j) { yield %i }", "map (%i) { yield %i }") ==
@@ -75,7 +75,7 @@ TEST_CASE("verify: blocks") {
   CHECK(broken([](ir::Kernel& k) { k.grid[0].size = dim("two words"); }) ==
         "grid axis 0: size name \"two words\" is not an identifier @2\n");
   CHECK(broken([](ir::Kernel& k) { k.num_inputs = 3; }) == "k: has 3 inputs but 2 blocks @2\n");
-  CHECK(broken([](ir::Kernel& k) { k.blocks[0].whole = true; }) ==
+  CHECK(broken([](ir::Kernel& k) { k.blocks[0].what = ir::BlockMapping::Whole{}; }) ==
         "body: in_specs[0]: a Ref without a BlockSpec needs static extents, but the array is (32, n) @4\n");
 }
 
@@ -88,7 +88,7 @@ TEST_CASE("verify: an index map reading what it may not") {
   CHECK(replaced("{ yield %i }", "{\n  %c = constant 1.5 : f32[2]\n  yield %i\n}") ==
         "out_specs[0]: index map: %4 = constant is f32[2]: an index map computes on scalars @6\n");
   CHECK(broken([](ir::Kernel& k) {  // a value of the body
-          k.op(k.region(k.blocks[1].index_map).ops.back()).operands[0] = k.op(op(k, 0)).results[0];
+          k.op(k.region(k.blocks[1].index_map()).ops.back()).operands[0] = k.op(op(k, 0)).results[0];
         }) ==
         "out_specs[0]: index map: yields %7: f32[8] instead of i32[] @5\nyield %7: %7 is not defined before it in its "
         "region or one around it @5\n");
@@ -106,7 +106,7 @@ TEST_CASE("verify: the body's arguments") {
 TEST_CASE("verify: everything wrong is reported at once, with its line") {
   ir::Kernel k = ir::parse(kGood, "f");
   k.values[k.op(op(k, 0)).results[0].index].type = Type::array(f16, {8});
-  k.blocks[1].block[0] = {ir::BlockDim::Blocked{4}};
+  k.blocks[1].block()[0] = {ir::BlockDim::Blocked{4}};
   CHECK_THROWS_WITH_AS(ir::verify(k, "pass x"),
                        "k: 3 problems after pass x\n"
                        "  body: argument %5 is ref<vmem, f32[8]> instead of ref<vmem, f32[4]>\n    at f:2\n"
@@ -124,8 +124,8 @@ TEST_CASE("verify: tables, regions and scopes") {
         "%8 = add: operand <value 99> does not exist @9\n");
   CHECK(broken([](ir::Kernel& k) { k.region(k.body).ops.insert(k.region(k.body).ops.begin(), op(k, 0)); }) ==
         "%7 = load: stands in two places @8\n");
-  CHECK(broken([](ir::Kernel& k) { k.blocks[1].index_map = k.body; }) == "body: region 2 is used twice @2\n");
-  CHECK(broken([](ir::Kernel& k) { k.blocks[1].index_map = ir::RegionId{50}; }) ==
+  CHECK(broken([](ir::Kernel& k) { k.blocks[1].index_map() = k.body; }) == "body: region 2 is used twice @2\n");
+  CHECK(broken([](ir::Kernel& k) { k.blocks[1].index_map() = ir::RegionId{50}; }) ==
         "out_specs[0]: index map: region 50 does not exist @5\n");
   CHECK(broken([](ir::Kernel& k) {
           k.region(k.body).ops.push_back(ir::OpId{1000});

@@ -31,7 +31,7 @@ class Generator {
       ir::BlockMapping m;
       m.dtype = t;
       m.array_shape = {kSize};
-      m.whole = true;
+      m.what = ir::BlockMapping::Whole{};
       m.origin = "block " + std::to_string(args.size());
       k_.blocks.push_back(m);
       args.push_back(Type::ref(t, {kSize}, ir::MemorySpace::any));

@@ -279,7 +279,6 @@ TEST_CASE("graphs: what prints keeps its order, whatever runs beside it") {
 TEST_CASE("graphs: memory is planned, and barriers are where they must be" * without_device) {
   const Folder folder;
   const auto of = [&](const std::string& text) { return plan(folder.graph("in %0 f32[8]\nin %1 f32[8]\n" + text)); };
-  using Memory = GraphPlan::Memory;
   // A chain needs two places, however long.
   std::string chain = "%2 = call \"mean.tir\"(%0, %1) : f32[8]\n";
   for (int i = 3; i < 12; ++i)
@@ -287,7 +286,7 @@ TEST_CASE("graphs: memory is planned, and barriers are where they must be" * wit
   GraphPlan p = of(chain + "out %11\n");
   CHECK(p.arena_bytes == 128);
   CHECK(p.unshared_bytes == 9 * 64);
-  CHECK(p.bytes(Memory::output) == 32);
+  CHECK(p.bytes<GraphPlan::Storage::Output>() == 32);
   CHECK(explain(folder.graph("in %0 f32[8]\nin %1 f32[8]\n" + chain + "out %11\nout %0\n"), p) ==
         "graph: 10 calls of 1 kernel, 0 copies; 0 dropped, since their results are unused\n"
         "waits for the device: none\n"
