@@ -88,16 +88,17 @@ std::vector<GroupSlice> cut_slices(Context& context, const Program& p, const Dim
   const Probe& probe = context.probe();
   const std::array<uint32_t, 3> limits{probe.max_groups[0], probe.max_groups[1], probe.max_groups[2]};
   const int64_t total = p.extents[static_cast<size_t>(p.steps_extent) + 1].eval(dims);
-  const int64_t steps = p.open_ended
-                            ? steps_at_once(p, total, &dims)
-                            : std::min(steps_at_once(p, total, &dims), cdiv(total, static_cast<int64_t>(times) + 1));
   const int64_t room =
       std::min(context.memory_bytes() / 4, probe.info.max_array_bytes) / std::max<int64_t>(p.scratch_bytes, 1);
   const std::array<uint32_t, 3> groups = fold_workgroups(count, limits);
   const GroupSlice all{{0, 0, 0}, groups, 0, int64_t{groups[0]} * groups[1] * groups[2]};
   std::vector<GroupSlice> slices;
   if (count > room) slices = slice_workgroups(count, std::max<int64_t>(room, 1), limits);
+  int64_t steps = steps_at_once(p, total, &dims);
   if (p.open_ended) return slice_open(slices, all, steps);
+  // each of these takes its share of the time
+  const double each = times / static_cast<double>(std::max<size_t>(slices.size(), 1));
+  steps = std::min(steps, cdiv(total, static_cast<int64_t>(each) + 1));
   if (slices.size() < 2 && steps >= total) return {};
   slices = slice_steps(slices, all, total, steps);
   // A submission takes longer than a dispatch of a few steps: as many are in one as the budget allows.

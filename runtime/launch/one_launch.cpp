@@ -215,7 +215,7 @@ void Launch::record(bool named) {
   if (dispatches() && in_graph_ && in_graph_->groups) {  // perhaps none: its time says nothing
     recorder.dispatch_indirect(p_.name, *pipeline_, pushes_[0], *in_graph_->groups, in_graph_->offset, accesses_);
   } else if (dispatches()) {
-    timer_ = context_->pace().begin(recorder, work_);
+    timer_ = context_->pace().begin(recorder, work_, p_.spirv.data());
     recorder.dispatch(p_.name, *pipeline_, pushes_[0], bound_.groups, accesses_);
     context_->pace().end(recorder, timer_);
   }
@@ -250,7 +250,7 @@ void Launch::submit_slices(size_t first, size_t end) {
         [&] {
           if (first == 0)
             for (const auto& [source, to] : copies_) recorder.copy(*source, 0, *to, 0, to->size());
-          timer = context_->pace().begin(recorder, part);
+          timer = context_->pace().begin(recorder, part, p_.spirv.data());
           for (size_t n = first; n < end; ++n)
             recorder.dispatch(p_.name, *pipeline_, pushes_[own_blocks ? n : 0], slices[n].groups, accesses_,
                               &slices[n].base);

@@ -148,7 +148,7 @@ Hazards Context::used_by_anything() { return recorder_->used_by_anything(); }
 
 void Context::collect() {
   recorder_->require_alive();
-  if (!has_garbage() && in_flight_.empty()) return;
+  if (!has_garbage() && in_flight_.empty() && !pace_->waits()) return;
   const uint64_t completed = recorder_->completed();
   pace_->collect(completed);
   for (; !in_flight_.empty() && in_flight_.front()->value <= completed; in_flight_.pop_front())

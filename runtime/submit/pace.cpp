@@ -10,9 +10,9 @@
 
 namespace tessera::vulkan {
 namespace {
-constexpr int kSlots = 32;  // measurements in flight
-constexpr double kWorthMeasuring = 1e6;
-constexpr double kTranscendental = 8;  // in arithmetic operations
+constexpr int kSlots = 32;                             // measurements in flight
+constexpr double kWorthMeasuring = 1e6, kLong = 1e-3;  // work; or seconds, as far as they can be estimated
+constexpr double kTranscendental = 8;                  // in arithmetic operations
 }  // namespace
 
 double work_of(const Program& p, const DimValues& dims) {
@@ -36,6 +36,7 @@ Pace::Pace(const DeviceTable& vk, VkDevice device, const Probe& probe)
       bits_(probe.timestamp_bits),
       step_(1e-9 * static_cast<double>(probe.timestamp_period)),
       rate_((probe.info.target.kind == Target::Kind::cpu ? 1e9 : 1e10) * std::max(probe.info.target.compute_units, 1)),
+      least_(rate_ / 32),
       compiles_late_(probe.info.target.kind == Target::Kind::cpu) {}
 
 Pace::~Pace() {
@@ -44,11 +45,12 @@ Pace::~Pace() {
 
 double Pace::seconds(double work, const void* code) const {
   const auto it = rates_.find(code);
-  return work / (it != rates_.end() ? it->second : rate_);
+  return work / (it != rates_.end() && it->second > 0 ? it->second : rate_);
 }
 
-int Pace::begin(Recorder& recorder, double work) {
-  if (work < kWorthMeasuring || bits_ == 0 || step_ <= 0) return -1;
+// However little work it is: a piece of a call that was once measured to be slow shows whether it still is.
+int Pace::begin(Recorder& recorder, double work, const void* code) {
+  if ((work < kWorthMeasuring && seconds(work, code) < kLong) || bits_ == 0 || step_ <= 0) return -1;
   if (!tried_) {
     tried_ = true;
     VkQueryPoolCreateInfo info{};
@@ -89,7 +91,7 @@ void Pace::collect(uint64_t completed) {
     const VkResult r = vk_.vkGetQueryPoolResults(device_, pool_, static_cast<uint32_t>(2 * m.slot), 2, sizeof times,
                                                  times, sizeof times[0], VK_QUERY_RESULT_64_BIT);
     idle_.push_back(m.slot);
-    if (compiles_late_ && dispatched_.insert(m.code).second) continue;
+    if (rates_.emplace(m.code, 0).second && compiles_late_) continue;
     const uint64_t mask = bits_ >= 64 ? ~uint64_t{0} : (uint64_t{1} << bits_) - 1;
     // an error here is told by whatever waits next
     if (r == VK_SUCCESS) learn(m.work, static_cast<double>((times[1] - times[0]) & mask) * step_, m.code);
@@ -97,6 +99,9 @@ void Pace::collect(uint64_t completed) {
 }
 
 // Rates of kernels lie orders of magnitude apart, hence the mean of their logarithms; a kernel's own is its last ones'.
+// A kernel whose cost is estimated far too low, or one that was measured while the machine had no time for it, says
+// nothing of others: theirs has a bound. A graph is cut when it is loaded, by the rate of others, for as long as it
+// lives.
 void Pace::learn(double work, double seconds, const void* code) {
   constexpr double kLeast = 1e-7, kMost = 1e3;  // what lies outside was no measurement
   if (!(seconds > kLeast && seconds < kMost) || work <= 0) return;
@@ -104,10 +109,10 @@ void Pace::learn(double work, double seconds, const void* code) {
   const auto toward = [&](double old, double weight) {
     return std::exp(std::log(old) * (1 - weight) + std::log(rate) * weight);
   };
-  rate_ = measured_ ? toward(rate_, 0.2) : rate;
+  rate_ = std::max(measured_ ? toward(rate_, 0.2) : rate, least_);
   measured_ = true;
-  const auto [it, first] = rates_.emplace(code, rate);
-  if (!first) it->second = toward(it->second, 0.5);
+  double& own = rates_[code];
+  own = own > 0 ? toward(own, 0.5) : rate;
 }
 
 }  // namespace tessera::vulkan

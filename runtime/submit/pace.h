@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <deque>
 #include <unordered_map>
-#include <unordered_set>
 #include <vector>
 
 #include "codegen/program/program.h"
@@ -31,11 +30,12 @@ class Pace {
   double seconds(double work, const void* code) const;
   /// Around a dispatch of so much work: before, after, and when it has been submitted (`value`: the timeline's) or not
   /// (0).
-  int begin(Recorder& recorder, double work);
+  int begin(Recorder& recorder, double work, const void* code);
   void end(Recorder& recorder, int slot);
   void submitted(int slot, uint64_t value, double work, const void* code);
   /// Reads the timestamps of what is done.
   void collect(uint64_t completed);
+  bool waits() const { return !in_flight_.empty(); }  // for what is not done
   void learn(double work, double seconds, const void* code);
 
  private:
@@ -53,11 +53,10 @@ class Pace {
   bool tried_ = false;
   std::vector<int> idle_;
   std::deque<Measurement> in_flight_;
-  double rate_;  // of all: work per second
+  double rate_, least_;  // of all: work per second, and what it does not fall below
   bool measured_ = false;
-  std::unordered_map<const void*, double> rates_;  // per code
+  std::unordered_map<const void*, double> rates_;  // per code; 0: it has been dispatched
   bool compiles_late_;                             // the driver: in the first dispatch, whose time then says nothing
-  std::unordered_set<const void*> dispatched_;     // code, if it does
 };
 
 }  // namespace tessera::vulkan

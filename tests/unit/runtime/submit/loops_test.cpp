@@ -10,8 +10,10 @@
 #include "runtime/bundle.h"
 #include "runtime/call/call.h"
 #include "runtime/call/graph.h"
+#include "runtime/launch/bound.h"
 #include "runtime/record.h"
 #include "runtime/record_graph.h"
+#include "runtime/submit/context.h"
 #include "runtime/submit/slices.h"
 #include "tests/unit/runtime/support.h"
 #include "tests/unit/runtime/vulkan_host.h"
@@ -420,9 +422,22 @@ body (%x, %o, %s) {
     options.validation = kValidation, options.log_commands = true, options.memory_limit = limit;
     Device d(options);
     const CompiledKernel wide = load(d, k);
-    if (limited()) CHECK(wide.program().steps_extent >= 0);
-    const Array got = wide.run({x}).at(0);
-    for (int64_t i = 0; i < want.size(); ++i) REQUIRE(got.element_bits(i) == want.element_bits(i));
+    const Program& p = wide.program();
+    if (limited()) CHECK(p.steps_extent >= 0);
+    for (const bool slow : {false, true}) {
+      const Array got = wide.run({x}).at(0);
+      for (int64_t i = 0; i < want.size(); ++i) REQUIRE(got.element_bits(i) == want.element_bits(i));
+      if (slow) break;
+      {
+        const std::lock_guard lock(d.context()->mutex());
+        for (int i = 0; i < 40; ++i) d.context()->pace().learn(vulkan::work_of(p, {}), 900, p.spirv.data());
+      }
+      if (!limited()) break;
+      // Units that follow one another share the watchdog's dispatches.
+      const size_t slices = vulkan::bind(p, {}, d).slices.size();
+      CHECK(slices > 900);
+      CHECK(slices < 1100);
+    }
     for (const std::string& r : find_unordered(d.command_log())) FAIL_CHECK(r);
     check_clean(d);
   }

@@ -7,6 +7,7 @@
 #include <iterator>
 #include <random>
 #include <string>
+#include <utility>
 
 #include "engine/interpreter/interpreter.h"
 #include "engine/ir/text.h"
@@ -179,19 +180,21 @@ TEST_CASE("slices: as many as the estimate asks for") {
   CHECK(vulkan::work_of(costly(scale(), dim("n") * 2), {{"n", 21}}) == 42);
   CHECK(vulkan::work_of(costly(scale(), dim("m")), {{"n", 21}}) == 0);  // who knows
   // What cannot be cut stays whole: workgroups that loop over units without saying so, and a single one.
+  Program whole = costly(scratch(), 1000);
+  const Program units = whole, one = costly(add(), 1000);
+  whole.units_extent = -1;
   {
     std::lock_guard lock(context->mutex());
-    for (int i = 0; i < 20; ++i) context->pace().learn(1000, 900, nullptr);
+    for (const Program* slow : {&std::as_const(whole), &units, &one})
+      context->pace().learn(1000, 900, slow->spirv.data());
   }
-  Program whole = costly(scratch(), 1000);
-  whole.units_extent = -1;
   launch(d, whole, {x});
   CHECK(submissions(d, "scratch") == 1);
   // Those that do are cut between units, with one arena for all slices.
-  const std::vector<float> got = floats(launch(d, costly(scratch(), 1000), {x})[0]);
+  const std::vector<float> got = floats(launch(d, units, {x})[0]);
   for (size_t i = 0; i < got.size(); ++i) CHECK(got[i] == 3 * static_cast<float>(i));
   CHECK(submissions(d, "scratch") == 1 + 1000);
-  launch(d, costly(add(), 1000), {DeviceArray(d, ramp(64)), DeviceArray(d, ramp(64))});
+  launch(d, one, {DeviceArray(d, ramp(64)), DeviceArray(d, ramp(64))});
   CHECK(submissions(d, "add") == 1);
   check_clean(d);
 
@@ -225,6 +228,45 @@ TEST_CASE("slices: long calls are measured") {
   CHECK(own < 60);
   CHECK(any > least);
   CHECK(any < 60);
+}
+
+TEST_CASE("slices: a call that was measured while the machine had no time for it is soon whole again") {
+  DeviceOptions o;
+  o.log_commands = true;
+  const Device d(o);
+  if (d.context()->probe().timestamp_bits == 0) return;
+  const Program p = costly(scale(), 1000);
+  const DeviceArray x(d, ramp(64 * 1000)), y(d, {64 * 1000}, f32);
+  {
+    std::lock_guard lock(d.context()->mutex());
+    d.context()->pace().learn(1000, 900, p.spirv.data());
+  }
+  // Nothing but the wait looks at what has been measured: the call has no report and leaves no memory behind.
+  size_t slices = 0, first = 0;
+  for (int turn = 0; turn < 20 && slices != 1; ++turn) {
+    const size_t before = submissions(d, "scale");
+    launch_into(d, p, {x}, {y});
+    d.wait();
+    slices = submissions(d, "scale") - before;
+    if (turn == 0) first = slices;
+  }
+  CHECK(first == 1000);
+  CHECK(slices == 1);
+  CHECK(floats(y) == scaled_ramp(64 * 1000));
+}
+
+TEST_CASE("slices: a kernel that is far slower than its estimate says little of others") {
+  const Device d;
+  std::lock_guard lock(d.context()->mutex());
+  vulkan::Pace& pace = d.context()->pace();
+  const Program slow = scale();
+  const double guess = pace.seconds(1e9, nullptr);
+  for (int i = 0; i < 40; ++i) pace.learn(1000, 900, slow.spirv.data());
+  CHECK(pace.seconds(1000, slow.spirv.data()) == doctest::Approx(900));
+  CHECK(pace.seconds(1e9, nullptr) == doctest::Approx(32 * guess));
+  for (int i = 0; i < 40; ++i) pace.learn(1e9, guess / 10, slow.spirv.data());  // up again
+  CHECK(pace.seconds(1e9, nullptr) == doctest::Approx(guess / 10).epsilon(0.01));
+  CHECK(pace.seconds(1e9, slow.spirv.data()) == doctest::Approx(guess / 10).epsilon(0.01));
 }
 
 TEST_CASE("slices: kernels agree with the interpreter, however they are cut") {
