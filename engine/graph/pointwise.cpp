@@ -514,14 +514,14 @@ std::optional<Fusion> by_blocks(const ir::Kernel& given, const std::vector<std::
     ir::BlockMapping b;
     b.dtype = t;
     b.loc = k.loc;
-    b.index_map = builder.new_region(std::vector<Type>(k.grid.size(), Type::array(DType::i32)));
-    builder.set_region(b.index_map);
+    b.index_map() = builder.new_region(std::vector<Type>(k.grid.size(), Type::array(DType::i32)));
+    builder.set_region(b.index_map());
     std::vector<Value> position;
     for (const Along& a : map) {
       const auto d = static_cast<size_t>(a.dim);
       b.array_shape.push_back(a.one ? Extent(1) : result[d]);
-      b.block.push_back({ir::BlockDim::Blocked{a.one ? 1 : block[d]}});
-      position.push_back(a.one ? builder.constant_int(DType::i32, 0) : builder.arg(b.index_map, d));
+      b.block().push_back({ir::BlockDim::Blocked{a.one ? 1 : block[d]}});
+      position.push_back(a.one ? builder.constant_int(DType::i32, 0) : builder.arg(b.index_map(), d));
     }
     builder.yield(std::move(position));
     k.blocks.push_back(std::move(b));
