@@ -3,8 +3,6 @@
 #include "runtime/cuda.h"
 
 #include <algorithm>
-#include <bit>
-#include <cmath>
 #include <filesystem>
 #include <thread>
 
@@ -15,114 +13,13 @@
 #include "engine/ir/text.h"
 #include "runtime/bundle.h"
 #include "runtime/call/call.h"
-#include "tests/support/cuda/control.h"
-#include "tests/unit/runtime/support.h"
+#include "tests/unit/runtime/nvidia/fake.h"
 
 #ifdef TESSERA_FAKE_CUDA
 
 namespace cuda_test {
 using namespace tessera;
 using namespace tessera::test;
-
-namespace {
-
-/// The library that is no driver: one device of compute capability 9.0, and nothing left over from other tests.
-struct Fake {
-  void* library = platform::open_library(TESSERA_FAKE_CUDA);
-  CudaOptions options;
-  explicit Fake(const FakeCudaDevice& device = {}) {
-    REQUIRE(library);
-    options.library = TESSERA_FAKE_CUDA;
-    call<FakeCudaDescribe>("fake_cuda_describe")(&device);
-    fail(nullptr);
-    call<FakeCudaReset>("fake_cuda_reset")();
-  }
-  ~Fake() {
-    fail(nullptr);
-    CHECK(live() == 0);
-    CHECK(std::string(call<FakeCudaMisuse>("fake_cuda_misuse")()) == "");
-    call<FakeCudaReset>("fake_cuda_reset")();
-    platform::close_library(library);
-  }
-  void fail(const char* function, int after = 0, int status = 1) const {
-    call<FakeCudaFail>("fake_cuda_fail")(function, after, status);
-  }
-  int live() const { return call<FakeCudaLive>("fake_cuda_live")(); }
-  template <class F> F* call(const char* name) const { return reinterpret_cast<F*>(platform::symbol(library, name)); }
-};
-
-ir::Kernel kernel_of(const std::string& file) {
-  const std::string text = contents("tests/tir/" + file + ".tir");
-  REQUIRE(!text.empty());
-  return ir::parse(text);
-}
-
-uint64_t bits_of(DType t, int x) {
-  if (t == DType::f64) return std::bit_cast<uint64_t>(static_cast<double>(x));
-  if (t == DType::f32) return std::bit_cast<uint32_t>(static_cast<float>(x));
-  return is_float(t) ? to_narrow_bits(t, x) : t == DType::boolean ? x % 2 : static_cast<uint64_t>(x);
-}
-/// Small whole numbers, which every dtype has.
-std::vector<Array> inputs_of(const ir::Kernel& k, const DimValues& dims) {
-  std::vector<Array> all;
-  for (int i = 0; i < k.num_inputs; ++i) {
-    const ir::BlockMapping& b = k.blocks[static_cast<size_t>(i)];
-    Shape shape;
-    for (const Extent& e : b.array_shape) shape.push_back(e.eval(dims));
-    Array a(shape, b.dtype);
-    for (int64_t j = 0; j < a.size(); ++j) a.set_element_bits(j, bits_of(b.dtype, static_cast<int>((j + i) % 3)));
-    all.push_back(std::move(a));
-  }
-  return all;
-}
-
-void same(const std::string& file, const Array& got, const Array& zeros, const Array& pattern) {
-  REQUIRE(got.shape() == zeros.shape());
-  REQUIRE(got.dtype() == zeros.dtype());
-  for (int64_t i = 0; i < got.size(); ++i) {
-    if (zeros.element_bits(i) != pattern.element_bits(i)) continue;  // nothing has written it
-    const double a = got.at(i), b = zeros.at(i);
-    INFO(file, " element ", i, ": ", a, " and ", b);
-    CHECK((a == b || (std::isnan(a) && std::isnan(b)) || std::abs(a - b) <= 1e-3 * (1 + std::abs(b))));
-  }
-}
-
-/// What an error of a lost device says to do.
-constexpr const char* kAfterLoss =
-    "\n  note: CudaDevice::recover() makes the device usable again where the driver allows that, without the contents "
-    "of "
-    "its arrays; else a new process can use it";
-
-constexpr const char* kWrites = R"(.version 7.8
-.target sm_80
-.address_size 64
-.visible .entry main(.param .align 8 .b8 arguments[8])
-.reqntid 1, 1, 1
-{
-  .reg .b64 %a;
-  .reg .b32 %v;
-  ld.param.u64 %a, [arguments];
-  mov.b32 %v, 7;
-  st.global.b32 [%a+OFFSET], %v;
-  ret;
-}
-)";
-/// A program of one i32[4] output, which stores so many bytes behind the array's first one.
-Program storing_at(const std::string& offset) {
-  Program p;
-  p.name = "stores";
-  ProgramArg out;
-  out.origin = "out_shape[0]";
-  out.dtype = DType::i32;
-  out.shape = {4};
-  out.is_output = out.written = true;
-  p.args = {out};
-  p.ptx = kWrites;
-  p.ptx.replace(p.ptx.find("OFFSET"), 6, offset);
-  return p;
-}
-
-}  // namespace
 
 TEST_CASE("cuda: what the driver shows becomes a Target" * without_device) {
   FakeCudaDevice device;
@@ -592,126 +489,6 @@ TEST_CASE("cuda: memory that is not there" * without_device) {
   CHECK(error_of<DeviceError>([&] { run_on(device, k, inputs_of(k, {})); })
             .starts_with("kept_large: out_specs[0]: takes 24000 bytes, but of the memory of cuda:0 1000 of 1000 bytes "
                          "are free"));
-}
-
-TEST_CASE("cuda: a kernel that leaves its memory ends the context" * without_device) {
-  const Fake fake;
-  const CudaDevice device(0, fake.options);
-  CHECK(device.run(storing_at("4"), {})[0].at(1) == 7);
-  CHECK(error_of<DeviceError>([&] { device.run(storing_at("4096"), {}); }) ==
-        "cuStreamSynchronize on cuda:0: CUDA_ERROR_ILLEGAL_ADDRESS (error 700 of the fake); it was running stores" +
-            std::string(kAfterLoss));
-  CHECK(device.lost());
-  CHECK(
-      error_of<DeviceError>([&] { device.run(storing_at("4"), {}); }) ==
-      "the device cuda:0 was lost in an earlier call: cuStreamSynchronize on cuda:0: CUDA_ERROR_ILLEGAL_ADDRESS (error "
-      "700 of the fake); it was running stores" +
-          std::string(kAfterLoss));
-}
-
-TEST_CASE("cuda: a lost device says the line of its kernel, and what to do about a display's GPU" * without_device) {
-  const Fake fake;
-  {
-    CudaDevice device(0, fake.options);
-    Program p = storing_at("4096");
-    p.loc = {"k.tir", 3};
-    Program other = storing_at("4");
-    other.name = "fine";
-    other.loc = {"k.tir", 7};
-    CHECK(error_of<DeviceError>([&] { device.run(p, {}); }) ==
-          "cuStreamSynchronize on cuda:0: CUDA_ERROR_ILLEGAL_ADDRESS (error 700 of the fake); it was running stores\n"
-          "  at k.tir:3" +
-              std::string(kAfterLoss));
-    device.recover();
-    device.launch(other, {});
-    device.launch(p, {});
-    CHECK(
-        error_of<DeviceError>([&] { device.wait(); }) ==
-        "cuStreamSynchronize on cuda:0: CUDA_ERROR_ILLEGAL_ADDRESS (error 700 of the fake); it was running one of fine "
-        "(k.tir:7), stores (k.tir:3)" +
-            std::string(kAfterLoss));
-  }
-  // any function may be the first to tell of it
-  for (const char* function : {"cuMemAlloc_v2", "cuLaunchKernel", "cuModuleLoadDataEx", "cuMemcpyDtoHAsync_v2",
-                               "cuMemcpyHtoDAsync_v2", "cuStreamSynchronize"}) {
-    CAPTURE(function);
-    CudaDevice device(0, fake.options);
-    const CudaArray a(device, ramp(4));
-    Program twice = storing_at("4");
-    twice.name = "long";
-    twice.loc = {"k.tir", 3};
-    device.launch(twice, {});
-    twice.ptx += "\n";
-    fake.fail(function, 0, 702);
-    const std::string error = error_of<DeviceError>([&] {
-      if (std::string(function) == "cuMemcpyHtoDAsync_v2") (void)CudaArray(device, ramp(4));
-      device.launch(twice, {});
-      (void)CudaArray(device, {5}, f32);
-      (void)a.download();
-    });
-    fake.fail(nullptr);
-    const std::string told = std::string(function) +
-                             " on cuda:0: CUDA_ERROR_LAUNCH_TIMEOUT (error 702 of the fake); it was "
-                             "running ";
-    CHECK(error.starts_with(told));
-    CHECK(error.find(
-              "\n  note: a GPU that drives a display ends kernels which take seconds: give the kernel less work in "
-              "a call, or run it on another GPU; CudaDevice::recover() makes") != std::string::npos);
-    CHECK(device.lost());
-    CHECK(error_of<DeviceError>([&] {
-            (void)a.download();
-          }).starts_with("the device cuda:0 was lost in an earlier call: " + told));
-  }
-  FakeCudaDevice displaying;
-  displaying.drives_display = true;
-  const Fake other(displaying);
-  CHECK(list_cuda_devices(other.options).at(0).ends_long_kernels);
-}
-
-TEST_CASE("cuda: a lost device made anew" * without_device) {
-  FakeCudaDevice gpu;
-  for (const bool recovers : {true, false}) {
-    gpu.recovers = recovers;
-    const Fake fake(gpu);
-    CudaDevice device(0, fake.options);
-    const CudaDevice old = device;
-    const ir::Kernel k = kernel_of("add");
-    const std::vector<Array> inputs = inputs_of(k, {});
-    const Array right = run_on(device, k, inputs)[0];
-    const CudaArray kept(device, ramp(4));
-    device.recover();  // it is not lost
-    std::optional<CudaDevice> other;
-    if (recovers) other.emplace(0, fake.options);
-    CHECK(device == old);
-    CHECK(kept.download().at(3) == 3);
-    CHECK(error_of<DeviceError>([&] { device.run(storing_at("4096"), {}); }) != "");
-    if (!recovers) {
-      CHECK(error_of<DeviceError>([&] { device.recover(); }) ==
-            "CudaDevice::recover: cuda:0: cuStreamCreate: CUDA_ERROR_ILLEGAL_ADDRESS (error 700 of the fake)\n"
-            "  note: the driver gives the process no new context (or another library of the process keeps the old "
-            "one): a "
-            "new process can use the device");
-      CHECK(device.lost());
-      CHECK(error_of<DeviceError>([&] { CudaDevice(0, fake.options); }) ==
-            "cuda:0: cuStreamCreate: CUDA_ERROR_ILLEGAL_ADDRESS (error 700 of the fake)\n"
-            "  note: a kernel has ended what the process had of the device: a new process can use it");
-      continue;
-    }
-    // another handle of the process holds the old context
-    CHECK(error_of<DeviceError>([&] { device.recover(); }) != "");
-    CHECK(device.lost());
-    other.reset();
-    device.recover();
-    CHECK(!device.lost());
-    CHECK(old.lost());
-    CHECK(!(device == old));
-    const uint64_t before = compile_counts().compiled;
-    same("add", run_on(device, k, inputs)[0], right, right);
-    CHECK(compile_counts().compiled == before);
-    CHECK(
-        error_of<DeviceError>([&] { (void)kept.download(); }).starts_with("the device cuda:0 was lost in an earlier"));
-    CHECK(error_of<DeviceError>([&] { old.wait(); }).starts_with("the device cuda:0 was lost in an earlier call: "));
-  }
 }
 
 TEST_CASE("cuda: calls on the caller's memory" * without_device) {
