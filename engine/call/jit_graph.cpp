@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <set>
 
+#include "engine/graph/pointwise.h"
 #include "engine/graph/sizes.h"
 #include "engine/ir/copy.h"
 #include "engine/ir/text.h"
@@ -30,6 +31,11 @@ class Lowering {
     g_.loc = k_.loc;
     const std::vector<ir::Value>& args = k_.region(k_.body).args;
     for (size_t i = 0; i < args.size(); ++i) g_.body.inputs.push_back(define(args[i], inputs[i]));
+    if (!numbers_.empty())
+      ir::each_op(k_, k_.body, [&](OpId o) {
+        const std::vector<ir::Value>& all = k_.op(o).operands;
+        for (const ir::Value v : std::set<ir::Value>(all.begin(), all.end())) users_[v].push_back(o);
+      });
     region(k_.body, g_.body);
     g_.body.steps.insert(g_.body.steps.begin(), std::make_move_iterator(first_.begin()),
                          std::make_move_iterator(first_.end()));
@@ -63,6 +69,67 @@ class Lowering {
     const Op& op = k_.op(info.def);
     if (ir::family(op.code) == ir::Family::source) return true;
     return op.code == Opcode::broadcast && is_free(op.operands[0]);
+  }
+
+  // -- arrays of run-time sizes
+
+  /// What may be computed by blocks, if its operands can: fusion::by_blocks() refuses some.
+  static bool pointwise(Opcode c) {
+    return ir::is_elementwise(c) || c == Opcode::broadcast || c == Opcode::transpose || c == Opcode::reshape;
+  }
+  bool is_deferred(ir::Value v) const { return deferred_.contains(v) && !at_.contains(v); }
+  bool sized(ir::Value v) const {
+    const auto it = at_.find(v);
+    return (is_deferred(v) && uses_sized(k_.value(v).def)) ||
+           (it != at_.end() && !g_.values[it->second].extents.empty());
+  }
+  bool uses_sized(OpId o) const {
+    if (numbers_.empty()) return false;
+    std::set<ir::Value> made;
+    std::vector<ir::Value> used;
+    uses(o, made, used);
+    return std::any_of(used.begin(), used.end(), [&](ir::Value v) { return sized(v); });
+  }
+  /// An op whose value one other such op of the region uses is computed where that is; so is a broadcast of something
+  /// of a fixed size, for all its uses.
+  bool defer(OpId o, RegionId r) {
+    const Op& op = k_.op(o);
+    if (numbers_.empty() || !pointwise(op.code) || is_record(o) || op.results.size() != 1) return false;
+    const auto here = [&](OpId user) {
+      const std::vector<OpId>& ops = k_.region(r).ops;
+      return std::find(ops.begin(), ops.end(), user) != ops.end();
+    };
+    const auto it = users_.find(op.results[0]);
+    if (it == users_.end()) return false;
+    for (const OpId user : it->second)
+      if (!pointwise(k_.op(user).code) || is_record(user)) return false;
+    if (uses_sized(o) ? it->second.size() > 1 || !here(it->second[0]) : op.code != Opcode::broadcast) return false;
+    return deferred_.insert(op.results[0]).second;
+  }
+  /// The values that the op needs, where deferred ops become a part of it: those in the order in which they run.
+  void leaves(OpId o, std::vector<ir::Value>& used, std::vector<OpId>& parts) const {
+    std::set<ir::Value> made;
+    std::vector<ir::Value> mine;
+    uses(o, made, mine);
+    for (const ir::Value v : mine) {
+      if (is_deferred(v)) leaves(k_.value(v).def, used, parts);
+      else if (std::find(used.begin(), used.end(), v) == used.end()) used.push_back(v);
+    }
+    parts.push_back(o);
+  }
+  /// A call of the kernel by blocks. The values are `inputs`, which are in the graph.
+  bool sized_step(const ir::Kernel& whole, const std::vector<ir::Value>& inputs, ir::Value result, Body& b) {
+    std::vector<std::vector<Extent>> dims;
+    for (const ir::Value v : inputs) dims.push_back(g_.values[at_.at(v)].dims());
+    std::optional<fusion::Fusion> f = fusion::by_blocks(whole, dims);
+    if (!f) return false;
+    Step s{.what = Step::Call{}};
+    for (const size_t i : f->arguments) s.arguments.push_back(at_.at(inputs[i]));
+    const NamedExtents sizes = kernel_sizes(f->kernel, types(s.arguments));
+    s.results = {define(result, argument_type(f->kernel, s.arguments.size(), sizes, numbers_))};
+    s.what = Step::Call{.kernel = kernel(std::move(f->kernel))};
+    b.steps.push_back(std::move(s));
+    return true;
   }
 
   /// Everything that a region uses and does not make itself.
@@ -119,17 +186,16 @@ class Lowering {
   void step(const std::string& name, std::optional<OpId> o, const std::vector<ir::Value>& outputs, Body& b,
             std::vector<Step>* first = nullptr) {
     std::vector<ir::Value> used, inputs, frees;
-    std::set<ir::Value> made;
-    if (o) uses(*o, made, used);
+    std::vector<OpId> parts;
+    if (o) leaves(*o, used, parts);
     else used = outputs;
     for (ir::Value v : used) (is_free(v) ? frees : inputs).push_back(v);
     const Loc loc = k_.op(o ? *o : k_.value(outputs[0]).def).loc;
-    for (ir::Value v : inputs)
-      if (const Graph::Type& t = g_.values[at_.at(v)]; !t.extents.empty())
-        fail(k_.op(*o), "an operand is " + to_string(t) + ", with a size of run time",
-             "values of such sizes go through kernels alone: write it as a pallas_call, or inside of one");
     ir::Kernel k;
     k.name = name;
+    for (size_t i = parts.size(); i-- > 1;)
+      if (const Opcode c = k_.op(parts[i - 1]).code; c != Opcode::broadcast)
+        k.name = fusion::joined(std::string(ir::name(c)), k.name);
     k.loc = loc;
     std::vector<Type> args;
     Step s{.what = Step::Call{}};
@@ -155,18 +221,33 @@ class Lowering {
       copier.map(inputs[i],
                  builder.one({.code = Opcode::load, .operands = {builder.arg(k.body, i)}, .index = index(args[i])}));
     for (ir::Value v : frees) copy_free(copier, v, k.body);
-    if (o) {
-      copier.copy(*o, k.body);
-      texts(k);
-    }
+    for (const OpId part : parts) copier.copy(part, k.body);
+    if (o) texts(k);
     for (size_t i = 0; i < outputs.size(); ++i)
       builder.append({.code = Opcode::store,
                       .operands = {builder.arg(k.body, inputs.size() + i), copier(outputs[i])},
                       .index = index(args[inputs.size() + i])});
     builder.yield({});
+    const auto of_any_size = std::find_if(inputs.begin(), inputs.end(), [&](ir::Value v) { return sized(v); });
+    if (of_any_size != inputs.end()) {
+      if (outputs.size() == 1 && sized_step(k, inputs, outputs[0], b)) return;
+      if (std::any_of(parts.begin(), parts.end() - 1, [&](OpId part) { return uses_sized(part); }))
+        return step_alone(parts, b);
+      fail(k_.op(*o), "an operand is " + to_string(g_.values[at_.at(*of_any_size)]) + ", with a size of run time",
+           "outside of kernels, such values go through element-wise ops, broadcasts and transposes alone: write it as "
+           "a pallas_call, or inside of one");
+    }
     s.what = Step::Call{.kernel = kernel(std::move(k))};
     for (ir::Value v : outputs) s.results.push_back(define(v));
     (first ? *first : b.steps).push_back(std::move(s));
+  }
+  /// Ops that are no one kernel, a kernel each.
+  void step_alone(const std::vector<OpId>& parts, Body& b) {
+    for (const OpId o : parts)
+      if (k_.op(o).code != Opcode::broadcast || uses_sized(o))
+        for (const ir::Value v : k_.op(o).results) deferred_.erase(v);
+    for (const OpId o : parts)
+      if (!is_deferred(k_.op(o).results[0])) step(std::string(ir::name(k_.op(o).code)), o, k_.op(o).results, b);
   }
   /// Texts of debug_print and check, which the ops name by position.
   void texts(ir::Kernel& k) const {
@@ -210,7 +291,8 @@ class Lowering {
       else if (!op.regions.empty() && calls(op) && !loops_or_branches(op.code))
         fail(op, "a pallas_call is called inside of it",
              "in jit, kernels are called in loops and branches, and not where memory is scoped");
-      else if (loops_or_branches(op.code) && (calls(op) || large(op))) control(op, b);
+      else if (loops_or_branches(op.code) && (calls(op) || large(op) || uses_sized(o))) control(op, b);
+      else if (defer(o, r)) continue;
       else if (op.results.empty() ||
                std::any_of(op.results.begin(), op.results.end(), [&](ir::Value v) { return !is_free(v); }))
         step(std::string(ir::name(op.code)), o, op.results, b);
@@ -416,6 +498,9 @@ class Lowering {
   std::map<ir::Value, size_t> at_;
   std::map<std::string, size_t> kernels_;  // by text
   std::vector<Step> first_;                // before all others
+  // of graphs with run-time sizes
+  std::map<ir::Value, std::vector<OpId>> users_;
+  std::set<ir::Value> deferred_;  // computed where they are used, unless they are in the graph
 };
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <set>
 #include <string_view>
 
+#include "engine/graph/sizes.h"
 #include "engine/ir/builder.h"
 #include "engine/ir/copy.h"
 #include "engine/ir/verify.h"
@@ -485,6 +486,77 @@ std::optional<Plain> plain(const ir::Kernel& k) {
   }
   if (std::any_of(p.stored.begin(), p.stored.end(), [](Value v) { return !v; })) return {};
   return p;
+}
+
+std::optional<Fusion> by_blocks(const ir::Kernel& given, const std::vector<std::vector<Extent>>& dims) try {
+  const auto p = plain(given);
+  if (!p || p->stored.size() != 1) return {};
+  const Pointwise pointwise(given, *p);
+  const Type made = given.type(p->stored[0]);
+  std::vector<Extent> result(made.shape.begin(), made.shape.end());
+  for (const Pointwise::Leaf& leaf : pointwise.leaves())
+    for (size_t i = 0; i < leaf.map.size(); ++i)
+      if (const Along& a = leaf.map[i]; !dims[leaf.input][i].is_static() && a.dim >= 0 && !a.one)
+        result[static_cast<size_t>(a.dim)] = Extent::named("n" + std::to_string(a.dim));
+  const std::vector<int64_t> block = small_blocks(result);
+
+  Fusion f;
+  ir::Kernel& k = f.kernel;
+  k.name = given.name;
+  k.loc = given.loc;
+  for (size_t d = 0; d < result.size(); ++d)
+    k.grid.push_back({cdiv(result[d], block[d]), "", false, false, ir::GridAxis::Role::grid});
+  ir::Builder builder(k);
+  builder.set_loc(k.loc);
+  const auto add = [&](const Map& map, DType t) {
+    ir::BlockMapping b;
+    b.dtype = t;
+    b.loc = k.loc;
+    b.index_map = builder.new_region(std::vector<Type>(k.grid.size(), Type::array(DType::i32)));
+    builder.set_region(b.index_map);
+    std::vector<Value> position;
+    for (const Along& a : map) {
+      const auto d = static_cast<size_t>(a.dim);
+      b.array_shape.push_back(a.one ? Extent(1) : result[d]);
+      b.block.push_back({ir::BlockDim::Blocked{a.one ? 1 : block[d]}});
+      position.push_back(a.one ? builder.constant_int(DType::i32, 0) : builder.arg(b.index_map, d));
+    }
+    builder.yield(std::move(position));
+    k.blocks.push_back(std::move(b));
+  };
+  for (const Pointwise::Leaf& leaf : pointwise.leaves()) {
+    add(leaf.map, given.type(given.region(given.body).args[leaf.input]).dtype);
+    f.arguments.push_back(leaf.input);
+  }
+  k.num_inputs = static_cast<int>(k.blocks.size());
+  Map identity;
+  for (size_t d = 0; d < result.size(); ++d) identity.push_back({static_cast<int>(d), false});
+  add(identity, made.dtype);
+  std::vector<Type> args;
+  for (int i = 0; i < static_cast<int>(k.blocks.size()); ++i) {
+    k.blocks[static_cast<size_t>(i)].origin = k.usual_origin(i);
+    args.push_back(k.block_ref_type(i));
+  }
+  k.body = builder.new_region(args);
+  builder.set_region(k.body);
+  const auto all = [](const Shape& shape) {
+    std::vector<Index> index;
+    for (const int64_t n : shape) index.push_back(Index::all(n));
+    return index;
+  };
+  std::vector<Value> leaves;
+  for (size_t i = 0; i + 1 < args.size(); ++i)
+    leaves.push_back(builder.one(
+        {.code = Opcode::load, .operands = {builder.arg(k.body, i)}, .index = all(args[i].shape), .loc = k.loc}));
+  const Value value = pointwise.emit(builder, {block.begin(), block.end()}, leaves);
+  builder.append({.code = Opcode::store,
+                  .operands = {builder.arg(k.body, leaves.size()), value},
+                  .index = all(args.back().shape),
+                  .loc = k.loc});
+  builder.yield({});
+  return f;
+} catch (const Refused&) {
+  return {};
 }
 
 std::optional<Fusion> into_loads(const ir::Kernel& producer, const std::vector<size_t>& producer_arguments,

@@ -32,6 +32,11 @@ std::optional<Fusion> into_stores(const ir::Kernel& producer, const std::vector<
                                   size_t output, size_t value, const ir::Kernel& consumer,
                                   const std::vector<size_t>& consumer_arguments);
 
+/// An element-wise kernel of one output on arrays of any size: by blocks, with names of its own for the sizes. `dims`:
+/// those of each input, of which some are no numbers; the kernel is traced with numbers that stand for them. Nothing if
+/// it is not element by element, or if no input shows a size of its result.
+std::optional<Fusion> by_blocks(const ir::Kernel& k, const std::vector<std::vector<Extent>>& dims);
+
 std::string joined(const std::string& a, const std::string& b);  ///< the name of what two kernels become
 
 }  // namespace tessera::fusion

@@ -47,6 +47,16 @@ void check_sizes(const Graph& g) {
   }
 }
 
+std::vector<int64_t> small_blocks(const std::vector<Extent>& dims) {
+  std::vector<int64_t> block(dims.size(), 1);
+  int64_t left = 256;
+  for (size_t d = dims.size(); d-- > 0;) {
+    block[d] = std::max<int64_t>(std::min(dims[d].value().value_or(left), left), 1);
+    left = std::max<int64_t>(left / block[d], 1);
+  }
+  return block;
+}
+
 NamedExtents kernel_sizes(const ir::Kernel& k, const std::vector<Graph::Type>& inputs) {
   NamedExtents sizes;
   const auto misfit = [&](size_t i, const std::string& more) {

@@ -1,8 +1,8 @@
 // Run-time sizes of graphs: names in the shapes of a graph's inputs, which come with each call. A value's dims are
 // expressions of them; so are the sizes of the kernels that are called on it. The same graph serves every size: it is
 // traced, fused and planned with numbers that stand for the sizes, and nothing that is made of it depends on these. The
-// values that have such sizes go through kernels alone (pallas_call), and through loops and branches around them. Read
-// next: graph.h.
+// values that have such sizes go through kernels (pallas_call), element-wise ops, broadcasts and transposes, and
+// through loops and branches around them. Read next: graph.h.
 #pragma once
 #include <string>
 #include <utility>
@@ -21,6 +21,9 @@ int64_t stands_for(size_t position, bool other = false);
 Graph::Type type_at(DType dtype, const std::vector<Extent>& dims, const DimValues& numbers);
 /// Throws SpecError if a size of the graph stands alone as no dim of an input: no call would say what it is.
 void check_sizes(const Graph& graph);
+
+/// Blocks of at most 256 elements for an array of any size: rows as far as they go.
+std::vector<int64_t> small_blocks(const std::vector<Extent>& dims);
 
 /// The sizes of a kernel that is called on such arguments. SpecError unless its blocks fit them for every value of the
 /// graph's sizes.

@@ -24,22 +24,16 @@ using Spot = GraphPlan::Place;
 using Type = GraphProgram::Type;
 using Where = GraphProgram::Where;
 
-/// Of arrays with run-time sizes by blocks of at most 256 elements.
+/// Of arrays with run-time sizes by blocks.
 ir::Kernel copy_array(DType t, const std::vector<Extent>& shape) {
   const ShapeDtype type{shape, t};
   PallasCallParams params{.out_shape = type, .name = "copy"};
   if (std::any_of(shape.begin(), shape.end(), [](const Extent& e) { return !e.is_static(); })) {
-    std::vector<BlockDim> block(shape.size(), 1);
-    std::vector<GridSize> grid(shape.size(), 1);
-    int64_t left = 256;
-    for (size_t d = shape.size(); d-- > 0;) {
-      const int64_t n = std::max<int64_t>(std::min(shape[d].value().value_or(left), left), 1);
-      block[d] = n;
-      grid[d] = cdiv(shape[d], n);
-      left = std::max<int64_t>(left / n, 1);
-    }
+    const std::vector<int64_t> block = small_blocks(shape);
+    std::vector<GridSize> grid;
+    for (size_t d = 0; d < shape.size(); ++d) grid.emplace_back(cdiv(shape[d], block[d]));
     params.grid = grid;
-    BlockSpec spec{block};
+    BlockSpec spec{std::vector<BlockDim>(block.begin(), block.end())};
     spec.index_map = IndexMap::of(
         static_cast<int>(shape.size()), 0,
         [](const std::vector<Value>& ids, const std::vector<Ref>&) { return Indices({ids.begin(), ids.end()}); });

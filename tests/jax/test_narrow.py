@@ -161,7 +161,8 @@ def test_kernels_that_only_print(device, capsys):
     def kernel(x_ref, *o_ref):
         pl.debug_print("here is {}", x_ref[0])
 
-    for outs in ([((4,), f32)], []):
+    # Since 0.12 JAX removes a call without a result, here as under interpret=True.
+    for outs in [[((4,), f32)], []][: 1 if jax.__version_info__ >= (0, 12) else 2]:
         jax.block_until_ready(jax.jit(call(kernel, *outs))(jnp.arange(4.0) + 7))
         jax.effects_barrier()
         assert capsys.readouterr().out == "here is 7.0\n"

@@ -13,11 +13,11 @@ from jax._src import core, effects
 from jax._src.interpreters import mlir
 from jax._src.lax import parallel
 from jax._src.pallas import pallas_call as pallas_call_module
-from jax._src.pallas.mosaic import tpu_info
 from jax._src.random import prng
 from jax.extend import pallas as pallas_extend
 
 from tessera import equations, jax_versions, jaxpr, mosaic_gpu
+from tessera.jax_versions import tpu_info
 from tessera._native_library import Error, check, counts, device_name, native, unnamed_cpu_driver
 
 _TARGET = "tessera_call"

@@ -4,7 +4,14 @@ nothing else asks for a version."""
 import math
 
 import jax
-from jax._src import core
+from jax._src import core, effects
+from jax._src.pallas import primitives
+from jax._src.state.types import TransformedRef
+
+try:
+    from jax._src import tpu_info  # since 0.12
+except ImportError:
+    from jax._src.pallas.mosaic import tpu_info  # noqa: F401
 
 # One class is a jaxpr with and without the values of its constants since 0.11; before, a ClosedJaxpr was a jaxpr and
 # those values.
@@ -41,6 +48,41 @@ def params(eqn):
     if eqn.primitive.name == "composite" and "call_jaxpr" in p:
         return p | {"jaxpr": p["call_jaxpr"]}
     return p
+
+
+def number(eqn):
+    """The n of an equation of mosaic_gpu that waits for all but n, or sets the registers to n, as a variable or an int.
+    Since 0.12 it is a parameter."""
+    return eqn.params["n"] if "n" in eqn.params else eqn.invars[0]
+
+
+def _own_jaxpr_call():
+    call = core.Primitive("jaxpr_call")
+    call.multiple_results = True
+
+    @call.def_effectful_abstract_eval
+    def _(*avals, jaxpr, ref_treedefs, program_ids_treedef):
+        return [v.aval for v in jaxpr.outvars], {
+            e for e in jaxpr.effects if not isinstance(e, effects.JaxprInputEffect)
+        }
+
+    def bind(jaxpr, *refs, program_ids):
+        flat = [jax.tree.flatten((r.ref, r.transforms) if isinstance(r, TransformedRef) else r) for r in refs]
+        ids, program_ids_treedef = jax.tree.flatten(program_ids)
+        return call.bind(
+            *[leaf for leaves, _ in flat for leaf in leaves],
+            *ids,
+            jaxpr=jaxpr,
+            ref_treedefs=tuple(tree for _, tree in flat),
+            program_ids_treedef=program_ids_treedef,
+        )
+
+    return bind
+
+
+# Calls a kernel's jaxpr on Refs inside a pipeline, with a program id, or None, per axis of the kernel's grid. JAX has
+# none since 0.12.
+jaxpr_call = getattr(primitives, "_jaxpr_call", None) or _own_jaxpr_call()
 
 
 def grid_names(grid_mapping):

@@ -5,6 +5,7 @@ known by their names."""
 import dataclasses
 
 import jax
+import numpy as np
 from jax._src import core
 
 from tessera import equations, jax_versions
@@ -133,7 +134,7 @@ def as_pipeline(*, jaxpr, grid_mapping, compiler_params, name=None, input_output
         def scoped(*own):
             def step(indices, *blocks):
                 indices = iter(indices)
-                primitives._jaxpr_call(
+                jax_versions.jaxpr_call(
                     jaxpr, *blocks, *own, program_ids=[None if p else next(indices) for p in parallel]
                 )
 
@@ -216,7 +217,18 @@ def _places(eqn, scope, names, trees):
     return [scope.operand(v) for v in refs], params, leaves
 
 
+def _number(eqn, scope):
+    n = jax_versions.number(eqn)
+    params = {k: v for k, v in eqn.params.items() if k != "n"}
+    return {"in": [equations.constant(n, np.int32) if isinstance(n, int) else scope.operand(n)], "params": params}
+
+
 def _copy_gmem_to_smem(eqn, scope):
+    if not eqn.params.get("has_barrier", True):
+        raise equations.ExportError(
+            "copies without a barrier are those of GPUs before Hopper", note="give it a plgpu.Barrier"
+        )
+    _check_no_predicate(eqn)
     if eqn.params.get("leader_tracked") is not None:
         raise equations.ExportError("copies that a leader tracks feed products of two blocks, which are Blackwell's")
     operands, params, _ = _places(
@@ -240,7 +252,13 @@ def _copy_smem_to_gmem(eqn, scope):
     return {"in": operands, "params": params}
 
 
+def _check_no_predicate(eqn):
+    if eqn.params.get("has_user_predicate"):
+        raise equations.ExportError("a predicate is not supported", note="put it under pl.when(predicate)")
+
+
 def _barrier(eqn, scope):
+    _check_no_predicate(eqn)
     operands, params, _ = _places(eqn, scope, ("barrier",), ("transforms_treedef",))
     return {"in": operands, "params": params}
 
@@ -344,7 +362,10 @@ _EQUATIONS = {
     "copy_gmem_to_smem": _copy_gmem_to_smem,
     "copy_smem_to_gmem": _copy_smem_to_gmem,
     "run_scoped": _run_scoped,
+    "set_max_registers": _number,
+    "wait_smem_to_gmem": _number,
     "wgmma_ref": _wgmma,
+    "wgmma_wait": _number,
 }
 
 

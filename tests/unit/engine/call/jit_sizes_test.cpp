@@ -83,12 +83,54 @@ TEST_CASE("a function is traced for run-time sizes, and serves every one") {
   CHECK(text == "f: argument 1 is f32[4] but f32[n] is expected for n = 3\n  at " + to_string(f.loc()));
 }
 
+TEST_CASE("element-wise ops on arrays of any size are kernels by blocks") {
+  const auto f = jit(
+      [](Tensor x, Tensor y, Tensor s, Tensor bias, Tensor t) {
+        const Value scaled = x * s + bias;                         // one kernel, on rows of 5
+        const Value twice = scaled + scaled;                       // of a value with two uses
+        const Value turned = transpose(twice, {1, 0}) * 2.0f - t;  // f32[5, n]
+        const Value small = cast(where(y > 3.0f, y, 0.0f), i32);   // f32[n]
+        const Value rows = scaled * reshape(cast(small, f32), {y.shape()[0], 1});
+        const Value last = fori_loop(0, 3, y, [&](Value, Value v) { return Value(v * 0.5f + y); });
+        const Value branch = cond(s > 1.0f, [&] { return last + 1.0f; }, [&] { return -last; });
+        return std::tuple{twice, turned, small, rows, branch, Value(mean()(y * 2.0f, y))};
+      },
+      {.name = "f"});
+  const Graph& g = f.trace({{{n, 5}, f32}, {{n}, f32}, {{}, f32}, {{5}, f32}, {{5, n}, f32}});
+  CHECK(to_string(g.values[g.body.outputs[1]]) == "f32[5, n]");
+  CHECK(to_string(g.values[g.body.outputs[4]]) == "f32[n]");
+  const auto ramps = [](const Shape& shape) {
+    Array a(shape, f32);
+    for (int64_t i = 0; i < a.size(); ++i) a.data<float>()[static_cast<size_t>(i)] = static_cast<float>(i % 37) - 5;
+    return a;
+  };
+  for (const int64_t size : {0, 1, 51, 97, 300}) {
+    const std::vector<Array> in = {ramps({size, 5}), ramps({size}), Array({}, std::vector<float>{1.5f}), ramps({5}),
+                                   ramps({5, size})};
+    const std::vector<Array> sized = interpret(g, in), fixed = interpret(f.trace(types_of(in)), in);
+    REQUIRE(sized.size() == fixed.size());
+    for (size_t i = 0; i < sized.size(); ++i) {
+      REQUIRE(sized[i].shape() == fixed[i].shape());
+      for (int64_t e = 0; e < sized[i].size(); ++e) CHECK(sized[i].at(e) == fixed[i].at(e));
+    }
+  }
+  std::string names;
+  for (const ir::Kernel& k : g.kernels) names += k.name + " ";
+  CHECK(names ==
+        "mul_add add transpose_mul_sub gt_select_convert convert_reshape_mul mul_add gt convert neg add mul mean ");
+}
+
 TEST_CASE("what cannot be of every size is refused by name") {
   const std::string traced = "\n  note: traced with n = 97 in place of every size";
-  CHECK(all_of([](Tensor x) { return x + 1.0f; }, {{{n}, f32}}) ==
-        "f: add: an operand is f32[n], with a size of run time\n  note: values of such sizes go through kernels alone: "
-        "write it as a pallas_call, or inside of one" +
-            traced);
+  const std::string alone =
+      ", with a size of run time\n  note: outside of kernels, such values go through element-wise ops, broadcasts and "
+      "transposes alone: write it as a pallas_call, or inside of one";
+  CHECK(all_of([](Tensor x) { return sum(x); }, {{{n}, f32}}) ==
+        "f: reduce_sum: an operand is f32[n]" + alone + traced);
+  CHECK(all_of([](Tensor x) { return sum(x * 2.0f + 1.0f); }, {{{n}, f32}}) ==
+        "f: reduce_sum: an operand is f32[n]" + alone + traced);
+  CHECK(all_of([](Tensor x) { return x + iota(f32, {x.shape()[0]}, 0); }, {{{n}, f32}}) ==
+        "f: add: an operand is f32[n]" + alone + traced);
   CHECK(all_of([](Tensor x) { return Value(negate(x.shape()[0])(x)); }, {{{n}, f32}}) ==
         "negate: argument 0 is f32[n] but the kernel takes f32[97]\n  note: it has to fit for every value of the "
         "graph's sizes" +

@@ -58,16 +58,16 @@ const auto widest = pallas_call([](Ref x, Ref o) { o[all] = max(x[all], {.axis =
                                  .name = "widest",
                                  .in_shape = {{{n, 8}, f32}}});
 
-/// A loop and branches on arrays of n, rows of n, and 2n in the end.
+/// A loop and branches on arrays of n, rows of n, and 2n in the end; element-wise ops between the kernels.
 auto solver() {
   return jit(
       [](Tensor x, Tensor rows, Tensor turns) {
         const Value most = widest(rows);
         const Value v = fori_loop(0, 3, Value(mean(x, most)), [&](Value, Value y) { return Value(next(mean(y, x))); });
         const Value w = switch_(
-            turns, [&] { return v; }, [&] { return Value(mean(v, most)); },
+            turns, [&] { return v; }, [&] { return Value(v * 0.5f + most * cast(turns, f32)); },
             [&] {
-              return fori_loop(0, minimum(turns, 4), v, [&](Value, Value y) { return Value(next(mean(y, x))); });
+              return fori_loop(0, minimum(turns, 4), v, [&](Value, Value y) { return Value(next((y + x) * 0.5f)); });
             });
         return std::tuple{w, Value(twice(w)), x, turns + 1};
       },
