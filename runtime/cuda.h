@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -13,6 +14,7 @@
 #include "codegen/program/program.h"
 #include "codegen/program/target.h"
 #include "engine/base/array.h"
+#include "engine/base/host_array.h"
 #include "engine/base/print_text.h"
 #include "engine/base/scalar.h"
 
@@ -37,6 +39,7 @@ struct CudaDeviceInfo {
   int major = 0, minor = 0;        // compute capability
   int driver_version = 0;          // the newest CUDA that the driver knows: 12040 is 12.4
   int64_t memory_bytes = 0;        // of the GPU
+  bool ends_long_kernels = false;  // after some seconds, since it drives a display
   std::vector<std::string> lacks;  // what Tessera needs and the device has not; empty: usable
   Target target;                   // the newest chip of Target::nvidia whose code runs here
 };
@@ -64,6 +67,11 @@ class CudaDevice {
   /// kernel failed, DeviceError if the driver fails.
   std::vector<Array> run(const Program& program, const std::vector<Array>& inputs, const DimValues& dims = {}) const;
 
+  /// The same into arrays of the caller's, dense and row-major, from others like them, which are only read. An output
+  /// may lie where the input that it is aliased to does.
+  void run_into(const Program& program, std::span<const HostArray> inputs, std::span<const HostArray> outputs,
+                const DimValues& dims = {}) const;
+
   /// The same on arrays of this device, without copies to or from the host. Returns when the call is queued; where the
   /// program prints or checks, when it is done. Inputs are not changed: one that is aliased to an output, or that the
   /// program stores to, is copied, unless it is donated: device.launch(program, {donate(x)}). A kernel that fails later
@@ -74,9 +82,14 @@ class CudaDevice {
   void wait() const;
 
   /// A call through this handle or its copies has failed in a way that ends all work of the process on the device (say,
-  /// an access to no memory): every later one throws a DeviceError that says which kernel was running. A new process
-  /// can use the device.
+  /// an access to no memory): every later one throws a DeviceError that says which kernel was running.
   bool lost() const;
+  /// If it was lost, makes this handle one of the same device with a new context of the driver's, with the same options
+  /// and all that has been compiled for it. Other handles (copies, those inside arrays) stay with the lost one, whose
+  /// arrays have lost what they held. Throws DeviceError where the driver gives the process no new context (NVIDIA
+  /// promises none after a kernel's fault), or another handle or library still holds the old one: then a new process
+  /// can use the device.
+  void recover();
   bool operator==(const CudaDevice&) const = default;
 
   const std::shared_ptr<cuda::Context>& context() const { return context_; }  ///< for runtime/ itself

@@ -42,8 +42,9 @@ suite() {
     { broken "pip install ./runtime/python, with jax $jax"; return; }
   printf 'with jax %s:\n' "$jax"
   cd "$build/jax" || exit 1  # not the root: what is imported is what was installed
-  JAX_PLATFORMS=cpu "$venv/bin/python" -m pytest -q -p no:cacheprovider --rootdir "$root/tests/jax" "$root/tests/jax" \
-    "$@" 2>&1 | tee log
+  TESSERA_FAKE_CUDA=$build/tests/fake_cuda JAX_PLATFORMS=cpu \
+    "$venv/bin/python" -m pytest -q -p no:cacheprovider --rootdir "$root/tests/jax" "$root/tests/jax" "$@" 2>&1 |
+    tee log
   status=${PIPESTATUS[0]}
   now=$(($(number failed) + $(number error)))
   [ "$status" -eq 0 ] || [ "$now" -gt 0 ] || now=1

@@ -138,12 +138,15 @@ CompiledKernel load(const Device& device, const ir::Kernel& kernel, Target targe
 
 }  // namespace
 
+std::shared_ptr<const Program> program_for(const CudaDevice& device, const ir::Kernel& kernel,
+                                           const CompileOptions& options) {
+  return program_for(*device.context(), kernel, device.target(), options, options.general ? "general" : "fast",
+                     [](std::shared_ptr<const Program> p, const auto&) { return p; });
+}
+
 std::vector<Array> run_on(const CudaDevice& device, const ir::Kernel& kernel, const std::vector<Array>& inputs,
                           const DimValues& dims, const CompileOptions& options) {
-  const auto program =
-      program_for(*device.context(), kernel, device.target(), options, options.general ? "general" : "fast",
-                  [](std::shared_ptr<const Program> p, const auto&) { return p; });
-  return device.run(*program, inputs, dims);
+  return device.run(*program_for(device, kernel, options), inputs, dims);
 }
 
 bool strict_by_environment() {

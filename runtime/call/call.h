@@ -33,9 +33,11 @@ struct CompileCounts {
 };
 CompileCounts compile_counts();
 
-/// A kernel on arrays of the host, on an NVIDIA GPU through NVIDIA's driver: compiled to PTX for the device, unless it
-/// has compiled the same kernel before, and run (CudaDevice::run). TESSERA_DUMP, TESSERA_CACHE and TESSERA_STRICT count
-/// as in load().
+/// A kernel for an NVIDIA GPU through NVIDIA's driver: compiled to PTX for the device, unless that has compiled the
+/// same kernel before. TESSERA_DUMP, TESSERA_CACHE and TESSERA_STRICT count as in load().
+std::shared_ptr<const Program> program_for(const CudaDevice& device, const ir::Kernel& kernel,
+                                           const CompileOptions& options = {});
+/// And run on arrays of the host (CudaDevice::run).
 std::vector<Array> run_on(const CudaDevice& device, const ir::Kernel& kernel, const std::vector<Array>& inputs,
                           const DimValues& dims = {}, const CompileOptions& options = {});
 

@@ -25,6 +25,7 @@ bool cuda_devices() {
               << d.major << "." << d.minor << ", CUDA " << d.driver_version / 1000 << "."
               << d.driver_version % 1000 / 10 << ", " << gib << " GiB";
     if (d.lacks.empty()) std::cout << ", code for " << d.target.chip;
+    if (d.ends_long_kernels) std::cout << ", ends kernels that take seconds (it drives a display)";
     for (size_t i = 0; i < d.lacks.size(); ++i)
       std::cout << (i ? ", " : "\n     cannot run Tessera: lacks ") << d.lacks[i];
     std::cout << "\n";

@@ -119,7 +119,7 @@ std::vector<CudaArray> Context::launch(const CudaDevice& device, const Program& 
   std::vector<CudaArray> outputs(call.outputs.size());
   {
     const std::lock_guard lock(mutex_);
-    require_alive(program.name, program.loc);
+    require_alive();
     const Current current(*driver_, handle_);
     Settled settled{*driver_, stream_};
     for (size_t i = 0; i < inputs.size(); ++i) {

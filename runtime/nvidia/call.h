@@ -33,7 +33,7 @@ class Call {
   void download(void* to, Address from, int64_t bytes);
   /// With the addresses of all arguments.
   void launch();
-  void wait() { c_.wait_for_stream(p_.name, p_.loc); }
+  void wait() { c_.wait_for_stream(); }
   /// Waits for the kernel, if it reports: the report's header, and then as much of its records as it says.
   void read_report();
   /// The arena and the report are the next call's.

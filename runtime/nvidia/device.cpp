@@ -34,6 +34,7 @@ CudaDeviceInfo describe(const Driver& d, int index, int driver_version) {
   info.memory_bytes = static_cast<int64_t>(bytes);
   info.major = attribute(d, DeviceAttribute::major, ordinal, device);
   info.minor = attribute(d, DeviceAttribute::minor, ordinal, device);
+  info.ends_long_kernels = attribute(d, DeviceAttribute::kernel_timeout, ordinal, device) != 0;
   const std::optional<Target> target = Target::nvidia_for(info.major, info.minor, driver_version);
   if (!target) {
     const auto version = [](int v) { return std::to_string(v / 1000) + "." + std::to_string(v % 1000 / 10); };
@@ -104,9 +105,17 @@ CudaDevice::CudaDevice(int index, const CudaOptions& options) {
 
 const CudaDeviceInfo& CudaDevice::info() const { return context_->info(); }
 bool CudaDevice::lost() const { return context_->lost(); }
+void CudaDevice::recover() {
+  if (lost()) context_ = context_->again();
+}
 std::vector<Array> CudaDevice::run(const Program& program, const std::vector<Array>& inputs,
                                    const DimValues& dims) const {
   return context_->run(program, inputs, dims);
+}
+
+void CudaDevice::run_into(const Program& program, std::span<const HostArray> inputs, std::span<const HostArray> outputs,
+                          const DimValues& dims) const {
+  context_->run_into(program, inputs, outputs, dims);
 }
 
 std::vector<CudaArray> CudaDevice::launch(const Program& program, const std::vector<CudaArray>& inputs,

@@ -4,6 +4,25 @@
 
 namespace tessera::cuda {
 
+bool ends_context(Status status) {
+  switch (status) {
+    case 214:             // CUDA_ERROR_ECC_UNCORRECTABLE
+    case 220:             // CUDA_ERROR_NVLINK_UNCORRECTABLE
+    case 700:             // CUDA_ERROR_ILLEGAL_ADDRESS
+    case kLaunchTimeout:  // CUDA_ERROR_LAUNCH_TIMEOUT
+    case 709:             // CUDA_ERROR_CONTEXT_IS_DESTROYED
+    case 710:             // CUDA_ERROR_ASSERT
+    case 714:             // CUDA_ERROR_HARDWARE_STACK_ERROR
+    case 715:             // CUDA_ERROR_ILLEGAL_INSTRUCTION
+    case 716:             // CUDA_ERROR_MISALIGNED_ADDRESS
+    case 717:             // CUDA_ERROR_INVALID_ADDRESS_SPACE
+    case 718:             // CUDA_ERROR_INVALID_PC
+    case 719:             // CUDA_ERROR_LAUNCH_FAILED
+      return true;
+    default: return false;
+  }
+}
+
 std::shared_ptr<const Driver> Driver::open(const std::string& library) {
   const std::string file = library.empty() ? platform::kCudaDriver : library;
   void* opened = platform::open_library(file);

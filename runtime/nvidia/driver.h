@@ -19,11 +19,15 @@ struct ModuleHandle;
 struct FunctionHandle;
 struct StreamHandle;
 
-constexpr Status kSuccess = 0, kOutOfMemory = 2, kNoDevice = 100, kUnsupportedPtx = 222;
+constexpr Status kSuccess = 0, kOutOfMemory = 2, kNoDevice = 100, kUnsupportedPtx = 222, kLaunchTimeout = 702;
+/// Whether all that is asked of the context from then on fails: a kernel's fault, or one of the GPU itself. Any
+/// function may return it, for a kernel that was queued before.
+bool ends_context(Status status);
 
 enum class DeviceAttribute : int {
   max_threads_per_block = 1,
   multiprocessor_count = 16,
+  kernel_timeout = 17,
   major = 75,
   minor = 76,
   max_shared_per_block_optin = 97,

@@ -4,7 +4,6 @@
 #include <cstring>
 #include <string>
 
-#include "runtime/device.h"
 #include "runtime/python/session.h"
 
 #define TESSERA_PYTHON_API extern "C" __attribute__((visibility("default")))
@@ -41,16 +40,16 @@ struct CArray {
 struct Outputs {
   std::vector<Array> arrays;
 };
+Buffer buffer(const CArray& c, size_t i) {
+  const auto dtype = dtype_from_name(c.dtype);
+  if (!dtype)
+    throw SpecError("tessera: argument " + std::to_string(i) + " has the dtype " + c.dtype +
+                    ", which kernels cannot hold");
+  return {*dtype, Shape(c.shape, c.shape + c.rank), c.data};
+}
 std::vector<Buffer> buffers(const CArray* arrays, size_t count) {
   std::vector<Buffer> found;
-  for (size_t i = 0; i < count; ++i) {
-    const CArray& c = arrays[i];
-    const auto dtype = dtype_from_name(c.dtype);
-    if (!dtype)
-      throw SpecError("tessera: argument " + std::to_string(i) + " has the dtype " + c.dtype +
-                      ", which kernels cannot hold");
-    found.push_back({*dtype, Shape(c.shape, c.shape + c.rank), c.data});
-  }
+  for (size_t i = 0; i < count; ++i) found.push_back(buffer(arrays[i], i));
   return found;
 }
 }  // namespace
@@ -67,23 +66,17 @@ TESSERA_PYTHON_API char* tessera_unnamed_cpu_driver(char** name) {
   return error_of([&] { *name = copied(unnamed_cpu_driver()); });
 }
 
-/// The Vulkan devices in the order of their indices, a line each: name, kind, driver and what it lacks, with tabs
-/// between them. To be given to tessera_free.
+/// python::devices(), to be given to tessera_free.
 TESSERA_PYTHON_API char* tessera_devices(char** text) {
   *text = nullptr;
-  return error_of([&] {
-    std::string lines;
-    for (const DeviceInfo& d : list_devices()) {
-      std::string lacks;
-      for (const std::string& l : d.lacks) lacks += (lacks.empty() ? "" : ", ") + l;
-      lines += d.name + "\t" + d.kind + "\t" + d.driver + "\t" + lacks + "\n";
-    }
-    *text = copied(lines);
-  });
+  return error_of([&] { *text = copied(devices()); });
 }
 
-/// Whether the environment says that calls run on the interpreter where no device is named.
-TESSERA_PYTHON_API bool tessera_interpreter_selected() { return interpreter_selected(); }
+/// python::device_of_environment(), to be given to tessera_free.
+TESSERA_PYTHON_API char* tessera_device_of_environment(char** text) {
+  *text = nullptr;
+  return error_of([&] { *text = copied(device_of_environment()); });
+}
 
 TESSERA_PYTHON_API char* tessera_submit_nothing(const char* device, int64_t times) {
   return error_of([&] { submit_nothing(device, times); });
@@ -101,10 +94,94 @@ TESSERA_PYTHON_API void tessera_stats(uint64_t* out) {
 }
 
 /// Runs a kernel as .tir text; *outputs is to be given to tessera_outputs_free.
-TESSERA_PYTHON_API char* tessera_run_text(const char* tir, size_t size, const char* device, const CArray* inputs,
-                                          size_t count, Outputs** outputs) {
+TESSERA_PYTHON_API char* tessera_run_text(const char* tir, size_t size, const char* path, const char* device,
+                                          const CArray* inputs, size_t count, Outputs** outputs) {
   *outputs = nullptr;
-  return error_of([&] { *outputs = new Outputs{run_text({tir, size}, device, buffers(inputs, count))}; });
+  return error_of([&] { *outputs = new Outputs{run_text({{tir, size}, path}, device, buffers(inputs, count))}; });
+}
+/// An array on an NVIDIA GPU: ours, kept by `own`, or another library's; one of the host has neither `own` nor on_gpu.
+struct CGpuArray {
+  CArray array;
+  const CudaArray* own;
+  bool on_gpu;
+};
+struct GpuOutputs {
+  std::vector<CudaArray> arrays;
+};
+/// The same as tessera_run_text on them; *outputs is to be given to tessera_gpu_outputs_free.
+TESSERA_PYTHON_API char* tessera_gpu_run_text(const char* tir, size_t size, const char* path, const char* device,
+                                              const CGpuArray* inputs, size_t count, GpuOutputs** outputs) {
+  *outputs = nullptr;
+  return error_of([&] {
+    std::vector<GpuBuffer> found;
+    for (size_t i = 0; i < count; ++i)
+      found.push_back({inputs[i].own ? Buffer{} : buffer(inputs[i].array, i), inputs[i].on_gpu, inputs[i].own});
+    *outputs = new GpuOutputs{run_text_on_gpu({{tir, size}, path}, device, found)};
+  });
+}
+TESSERA_PYTHON_API size_t tessera_gpu_outputs_count(const GpuOutputs* o) { return o->arrays.size(); }
+/// Output i, and what keeps it: to be given to tessera_gpu_free, as what it describes is valid until then.
+TESSERA_PYTHON_API void tessera_gpu_output(const GpuOutputs* o, size_t i, CGpuArray* out) {
+  const auto* own = new CudaArray(o->arrays.at(i));
+  *out = {{tessera::name(own->dtype()).data(), static_cast<int64_t>(own->shape().size()), own->shape().data(),
+           reinterpret_cast<void*>(own->address())},
+          own,
+          true};
+}
+TESSERA_PYTHON_API void tessera_gpu_outputs_free(GpuOutputs* o) { delete o; }
+TESSERA_PYTHON_API void tessera_gpu_free(const CudaArray* own) { delete own; }
+/// The calls that were made are done.
+TESSERA_PYTHON_API char* tessera_gpu_wait(const CudaArray* own) {
+  return error_of([&] { wait_for(*own); });
+}
+TESSERA_PYTHON_API char* tessera_gpu_download(const CudaArray* own, void* to) {
+  return error_of([&] {
+    const Array a = download(*own);
+    if (a.nbytes()) std::memcpy(to, a.bytes(), static_cast<size_t>(a.nbytes()));
+  });
+}
+/// DLPack's DLManagedTensor, as its header has it.
+struct ManagedTensor {
+  void* data;
+  int32_t device_type, device;
+  int32_t rank;
+  uint8_t code, bits;
+  uint16_t lanes;
+  int64_t *shape, *strides;
+  uint64_t byte_offset;
+  void* context;
+  void (*deleter)(ManagedTensor*);
+};
+/// The array as one, of an element type with that code and so many bits; whoever takes it calls its deleter, from any
+/// thread.
+TESSERA_PYTHON_API ManagedTensor* tessera_gpu_dlpack(const CudaArray* own, uint8_t code, uint8_t bits) {
+  struct Kept {
+    ManagedTensor tensor;
+    CudaArray array;
+    Shape shape;
+  };
+  auto* kept = new Kept{{}, *own, own->shape()};
+  constexpr int32_t kCuda = 2;
+  kept->tensor = {reinterpret_cast<void*>(own->address()),
+                  kCuda,
+                  own->device().info().index,
+                  static_cast<int32_t>(kept->shape.size()),
+                  code,
+                  bits,
+                  1,
+                  kept->shape.data(),
+                  nullptr,
+                  0,
+                  kept,
+                  [](ManagedTensor* t) { delete static_cast<Kept*>(t->context); }};
+  return &kept->tensor;
+}
+TESSERA_PYTHON_API void tessera_gpu_dlpack_free(ManagedTensor* tensor) { tensor->deleter(tensor); }
+TESSERA_PYTHON_API char* tessera_gpu_stream(const char* device, uint64_t* stream) {
+  return error_of([&] { *stream = gpu_stream(device); });
+}
+TESSERA_PYTHON_API char* tessera_gpu_wait_for_stream(const char* device, uint64_t stream) {
+  return error_of([&] { wait_for_gpu_stream(device, stream); });
 }
 /// Reads the graph in `folder`, whose graph.txt is given, and a key of its other files.
 TESSERA_PYTHON_API char* tessera_load_graph(const char* text, size_t size, const char* folder, const char* key,

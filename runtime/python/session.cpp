@@ -11,6 +11,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <type_traits>
 
 #include "engine/interpreter/plans.h"
 #include "engine/ir/text.h"
@@ -21,6 +22,7 @@
 #include "runtime/call/graph.h"
 #include "runtime/call/host_call.h"
 #include "runtime/launch.h"
+#include "runtime/nvidia/context.h"
 
 namespace tessera::python {
 namespace {
@@ -29,7 +31,9 @@ std::atomic<uint64_t> modules{0}, calls{0}, bytes_copied{0};
 /// A kernel made ready for where it runs.
 struct Loaded {
   ir::Kernel kernel;
-  std::optional<CompiledKernel> compiled = {};  // none: the interpreter runs it
+  std::optional<CompiledKernel> compiled = {};  // for a Vulkan device,
+  std::shared_ptr<const Program> program = {};  // or for `cuda`;
+  const CudaDevice* cuda = nullptr;             // with none of them the interpreter runs it
   std::shared_ptr<Plans> plans = std::make_shared<Plans>();
 };
 
@@ -117,21 +121,23 @@ void print(const std::string& line) {
 struct State {
   Cache<Device> devices;
   Cache<std::optional<Device>> threadless;
+  Cache<CudaDevice> cuda_devices;
   Cache<Loaded, LoadedName, LessLoaded> loaded;  // modules
   Cache<Loaded> texts;
   Cache<LoadedGraph> graphs;
   Cache<int> grid_bounds;
   const InterpretOptions interpreter{.print = print};
-  std::atomic<bool> uses_vulkan{false};
+  std::atomic<bool> uses_vulkan{false}, uses_cuda{false};
 };
 std::atomic<State*> current{nullptr};
-std::atomic<bool> parent_used_vulkan{false};
+std::atomic<bool> parent_used_vulkan{false}, parent_used_cuda{false};
 
 State& state() {
   static const bool made = [] {
     current = new State;
     pthread_atfork(nullptr, nullptr, [] {
       if (current.load()->uses_vulkan) parent_used_vulkan = true;
+      if (current.load()->uses_cuda) parent_used_cuda = true;
       current = new State;
     });
     return true;
@@ -142,16 +148,17 @@ State& state() {
 
 /// Runs f, which uses the device. If the device is lost on the way, everything on it is forgotten (and leaked: other
 /// threads may be in it), and the next call starts on a new one.
-template <class F>
-void on_device(const Device& device, const F& f) {
+template <class AnyDevice, class F>
+void on_device(const AnyDevice& device, const F& f) {
   State* before = current;
   try {
     f();
   } catch (const DeviceError& e) {
     if (!device.lost()) throw;
+    if constexpr (std::is_same_v<AnyDevice, CudaDevice>) device.context()->let_go();
     auto* anew = new State;
+    anew->uses_vulkan = before->uses_vulkan.load(), anew->uses_cuda = before->uses_cuda.load();
     if (!current.compare_exchange_strong(before, anew)) delete anew;
-    else anew->uses_vulkan = true;
     std::string what = e.what();
     what.erase(std::min(what.find("\n  note: "), what.size()));  // what to do with a Device, which nobody has here
     throw DeviceError(what, {}, "the call's results are lost; the next call starts on a new device");
@@ -164,20 +171,39 @@ Device device_named(const std::string& select) {
   options.select = select;
   return Device(options);
 }
-/// The device that a name means; null: the interpreter.
-const Device* device_of(std::string_view device) {
-  if (device == "interpreter") return nullptr;
-  if (device != "vulkan" && !device.starts_with("vulkan:"))
-    throw SpecError("tessera: the device \"" + std::string(device) + "\" is not known", {},
-                    "\"interpreter\", \"vulkan\" and \"vulkan:INDEX-OR-NAME\" are");
-  if (parent_used_vulkan)
+void require_not_forked(bool parent_used_it, const char* kind) {
+  if (parent_used_it)
     throw DeviceError(
-        "tessera: this process was forked from one that had used a Vulkan device, and drivers do not survive that", {},
+        "tessera: this process was forked from one that had used a " + std::string(kind) +
+            " device, and drivers do not survive that",
+        {},
         "start it by spawn (multiprocessing.set_start_method(\"spawn\")), make the parent's first call after the fork, "
         "or use the device \"interpreter\"");
+}
+
+/// The devices that a name may mean; neither: the interpreter.
+struct Where {
+  const Device* vulkan = nullptr;
+  const CudaDevice* cuda = nullptr;
+};
+Where device_of(std::string_view device) {
+  if (device == "interpreter") return {};
+  if (const std::optional<int> index = device.empty() ? std::nullopt : cuda_selected(device)) {
+    require_not_forked(parent_used_cuda, "CUDA");
+    state().uses_cuda = true;
+    return {nullptr, &state().cuda_devices.get(std::to_string(*index), [&] {
+              CudaOptions options;
+              options.print = print;
+              return CudaDevice(*index, options);
+            })};
+  }
+  if (device != "vulkan" && !device.starts_with("vulkan:"))
+    throw SpecError("tessera: the device \"" + std::string(device) + "\" is not known", {},
+                    "\"interpreter\", \"vulkan\", \"vulkan:INDEX-OR-NAME\" and \"cuda:INDEX\" are");
+  require_not_forked(parent_used_vulkan, "Vulkan");
   state().uses_vulkan = true;
   const std::string select(device.substr(std::min(device.size(), std::strlen("vulkan:"))));
-  return &state().devices.get(select, [&] { return device_named(select); });
+  return {&state().devices.get(select, [&] { return device_named(select); })};
 }
 
 // Lavapipe hands the workgroups of every dispatch to threads, one per core. Waking them takes 5 us where they are awake
@@ -221,7 +247,12 @@ const Device* threadless(const Device& device, std::string_view name) {
 }
 
 Loaded make_ready(ir::Kernel kernel, std::string_view device) {
-  const Device* d = device_of(device);
+  const Where where = device_of(device);
+  if (where.cuda) {
+    std::shared_ptr<const Program> program = program_for(*where.cuda, kernel);
+    return {std::move(kernel), {}, std::move(program), where.cuda};
+  }
+  const Device* d = where.vulkan;
   if (!d) {
     passes::optimize(kernel);  // they change no result, and the interpreter computes what it is given, op by op
     return {std::move(kernel)};
@@ -245,6 +276,8 @@ const Loaded& load_module(const Module& m, const std::vector<int64_t>& grid_size
 
 std::string show(DType t, const Shape& s) { return ir::to_string(ir::Type::array(t, s)); }
 
+int64_t bytes_of(const Buffer& b) { return size_bytes(b.dtype) * num_elements(b.shape); }
+
 std::vector<Array> copies_of(std::span<const Buffer> buffers) {
   std::vector<Array> copies;
   for (const Buffer& b : buffers) {
@@ -256,9 +289,13 @@ std::vector<Array> copies_of(std::span<const Buffer> buffers) {
 }
 
 void run(const Loaded& k, std::span<const Buffer> arguments, std::span<const Buffer> results) {
-  if (k.compiled)
+  if (k.compiled) {
     on_device(k.compiled->device(), [&] { bytes_copied += call_on_host(*k.compiled, arguments, results); });
-  else bytes_copied += interpret(k.kernel, arguments, results, state().interpreter, *k.plans);
+  } else if (k.program) {
+    on_device(*k.cuda, [&] { k.cuda->run_into(*k.program, arguments, results); });
+    for (const auto& buffers : {arguments, results})
+      for (const Buffer& b : buffers) bytes_copied += static_cast<uint64_t>(bytes_of(b));
+  } else bytes_copied += interpret(k.kernel, arguments, results, state().interpreter, *k.plans);
   ++calls;
 }
 
@@ -292,15 +329,85 @@ void call(const Module& m, std::span<const Buffer> arguments, std::span<const Bu
   run(k, arguments.subspan(open), results);
 }
 
-std::vector<Array> run_text(std::string_view tir, std::string_view device, std::span<const Buffer> inputs) {
-  const Loaded& k = state().texts.get(std::string(device) + "\n" + std::string(tir), [&] {
+namespace {
+const Loaded& load_text(const TextFile& file, std::string_view device) {
+  std::string name;
+  for (const std::string_view part : {device, file.path, file.text}) name += std::string(part) + "\n";
+  return state().texts.get(name, [&] {
     ++modules;
-    ir::Kernel kernel = ir::parse(tir);
+    ir::Kernel kernel = ir::parse(file.text, file.path);
     ir::verify(kernel, "parsing");
     return make_ready(std::move(kernel), device);
   });
+}
+/// An array of rank 0 as an argument by value.
+CudaArray number_of(const Array& a) {
+  const uint64_t bits = a.element_bits(0);
+  if (a.dtype() == DType::boolean) return bits != 0;
+  if (a.dtype() == DType::u64) return bits;
+  if (a.dtype() == DType::i64) return static_cast<int64_t>(bits);
+  if (a.dtype() == DType::f64) return a.at(0);
+  if (is_float(a.dtype())) return static_cast<float>(a.at(0));
+  return static_cast<int64_t>(a.at(0));
+}
+const CudaDevice& gpu_of(std::string_view device) {
+  const Where where = device_of(device);
+  if (!where.cuda)
+    throw SpecError(
+        "tessera: an argument lies on an NVIDIA GPU, and the kernel runs on \"" + std::string(device) + "\"", {},
+        "load the kernel for \"cuda:0\", or copy the array to the host first");
+  return *where.cuda;
+}
+}  // namespace
+
+std::vector<CudaArray> run_text_on_gpu(const TextFile& file, std::string_view device,
+                                       std::span<const GpuBuffer> inputs) {
+  gpu_of(device);
+  const Loaded& k = load_text(file, device);
+  const Program& p = *k.program;
+  std::vector<CudaArray> outputs;
+  on_device(*k.cuda, [&] {
+    std::vector<CudaArray> arrays;
+    bool is_foreign = false;
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      const auto& [b, on_gpu, own] = inputs[i];
+      if (own) {
+        arrays.push_back(*own);
+      } else if (on_gpu) {
+        is_foreign = true;
+        arrays.push_back(
+            CudaArray::import(*k.cuda, reinterpret_cast<uint64_t>(b.data), b.shape, b.dtype, std::make_shared<int>()));
+      } else {
+        const Array copy = copies_of({&b, 1})[0];
+        const bool by_value = i < p.args.size() && p.args[i].by_value && copy.shape().empty();
+        arrays.push_back(by_value ? number_of(copy) : CudaArray(*k.cuda, copy));
+      }
+    }
+    outputs = k.cuda->launch(p, arrays);
+    if (is_foreign) k.cuda->wait();  // before its owner does something else with it
+  });
+  ++calls;
+  return outputs;
+}
+
+void wait_for(const CudaArray& array) {
+  if (array.device().lost()) return array.device().wait();  // which throws; what calls use now is another one
+  on_device(array.device(), [&] { array.device().wait(); });
+}
+Array download(const CudaArray& array) {
+  if (array.device().lost()) return array.download();
+  Array host({}, DType::f32);
+  on_device(array.device(), [&] { host = array.download(); });
+  return host;
+}
+
+uint64_t gpu_stream(std::string_view device) { return gpu_of(device).context()->stream(); }
+void wait_for_gpu_stream(std::string_view device, uint64_t stream) { gpu_of(device).context()->wait_for(stream); }
+
+std::vector<Array> run_text(const TextFile& file, std::string_view device, std::span<const Buffer> inputs) {
+  const Loaded& k = load_text(file, device);
   std::vector<Array> outputs;
-  if (!k.compiled) {
+  if (!k.compiled && !k.program) {
     outputs = interpret(k.kernel, copies_of(inputs), state().interpreter, *k.plans);
     ++calls;
     return outputs;
@@ -308,7 +415,7 @@ std::vector<Array> run_text(std::string_view tir, std::string_view device, std::
   std::vector<std::pair<DType, Shape>> types;
   for (const Buffer& b : inputs) types.emplace_back(b.dtype, b.shape);
   std::vector<Buffer> results;
-  for (const auto& [dtype, shape] : output_types(k.compiled->program(), types)) {
+  for (const auto& [dtype, shape] : output_types(k.program ? *k.program : k.compiled->program(), types)) {
     Array& a = outputs.emplace_back(shape, dtype);
     results.push_back({dtype, shape, a.bytes()});
   }
@@ -333,9 +440,12 @@ void load_graph(const GraphFiles& files, std::string_view device) { graph_of(fil
 std::vector<Array> run_graph(const GraphFiles& files, std::string_view device, std::span<const Buffer> inputs) {
   const LoadedGraph& g = graph_of(files, device);
   const auto& compiled = g.compiled->get([&]() -> std::optional<CompiledGraph> {
-    const Device* d = device_of(device);
-    if (!d) return std::nullopt;
-    return load(*d, std::move(*g.graph));
+    const Where where = device_of(device);
+    if (where.cuda)
+      throw DeviceError("tessera: graphs run on Vulkan devices and on the interpreter, and not on " +
+                        std::string(device));
+    if (!where.vulkan) return std::nullopt;
+    return load(*where.vulkan, std::move(*g.graph));
   });
   std::vector<Array> outputs;
   if (compiled) {
@@ -357,6 +467,38 @@ std::string import_text(std::string_view module) {
   return ir::print(jax::import_kernel(module, {.open_grid = true}), true);
 }
 
+std::string devices() {
+  std::string lines;
+  const auto add = [&](const std::string& device, const std::string& name, const std::string& kind,
+                       const std::string& driver, const std::vector<std::string>& lacks) {
+    lines += device + "\t" + name + "\t" + kind + "\t" + driver + "\t";
+    for (size_t i = 0; i < lacks.size(); ++i) lines += (i ? ", " : "") + lacks[i];
+    lines += "\n";
+  };
+  std::vector<CudaDeviceInfo> cuda;
+  try {
+    cuda = list_cuda_devices();
+  } catch (const DeviceError&) {  // of that driver, which the others do not need
+  }
+  try {
+    for (const DeviceInfo& d : list_devices())
+      add("vulkan:" + std::to_string(d.index), d.name, d.kind, d.driver, d.lacks);
+  } catch (const DeviceError&) {
+    if (cuda.empty()) throw;
+  }
+  for (const CudaDeviceInfo& d : cuda)
+    add("cuda:" + std::to_string(d.index), d.name, "GPU",
+        "CUDA " + std::to_string(d.driver_version / 1000) + "." + std::to_string(d.driver_version % 1000 / 10),
+        d.lacks);
+  return lines;
+}
+
+std::string device_of_environment() {
+  if (interpreter_selected()) return "interpreter";
+  const std::optional<int> cuda = cuda_selected();
+  return cuda ? "cuda:" + std::to_string(*cuda) : "vulkan";
+}
+
 std::string unnamed_cpu_driver() {
   if (!device_in_environment().empty()) return "";
   try {
@@ -368,7 +510,7 @@ std::string unnamed_cpu_driver() {
 }
 
 void submit_nothing(std::string_view device, int64_t times) {
-  const Device* d = device_of(device);
+  const Device* d = device_of(device).vulkan;
   for (int64_t i = 0; d && i < times; ++i) d->submit_nothing();
 }
 

@@ -240,8 +240,8 @@ def test_names_of_devices_and_files(tmp_path):
         with pytest.raises(
             tessera.Error,
             match=(
-                'tessera: a device is a name, not (None|0)\n  note: "interpreter", "vulkan" and'
-                ' "vulkan:INDEX-OR-NAME" are'
+                'tessera: a device is a name, not (None|0)\n  note: "interpreter", "vulkan",'
+                ' "vulkan:INDEX-OR-NAME" and "cuda:INDEX" are'
             ),
         ):
             f()

@@ -6,13 +6,13 @@
         ...
     tessera.uninstall()
 
-    tessera.devices()                     # the Vulkan devices there are
+    tessera.devices()                     # the devices there are
     tessera.export(fn, x, path="folder")  # the kernels of a function as .tir files, and the graph of their calls
     tessera.load("kernel.tir")(x, y)      # a kernel, or such a folder, without JAX: on NumPy arrays and tensors that
                                           # speak DLPack
 
-Devices are "vulkan" (the best one, or what TESSERA_DEVICE names, "interpreter" among it), "vulkan:INDEX" or
-"vulkan:PART-OF-ITS-NAME", and "interpreter".
+Devices are "vulkan" (the best one, or what TESSERA_DEVICE names, "interpreter" and "cuda:0" among it), "vulkan:INDEX"
+or "vulkan:PART-OF-ITS-NAME", "cuda:INDEX" (NVIDIA's own driver), and "interpreter".
 """
 
 from tessera._native_library import Error, devices, stats

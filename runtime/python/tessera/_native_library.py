@@ -23,6 +23,10 @@ class CArray(ctypes.Structure):
     ]
 
 
+class CGpuArray(ctypes.Structure):
+    _fields_ = [("array", CArray), ("own", ctypes.c_void_p), ("on_gpu", ctypes.c_bool)]
+
+
 def _open():
     # session.cpp sets it while it opens a device. A name that is there already is set in place, whatever other threads
     # read; empty, Mesa takes it for not set.
@@ -47,12 +51,14 @@ def _open():
         ctypes.POINTER(ctypes.c_void_p)
     ], ctypes.c_void_p
     lib.tessera_devices.argtypes, lib.tessera_devices.restype = [ctypes.POINTER(ctypes.c_void_p)], ctypes.c_void_p
-    lib.tessera_interpreter_selected.argtypes, lib.tessera_interpreter_selected.restype = [], ctypes.c_bool
+    lib.tessera_device_of_environment.argtypes = [ctypes.POINTER(ctypes.c_void_p)]
+    lib.tessera_device_of_environment.restype = ctypes.c_void_p
     lib.tessera_submit_nothing.argtypes, lib.tessera_submit_nothing.restype = [p, ctypes.c_int64], ctypes.c_void_p
     lib.tessera_set_printer.argtypes, lib.tessera_set_printer.restype = [ctypes.c_void_p], None
     lib.tessera_stats.argtypes, lib.tessera_stats.restype = [ctypes.POINTER(ctypes.c_uint64)], None
-    lib.tessera_run_text.argtypes = [p, z, p, ctypes.POINTER(CArray), z, ctypes.POINTER(ctypes.c_void_p)]
+    lib.tessera_run_text.argtypes = [p, z, p, p, ctypes.POINTER(CArray), z, ctypes.POINTER(ctypes.c_void_p)]
     lib.tessera_run_text.restype = ctypes.c_void_p
+    _declare_gpu(lib)
     lib.tessera_load_graph.argtypes, lib.tessera_load_graph.restype = [p, z, p, p, p], ctypes.c_void_p
     lib.tessera_run_graph.argtypes = [p, z, p, p, p, ctypes.POINTER(CArray), z, ctypes.POINTER(ctypes.c_void_p)]
     lib.tessera_run_graph.restype = ctypes.c_void_p
@@ -65,6 +71,25 @@ def _open():
     lib.tessera_output.argtypes, lib.tessera_output.restype = [ctypes.c_void_p, z, ctypes.POINTER(CArray)], None
     lib.tessera_outputs_free.argtypes, lib.tessera_outputs_free.restype = [ctypes.c_void_p], None
     return lib
+
+
+def _declare_gpu(lib):
+    p, z, v = ctypes.c_char_p, ctypes.c_size_t, ctypes.c_void_p
+    for name, arguments, result in (
+        ("run_text", [p, z, p, p, ctypes.POINTER(CGpuArray), z, ctypes.POINTER(v)], v),
+        ("outputs_count", [v], z),
+        ("output", [v, z, ctypes.POINTER(CGpuArray)], None),
+        ("outputs_free", [v], None),
+        ("free", [v], None),
+        ("wait", [v], v),
+        ("download", [v, v], v),
+        ("stream", [p, ctypes.POINTER(ctypes.c_uint64)], v),
+        ("wait_for_stream", [p, ctypes.c_uint64], v),
+        ("dlpack", [v, ctypes.c_uint8, ctypes.c_uint8], v),
+        ("dlpack_free", [v], None),
+    ):
+        function = getattr(lib, f"tessera_gpu_{name}")
+        function.argtypes, function.restype = arguments, result
 
 
 native = _open()
@@ -90,22 +115,23 @@ def check(error):
         raise Error(re.sub(r"\n  note: [^\n]*\bts::[^\n]*", "", text))  # what to write in C++ instead
 
 
+_KNOWN = '"interpreter", "vulkan", "vulkan:INDEX-OR-NAME" and "cuda:INDEX" are'
+
+
 def device_name(device):
-    """What the library is told. TESSERA_DEVICE=interpreter means the interpreter wherever no other device is named, as
+    """What the library is told. TESSERA_DEVICE=interpreter or cuda:0 means that wherever no other device is named, as
     it does in C++."""
     if not isinstance(device, str):
-        raise Error(
-            f'tessera: a device is a name, not {device!r}\n  note: "interpreter", "vulkan" and'
-            ' "vulkan:INDEX-OR-NAME" are'
-        )
+        raise Error(f"tessera: a device is a name, not {device!r}\n  note: {_KNOWN}")
+    if device == "vulkan":
+        return _text(native.tessera_device_of_environment)
+    if found := re.fullmatch(r"cuda(?::([0-9]{1,9}))?", device, re.ASCII):
+        return f"cuda:{int(found[1] or 0)}"
     # at once, and no reason for a fallback
-    if device not in ("interpreter", "vulkan") and not (device.startswith("vulkan:") and device.isprintable()):
+    if device != "interpreter" and not (device.startswith("vulkan:") and device.isprintable()):
         shown = device if device.isprintable() else ascii(device)[1:-1]
-        raise Error(
-            f'tessera: the device "{shown}" is not known\n  note: "interpreter", "vulkan" and'
-            ' "vulkan:INDEX-OR-NAME" are'
-        )
-    return "interpreter" if device == "vulkan" and native.tessera_interpreter_selected() else device
+        raise Error(f'tessera: the device "{shown}" is not known\n  note: {_KNOWN}')
+    return device
 
 
 def _text(function, *args):
@@ -128,14 +154,12 @@ def unnamed_cpu_driver():
 
 
 def devices():
-    """The Vulkan devices of this machine, a dict each: "device" (to be given to install), "name", "kind" ("discrete
-    GPU", "integrated GPU", "virtual GPU", "CPU", "other"), "driver", and what it "lacks" that Tessera needs, "" if it
-    can be used. Raises Error, saying what to install, if there is no Vulkan loader or driver."""
-    lines = _text(native.tessera_devices).splitlines()
-    return [
-        {"device": f"vulkan:{i}", **dict(zip(("name", "kind", "driver", "lacks"), line.split("\t")))}
-        for i, line in enumerate(lines)
-    ]
+    """The devices of this machine, Vulkan's and then those of NVIDIA's driver, a dict each: "device" (to be given to
+    install), "name", "kind" ("discrete GPU", "integrated GPU", "virtual GPU", "CPU", "other"; "GPU" for NVIDIA's
+    driver), "driver", and what it "lacks" that Tessera needs, "" if it can be used. Raises Error, saying what to
+    install, if there is no Vulkan loader or driver, nor one of NVIDIA's."""
+    keys = ("device", "name", "kind", "driver", "lacks")
+    return [dict(zip(keys, line.split("\t"))) for line in _text(native.tessera_devices).splitlines()]
 
 
 def stats():

@@ -11,7 +11,7 @@ import numpy as np
 from tessera._files import open_file
 from tessera._native_library import CArray, Error, check, device_name, native
 
-_NAMES = {
+NAMES = {
     "bool": "bool",
     "float16": "f16",
     "bfloat16": "bf16",
@@ -20,13 +20,13 @@ _NAMES = {
     "float8_e4m3fn": "f8e4m3fn",
     "float8_e5m2": "f8e5m2",
 }
-_NAMES.update({f"{k}int{n}": f"{k or 'i'}{n}" for k in ("", "u") for n in (4, 8, 16, 32, 64)})
+NAMES.update({f"{k}int{n}": f"{k or 'i'}{n}" for k in ("", "u") for n in (4, 8, 16, 32, 64)})
 _ML_DTYPES = ("bf16", "f8e4m3fn", "f8e5m2", "i4", "u4")  # which NumPy itself lacks
-_DTYPES = {v: k for k, v in _NAMES.items()}
+_DTYPES = {v: k for k, v in NAMES.items()}
 _KDL_CPU = 1
 
 
-def _dtype(name):
+def dtype_named(name):
     if name in _ML_DTYPES:
         import ml_dtypes
 
@@ -47,25 +47,47 @@ def _torch_array(x):
         ("float8_e5m2", torch.uint8, "f8e5m2"),
     ):
         if x.dtype == getattr(torch, torch_name, None):
-            return x.view(width).numpy().view(_dtype(name))
+            return x.view(width).numpy().view(dtype_named(name))
     return x.resolve_conj().resolve_neg().numpy()
+
+
+def _elsewhere(x, position):
+    return Error(
+        f"tessera: argument {position} is a {type(x).__name__} on another device than the CPU: copy it to the host"
+        " first"
+    )
 
 
 def _array(x, position):
     """x as a NumPy array in the host's memory, without a copy where there is one already."""
-    if isinstance(x, np.ndarray) or not hasattr(x, "__dlpack__"):
+    if isinstance(x, np.ndarray):
+        return x
+    if not hasattr(x, "__dlpack__"):
+        if hasattr(x, "__cuda_array_interface__"):
+            raise _elsewhere(x, position)
         return np.asarray(x)
     if type(x).__module__.partition(".")[0] == "torch":
         return _torch_array(x)
     if x.__dlpack_device__()[0] != _KDL_CPU:
-        raise Error(
-            f"tessera: argument {position} is a {type(x).__name__} on another device than the CPU: copy it to the host"
-            " first"
-        )
+        raise _elsewhere(x, position)
     try:
         return np.from_dlpack(x)
     except (BufferError, RuntimeError, TypeError):  # dtypes that NumPy's DLPack lacks
         return np.asarray(x)
+
+
+def host_array(x, position):
+    """The same, dense and row-major, in this machine's order of bytes."""
+    a = _array(x, position)
+    # ascontiguousarray makes scalars vectors
+    return np.ascontiguousarray(a).reshape(a.shape).astype(a.dtype.newbyteorder("="), copy=False)
+
+
+def describe(c, name, shape, address):
+    """Fills c; what is returned is to be kept as long."""
+    sizes = (ctypes.c_int64 * max(len(shape), 1))(*shape)
+    c.dtype, c.rank, c.shape, c.data = name.encode(), len(shape), sizes, address
+    return sizes
 
 
 class _Outputs:
@@ -83,7 +105,7 @@ class _Outputs:
     def _array(self, i):
         c = CArray()
         native.tessera_output(self.handle, i, ctypes.byref(c))
-        dtype, shape = _dtype(c.dtype.decode()), tuple(c.shape[: c.rank])
+        dtype, shape = dtype_named(c.dtype.decode()), tuple(c.shape[: c.rank])
         size = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
         if size == 0:
             return np.empty(shape, dtype)
@@ -95,7 +117,8 @@ class _Outputs:
 class Kernel:
     """Called with one array per input; returns the output, or a tuple of several. Arguments are NumPy arrays, what
     NumPy makes arrays of, and tensors that speak DLPack and lie in the host's memory; they are only read, and copied
-    first where they are not dense and row-major."""
+    first where they are not dense and row-major. A kernel loaded for "cuda:N" takes arrays on that GPU in place, too
+    (DLPack or __cuda_array_interface__), and then gives GpuArrays (gpu.py)."""
 
     def __init__(self, text, device, path, folder=None, key=""):
         self.text, self.device, self.path, self.folder, self.key = (
@@ -107,25 +130,21 @@ class Kernel:
         )
 
     def __call__(self, *arrays):
-        arrays = [_array(a, i) for i, a in enumerate(arrays)]
-        # ascontiguousarray makes scalars vectors
-        arrays = [
-            np.ascontiguousarray(a).reshape(a.shape).astype(a.dtype.newbyteorder("="), copy=False) for a in arrays
-        ]
-        shapes = [(ctypes.c_int64 * max(a.ndim, 1))(*a.shape) for a in arrays]
+        if not all(isinstance(a, np.ndarray) for a in arrays) and self._runs_on_gpu(arrays):
+            return self._on_gpu(arrays)
+        arrays = [host_array(a, i) for i, a in enumerate(arrays)]
         inputs = (CArray * max(len(arrays), 1))()
-        for c, a, s in zip(inputs, arrays, shapes):
-            c.dtype, c.rank, c.shape, c.data = _NAMES.get(a.dtype.name, a.dtype.name).encode(), a.ndim, s, a.ctypes.data
+        shapes = [
+            describe(c, NAMES.get(a.dtype.name, a.dtype.name), a.shape, a.ctypes.data) for c, a in zip(inputs, arrays)
+        ]
         handle = ctypes.c_void_p()
         if self.folder is None:
-            try:
-                check(
-                    native.tessera_run_text(
-                        self.text, len(self.text), self.device, inputs, len(arrays), ctypes.byref(handle)
-                    )
+            path = os.fsencode(self.path)
+            check(
+                native.tessera_run_text(
+                    self.text, len(self.text), path, self.device, inputs, len(arrays), ctypes.byref(handle)
                 )
-            except Error as error:  # which knows the text only
-                raise Error(str(error).replace("<text>:", self.path + ":")) from None
+            )
         else:
             check(
                 native.tessera_run_graph(
@@ -139,7 +158,21 @@ class Kernel:
                     ctypes.byref(handle),
                 )
             )
+        del shapes  # which the inputs point at
         results = _Outputs(handle).arrays()
+        return results[0] if len(results) == 1 else tuple(results)
+
+    def _runs_on_gpu(self, arrays):
+        from tessera import gpu
+
+        return self.device.startswith(b"cuda:") and any(map(gpu.is_there, arrays))
+
+    def _on_gpu(self, arrays):
+        from tessera import gpu
+
+        if self.folder is not None:
+            raise Error(f"tessera: the graph {self.path} takes arrays of the host alone: copy them there first")
+        results = gpu.call(self.text, self.path, self.device.decode(), arrays)
         return results[0] if len(results) == 1 else tuple(results)
 
 

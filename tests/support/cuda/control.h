@@ -8,6 +8,8 @@ extern "C" {
 struct FakeCudaDevice {
   int count = 1, major = 9, minor = 0, driver_version = 12040;
   uint64_t memory_bytes = uint64_t{1} << 30;
+  bool drives_display = false;
+  bool recovers = true;  // a context that a kernel has ended is like new when nobody retains it any more
 };
 using FakeCudaDescribe = void(const FakeCudaDevice*);  // fake_cuda_describe
 /// The call number `after` (0: the next) of that function returns `status` and does nothing. Null: none does.

@@ -3,8 +3,6 @@
 #include "runtime/cuda.h"
 
 #include <algorithm>
-#include <bit>
-#include <cmath>
 #include <filesystem>
 #include <thread>
 
@@ -15,108 +13,13 @@
 #include "engine/ir/text.h"
 #include "runtime/bundle.h"
 #include "runtime/call/call.h"
-#include "tests/support/cuda/control.h"
-#include "tests/unit/runtime/support.h"
+#include "tests/unit/runtime/nvidia/fake.h"
 
 #ifdef TESSERA_FAKE_CUDA
 
 namespace cuda_test {
 using namespace tessera;
 using namespace tessera::test;
-
-namespace {
-
-/// The library that is no driver: one device of compute capability 9.0, and nothing left over from other tests.
-struct Fake {
-  void* library = platform::open_library(TESSERA_FAKE_CUDA);
-  CudaOptions options;
-  explicit Fake(const FakeCudaDevice& device = {}) {
-    REQUIRE(library);
-    options.library = TESSERA_FAKE_CUDA;
-    call<FakeCudaDescribe>("fake_cuda_describe")(&device);
-    fail(nullptr);
-    call<FakeCudaReset>("fake_cuda_reset")();
-  }
-  ~Fake() {
-    fail(nullptr);
-    CHECK(live() == 0);
-    CHECK(std::string(call<FakeCudaMisuse>("fake_cuda_misuse")()) == "");
-    call<FakeCudaReset>("fake_cuda_reset")();
-    platform::close_library(library);
-  }
-  void fail(const char* function, int after = 0, int status = 1) const {
-    call<FakeCudaFail>("fake_cuda_fail")(function, after, status);
-  }
-  int live() const { return call<FakeCudaLive>("fake_cuda_live")(); }
-  template <class F> F* call(const char* name) const { return reinterpret_cast<F*>(platform::symbol(library, name)); }
-};
-
-ir::Kernel kernel_of(const std::string& file) {
-  const std::string text = contents("tests/tir/" + file + ".tir");
-  REQUIRE(!text.empty());
-  return ir::parse(text);
-}
-
-uint64_t bits_of(DType t, int x) {
-  if (t == DType::f64) return std::bit_cast<uint64_t>(static_cast<double>(x));
-  if (t == DType::f32) return std::bit_cast<uint32_t>(static_cast<float>(x));
-  return is_float(t) ? to_narrow_bits(t, x) : t == DType::boolean ? x % 2 : static_cast<uint64_t>(x);
-}
-/// Small whole numbers, which every dtype has.
-std::vector<Array> inputs_of(const ir::Kernel& k, const DimValues& dims) {
-  std::vector<Array> all;
-  for (int i = 0; i < k.num_inputs; ++i) {
-    const ir::BlockMapping& b = k.blocks[static_cast<size_t>(i)];
-    Shape shape;
-    for (const Extent& e : b.array_shape) shape.push_back(e.eval(dims));
-    Array a(shape, b.dtype);
-    for (int64_t j = 0; j < a.size(); ++j) a.set_element_bits(j, bits_of(b.dtype, static_cast<int>((j + i) % 3)));
-    all.push_back(std::move(a));
-  }
-  return all;
-}
-
-void same(const std::string& file, const Array& got, const Array& zeros, const Array& pattern) {
-  REQUIRE(got.shape() == zeros.shape());
-  REQUIRE(got.dtype() == zeros.dtype());
-  for (int64_t i = 0; i < got.size(); ++i) {
-    if (zeros.element_bits(i) != pattern.element_bits(i)) continue;  // nothing has written it
-    const double a = got.at(i), b = zeros.at(i);
-    INFO(file, " element ", i, ": ", a, " and ", b);
-    CHECK((a == b || (std::isnan(a) && std::isnan(b)) || std::abs(a - b) <= 1e-3 * (1 + std::abs(b))));
-  }
-}
-
-constexpr const char* kWrites = R"(.version 7.8
-.target sm_80
-.address_size 64
-.visible .entry main(.param .align 8 .b8 arguments[8])
-.reqntid 1, 1, 1
-{
-  .reg .b64 %a;
-  .reg .b32 %v;
-  ld.param.u64 %a, [arguments];
-  mov.b32 %v, 7;
-  st.global.b32 [%a+OFFSET], %v;
-  ret;
-}
-)";
-/// A program of one i32[4] output, which stores so many bytes behind the array's first one.
-Program storing_at(const std::string& offset) {
-  Program p;
-  p.name = "stores";
-  ProgramArg out;
-  out.origin = "out_shape[0]";
-  out.dtype = DType::i32;
-  out.shape = {4};
-  out.is_output = out.written = true;
-  p.args = {out};
-  p.ptx = kWrites;
-  p.ptx.replace(p.ptx.find("OFFSET"), 6, offset);
-  return p;
-}
-
-}  // namespace
 
 TEST_CASE("cuda: what the driver shows becomes a Target" * without_device) {
   FakeCudaDevice device;
@@ -500,10 +403,16 @@ TEST_CASE("cuda: calls on the device's arrays that fail" * without_device) {
   const CudaArray fine = device.launch(storing_at("4"), {})[0];
   device.launch(storing_at("4096"), {});
   CHECK(error_of<DeviceError>([&] { fine.download(); }) ==
-        "one of stores, stores: cuStreamSynchronize: CUDA_ERROR_ILLEGAL_ADDRESS (error 700 of the fake)\n"
-        "  note: cuda:0 is lost to this process; a new process can use it");
+        "cuStreamSynchronize on cuda:0: CUDA_ERROR_ILLEGAL_ADDRESS (error 700 of the fake); it was running one of "
+        "stores, "
+        "stores" +
+            std::string(kAfterLoss));
   CHECK(device.lost());
-  CHECK(error_of<DeviceError>([&] { device.wait(); }).starts_with("wait: cuda:0 is lost since one of stores, stores"));
+  CHECK(
+      error_of<DeviceError>([&] { device.wait(); }) ==
+      "the device cuda:0 was lost in an earlier call: cuStreamSynchronize on cuda:0: CUDA_ERROR_ILLEGAL_ADDRESS (error "
+      "700 of the fake); it was running one of stores, stores" +
+          std::string(kAfterLoss));
 }
 
 TEST_CASE("cuda: what nothing uses is given up for what is wanted" * without_device) {
@@ -582,17 +491,43 @@ TEST_CASE("cuda: memory that is not there" * without_device) {
                          "are free"));
 }
 
-TEST_CASE("cuda: a kernel that leaves its memory ends the context" * without_device) {
+TEST_CASE("cuda: calls on the caller's memory" * without_device) {
   const Fake fake;
   const CudaDevice device(0, fake.options);
-  CHECK(device.run(storing_at("4"), {})[0].at(1) == 7);
-  CHECK(error_of<DeviceError>([&] { device.run(storing_at("4096"), {}); }) ==
-        "stores: cuStreamSynchronize: CUDA_ERROR_ILLEGAL_ADDRESS (error 700 of the fake)\n"
-        "  note: cuda:0 is lost to this process; a new process can use it");
-  CHECK(device.lost());
-  CHECK(error_of<DeviceError>([&] { device.run(storing_at("4"), {}); }) ==
-        "stores: cuda:0 is lost since stores failed: CUDA_ERROR_ILLEGAL_ADDRESS (error 700 of the fake)\n"
-        "  note: a new process can use the device");
+  for (const char* name : {"add", "alias_in_place", "by_value_words", "scans"}) {
+    const ir::Kernel k = kernel_of(name);
+    DimValues dims;
+    for (const std::string& n : k.dim_names()) dims[n] = 21;
+    const std::vector<Array> inputs = inputs_of(k, dims), right = interpret(k, inputs, {.dims = dims});
+    std::vector<Array> outputs;
+    std::vector<HostArray> from, to;
+    for (const Array& a : inputs) from.push_back({a.dtype(), a.shape(), const_cast<std::byte*>(a.bytes())});
+    for (const Array& a : right) {
+      Array& o = outputs.emplace_back(a.shape(), a.dtype());
+      to.push_back({o.dtype(), o.shape(), o.bytes()});
+    }
+    const auto program = program_for(device, k);
+    device.run_into(*program, from, to, dims);
+    for (size_t i = 0; i < right.size(); ++i) same(name, outputs[i], right[i], right[i]);
+    CHECK(error_of<SpecError>([&] {
+            device.run_into(*program, from, {}, dims);
+          }).find(right.size() == 1 ? ": gives 1 output but 0 are expected" : " outputs but 0 are expected") !=
+          std::string::npos);
+  }
+  // an output in place of its input
+  const ir::Kernel k = kernel_of("alias_in_place");
+  std::vector<Array> arrays = inputs_of(k, {});
+  const std::vector<Array> right = interpret(k, arrays);
+  std::vector<HostArray> from;
+  for (Array& a : arrays) from.push_back({a.dtype(), a.shape(), a.bytes()});
+  const auto program = program_for(device, k);
+  const auto at = static_cast<size_t>(program->args[arrays.size()].alias);
+  device.run_into(*program, from, std::span(&from[at], 1));
+  same("alias_in_place", arrays[at], right[0], right[0]);
+  HostArray wrong = from[at];
+  wrong.shape = {3};
+  CHECK(error_of<SpecError>([&] { device.run_into(*program, from, std::span(&wrong, 1)); }).find(": output 0 is ") !=
+        std::string::npos);
 }
 
 TEST_CASE("cuda: code that is none" * without_device) {
