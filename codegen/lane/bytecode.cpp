@@ -601,8 +601,8 @@ class Flattener {
 };
 }  // namespace
 
-uint64_t MatrixOp::Product::add(DType dtype, uint64_t sum, uint64_t x, uint64_t y) const {
-  const DType wide = is_float(dtype) ? DType::f32 : DType::i64;
+uint64_t MatrixOp::Product::add(DType t, uint64_t sum, uint64_t x, uint64_t y) const {
+  const DType wide = is_float(t) ? DType::f32 : DType::i64;
   const uint64_t p = reference::eval(Opcode::convert, a, wide, &x), q = reference::eval(Opcode::convert, b, wide, &y);
   if (wide == DType::i64) return static_cast<uint32_t>(sum + p * q);
   const auto number = [](uint64_t bits) { return std::bit_cast<float>(static_cast<uint32_t>(bits)); };

@@ -102,7 +102,7 @@ struct MatrixOp {
     int64_t depth = 0, right_cols = 0;
     int64_t right_row = 0, right_col = 0;
     bool of_four = false;
-    uint64_t add(DType dtype, uint64_t sum, uint64_t x, uint64_t y) const;  ///< a sum of `dtype`, x of dtype a, y of b
+    uint64_t add(DType t, uint64_t sum, uint64_t x, uint64_t y) const;  ///< a sum of dtype t, x of dtype a, y of b
   };
   /// matrix_elements, matrix_of: the registers of a lane's elements, or words.
   struct Lanes {
