@@ -95,12 +95,25 @@ V Walk::byte_offset(V index, const Bounds& known, int64_t size) {
   return sign_extend(index) * Literal(size);
 }
 
+// The same in words where the device multiplies them itself as it loads: of elements of words, and of narrower ones of
+// which an access takes whole words. No value: it does not, or the index may be negative.
+V Walk::word_offset(const ir::Op& op, int64_t size) {
+  const ir::Index& i = op.index.at(0);
+  if (!target_.indexed_addresses || i.is_static() || (size < 4 && !ir::is_vector_access(op))) return {};
+  const ir::Value x = op.operand_of(i);
+  const V index = get(x);
+  if (index.reg != Reg::u32 || !within(ranges_.of(x), 0)) return {};
+  const V words = size == 1 ? index >> 2 : size == 2 ? index >> 1 : index;
+  return to_uint(words, Reg::u64) << (size == 8 ? 3 : 2);
+}
+
 // An index x + constant becomes (base + x) + constant: accesses around one place share the product and sum. It is the
 // same address where x + constant has not wrapped. An element's offset is at least 0 and below 2^31 bytes, so only
 // elements of one byte leave room to wrap, downwards.
 V Walk::element_address(const ir::Op& op, const Ref& r) {
   const ir::Index& i = op.index.at(0);
   const int64_t size = size_bytes(r.dtype);
+  if (const V offset = word_offset(op, size); offset.id) return r.base + offset;
   V address = r.base;
   int64_t constant = i.is_static() ? i.constant() : 0;
   if (!i.is_static()) {

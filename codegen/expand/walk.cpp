@@ -238,7 +238,8 @@ void Walk::emit(const ir::Op& op) {
         case ir::Group::mbarrier_wait: return emit_program_op(op);
         case ir::Group::tensor_load:
         case ir::Group::tensor_wait: return emit_tensor_op(op);
-        case ir::Group::subgroup_reduce: return emit_reduce(op);
+        case ir::Group::subgroup_reduce:
+        case ir::Group::subgroup_scan: return emit_reduce(op);
         case ir::Group::subgroup_shuffle: {
           const V from = get(op.operands.at(1));
           return result(shuffle(op, get(op.operands.at(0)), from));

@@ -126,6 +126,7 @@ class Walk {
   static Register narrow_register(V wide, DType t);
   static V stored_bits(V value, V raw, DType t);
   virtual V byte_offset(V index, const Bounds& known, int64_t size);
+  V word_offset(const ir::Op& op, int64_t size);
   V view_offset(ir::Value offset, int64_t size);
   V element_address(const ir::Op& op, const Ref& r);
   V element_index(const ir::Op& op);

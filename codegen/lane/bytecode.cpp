@@ -416,8 +416,8 @@ class Flattener {
     if (o.results.size() != 1) malformed(o, "has no result");
     Instr i{.a = use(o, 0), .source = source};
     i.operand = i.result = k_.type(o.results[0]).dtype;
-    if (o.code == Opcode::subgroup_reduce) {
-      i.code = Code::reduce;
+    if (o.code == Opcode::subgroup_reduce || o.code == Opcode::subgroup_scan) {
+      i.code = o.code == Opcode::subgroup_scan ? Code::scan : Code::reduce;
       const int64_t kind = o.attr(ir::Attr::kind);
       if (kind < 0 || kind >= ir::kNumOpcodes || !ir::info(static_cast<Opcode>(kind)).associative)
         malformed(o, "kind is no associative elementwise op");

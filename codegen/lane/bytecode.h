@@ -31,7 +31,7 @@ enum class Code : uint8_t {
   dot4,                                                   // operand and result are the dtypes of a and b
   tensor_load,                                            // d: an entry of Bytecode::tensors
   // barrier: of a tensor_wait a is the number of its barrier
-  barrier, subgroup_barrier, reduce, shuffle, shuffle_xor,
+  barrier, subgroup_barrier, reduce, scan, shuffle, shuffle_xor,
   pack,                                                   // n operands, in a, b, c, d
   // d: an entry of Bytecode::matrices; aux: a sync
   matrix_fill, matrix_load, matrix_store, matrix_elements, matrix_of, multiply, multiply_add,

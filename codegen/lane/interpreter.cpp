@@ -240,6 +240,14 @@ class Machine {
         if (!sum.poison) sum.poison = next.poison;
       }
       std::fill(out.begin(), out.end(), sum);
+    } else if (op.code == Code::scan) {
+      Register sum{reference::identity(op.op, op.result)};
+      for (size_t i = 0; i < n; ++i) {
+        out[i] = sum;
+        const uint64_t operands[2] = {sum.bits, in[i].bits};
+        sum.bits = reference::eval(op.op, op.operand, op.result, operands);
+        if (!sum.poison) sum.poison = in[i].poison;
+      }
     } else if (op.code == Code::shuffle_xor) {
       for (size_t i = 0; i < n; ++i) out[i] = shuffled(i ^ op.d);
     } else {
@@ -730,6 +738,7 @@ class Machine {
         case Code::barrier:
         case Code::subgroup_barrier:
         case Code::reduce:
+        case Code::scan:
         case Code::shuffle:
         case Code::shuffle_xor:
         case Code::matrix_fill:

@@ -274,4 +274,48 @@ void LaneBuilder::when(Value pred, FunctionRef<void()> body) {
       [] { return Values{}; });
 }
 
+// -- by instructions of the device
+
+namespace {
+bool is_extreme(Opcode c) { return c == Opcode::max || c == Opcode::min; }
+
+// A float as an integer of its place in their order: of what is negative all bits but the sign are inverted, which
+// undoes itself. A NaN wins: it is the greatest or the least.
+Value other_order(LaneBuilder& b, Value bits) {
+  const Value signs = b.op(Opcode::shift_right_arithmetic, {bits, b.i32(31)}, DType::i32);
+  const Value inverted = b.op(Opcode::and_, {signs, b.i32(INT32_MAX)}, DType::i32);
+  return b.op(Opcode::xor_, {bits, inverted}, DType::i32);
+}
+Value to_order(LaneBuilder& b, Opcode combiner, Value v) {
+  const Value x = b.convert(v, DType::f32), nan = b.op(Opcode::ne, {x, x}, DType::boolean);
+  const Value place = other_order(b, b.op(Opcode::bitcast, {x}, DType::i32));
+  return b.select(nan, b.i32(combiner == Opcode::max ? INT32_MAX : INT32_MIN), place);
+}
+Value from_order(LaneBuilder& b, Value place, DType t) {
+  return b.convert(b.op(Opcode::bitcast, {other_order(b, place)}, DType::f32), t);
+}
+Value joined(LaneBuilder& b, Opcode how, Opcode combiner, Value v) {
+  ir::Op o{.code = how, .operands = {v}};
+  o.set(ir::Attr::kind, static_cast<int64_t>(combiner));
+  return b.raw().one(std::move(o));
+}
+}  // namespace
+
+bool joins_lanes(const Target& target, Opcode combiner, DType t) {
+  if (!target.subgroup_reductions || !target.subgroup_arithmetic || size_bytes(t) > 4) return false;
+  if (is_float(t)) return is_extreme(combiner) || (combiner == Opcode::add && t == DType::f32);
+  return combiner != Opcode::mul;
+}
+Value joined_lanes(LaneBuilder& b, Opcode combiner, Value v) {
+  const DType t = b.dtype(v);
+  if (!is_float(t) || !is_extreme(combiner)) return joined(b, Opcode::subgroup_reduce, combiner, v);
+  return from_order(b, joined(b, Opcode::subgroup_reduce, combiner, to_order(b, combiner, v)), t);
+}
+Value joined_before(LaneBuilder& b, Opcode combiner, Value v, Value lane, Value identity) {
+  const DType t = b.dtype(v);
+  if (!is_float(t) || !is_extreme(combiner)) return joined(b, Opcode::subgroup_scan, combiner, v);
+  const Value before = from_order(b, joined(b, Opcode::subgroup_scan, combiner, to_order(b, combiner, v)), t);
+  return b.select(b.eq(lane, b.i32(0)), identity, before);
+}
+
 }  // namespace tessera::lowering

@@ -6,6 +6,7 @@
 #include <unordered_map>
 
 #include "codegen/lane/prover.h"
+#include "codegen/program/target.h"
 #include "engine/base/function.h"
 #include "engine/ir/builder.h"
 
@@ -110,5 +111,15 @@ class LaneBuilder {
   std::map<std::pair<DType, uint64_t>, Value> constants_;
   std::vector<std::unordered_map<std::vector<uint32_t>, Value, KeyHash>> memo_;
 };
+
+// Values of a subgroup's lanes, joined by an instruction where the device has such (Target::subgroup_reductions).
+
+/// Whether there are instructions for elements of that dtype. None multiplies. Floats' maxima and minima are those of
+/// integers in the same order.
+bool joins_lanes(const Target& target, ir::Opcode combiner, DType t);
+/// `v` of all lanes, in any order, in each of them.
+Value joined_lanes(LaneBuilder& b, ir::Opcode combiner, Value v);
+/// `v` of the lanes that come before this one; in the first, `identity`.
+Value joined_before(LaneBuilder& b, ir::Opcode combiner, Value v, Value lane, Value identity);
 
 }  // namespace tessera::lowering

@@ -100,6 +100,7 @@ class Analysis {
       case ir::Group::subgroup_reduce:
         // The sum of a workgroup-uniform value over full subgroups is the same in each.
         return result(o, one_subgroup_ || (full_subgroups_ && all == U::workgroup) ? U::workgroup : U::subgroup);
+      case ir::Group::subgroup_scan: return result(o, U::varying);
       case ir::Group::subgroup_shuffle: {
         if (o.operands.size() != 2) return result(o, U::varying);
         const U by_lane = join(of(o.operands[1]), one_subgroup_ ? U::workgroup : U::subgroup);

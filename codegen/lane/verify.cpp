@@ -270,6 +270,7 @@ class Verifier {
         if (k_.lane.subgroup_size <= 0) problem(o, "needs a required subgroup_size");
         break;
       case ir::Group::subgroup_reduce:
+      case ir::Group::subgroup_scan:
         if (!o.has(ir::Attr::kind) || o.ints(ir::Attr::kind).size() != 1 || o.attr(ir::Attr::kind) < 0 ||
             o.attr(ir::Attr::kind) >= ir::kNumOpcodes ||
             !ir::info(static_cast<Opcode>(o.attr(ir::Attr::kind))).associative)

@@ -278,6 +278,7 @@ void DotEmitter::by_reduction(const DotShape& d, bool to_registers, const Sink& 
     all.dims.push_back(true);
   }
   Accumulator acc;
+  acc.combiner = Opcode::add;
   acc.identity = {b_.zero(d.acc)};
   acc.neutral = {b_.zero(d.acc), b_.zero(d.acc)};
   acc.step = [&](const Values& a, const Values& x) { return Values{multiply_add(x[0], x[1], a[0])}; };

@@ -16,6 +16,7 @@ using ir::Opcode;
 namespace {
 // Of an exchange: from here on reading all of them costs more than a read and shuffles.
 constexpr int kManyMembers = 16;
+constexpr int kSomeMembers = 4;  // and where an instruction joins them
 
 // One reduction: by layout where its dims have one, each kept element in the invocations that hold it; else each kept
 // element by one invocation, or a single one by all.
@@ -190,7 +191,32 @@ void ReduceEmitter::reduction(const Reduced& of, const Accumulator& acc, Functio
   Reduction(e_, of, acc, element, sink).run();
 }
 
+// Lanes that differ in other bits make other results. For each of these all lanes are joined, those of others with
+// what changes nothing; of more than four results shuffles are fewer instructions.
+bool ReduceEmitter::by_instructions(std::vector<Values>& points, int bits, const Accumulator& acc) {
+  if (points.empty() || !joins_lanes(acc, points[0])) return false;
+  const int others = (s_.subgroup - 1) & ~bits;
+  if ((bits & (s_.subgroup - 1)) == 0 || std::popcount(static_cast<uint32_t>(others)) > 2) return false;
+  const Value mine = others ? b_.op(Opcode::and_, {lane_, b_.i32(others)}, DType::i32) : Value{};
+  for (Values& v : points) {
+    Value all;
+    int result = 0;
+    do {
+      const Value here = mine ? b_.eq(mine, b_.i32(result)) : Value{};
+      const Value joined = joined_lanes(b_, *acc.combiner, here ? b_.select(here, v[0], acc.identity[0]) : v[0]);
+      all = all ? b_.select(here, joined, all) : joined;
+      result = (result - others) & others;
+    } while (result != 0);
+    v[0] = all;
+  }
+  return true;
+}
+bool ReduceEmitter::joins_lanes(const Accumulator& acc, const Values& v) {
+  return s_.shuffles && acc.combiner && v.size() == 1 && lowering::joins_lanes(target_, *acc.combiner, b_.dtype(v[0]));
+}
+
 void ReduceEmitter::by_shuffles(std::vector<Values>& points, int bits, const Accumulator& acc) {
+  if (by_instructions(points, bits, acc)) return;
   for (int bit = 1; bit < s_.group; bit *= 2) {
     if (!(bits & bit)) continue;
     for (Values& v : points) {
@@ -273,14 +299,21 @@ void ReduceEmitter::by_exchange(std::vector<Values>& points, int stride, int cou
     }
     return next;
   };
-  const bool by_lanes = same_in_lanes && count >= kManyMembers && count <= s_.subgroup && stride >= s_.subgroup;
+  const bool joins = joins_lanes(acc, points[0]);
+  const bool by_lanes =
+      same_in_lanes && count >= (joins ? kSomeMembers : kManyMembers) && count <= s_.subgroup && stride >= s_.subgroup;
   const Value first = by_lanes ? b_.rem(invocation_, count) : b_.i32(0);
   Values all;
   for (size_t i = 0; i < points.size(); ++i)
     for (Value x : member(i, first)) all.push_back(x);
   if (by_lanes) {
     for (size_t i = 0; i < points.size(); ++i) points[i] = part(all, i);
-    by_shuffles(points, count - 1, acc);
+    if (joins) {
+      const Value there = count < s_.subgroup ? b_.lt(lane_, b_.i32(count)) : b_.boolean(true);
+      for (Values& v : points) v[0] = joined_lanes(b_, *acc.combiner, b_.select(there, v[0], acc.identity[0]));
+    } else {
+      by_shuffles(points, count - 1, acc);
+    }
     for (std::vector<Slot>& of_point : slots)
       for (Slot& s : of_point) arena_.free(s);
     return;
@@ -315,7 +348,8 @@ void ReduceEmitter::across_invocations(std::vector<Values>& points, int bits, co
       const size_t end = std::min(i + most, points.size());
       const auto from = points.begin() + static_cast<std::ptrdiff_t>(i);
       std::vector<Values> some(from, points.begin() + static_cast<std::ptrdiff_t>(end));
-      if (points[0].size() == 1 && some.size() >= 4 && count >= 4 && count <= 8) {
+      const bool joins = same_in_lanes && joins_lanes(acc, points[0]);
+      if (points[0].size() == 1 && some.size() >= 4 && count >= 4 && count <= 8 && !joins) {
         Values of_all;
         for (const Values& v : some) of_all.push_back(v[0]);
         by_shares(of_all, stride, count, acc);
@@ -337,6 +371,7 @@ Accumulator ReduceEmitter::accumulator(const ir::Op& reduce) {
   const Opcode combiner = ir::combining_op(reduce.code);
   const DType a = ir::combiner(combiner)->accumulator(k_.type(reduce.results[0]).dtype);
   Accumulator acc;
+  acc.combiner = combiner;
   acc.identity = acc.neutral = {b_.constant(a, reference::identity(combiner, a))};
   acc.step = acc.merge = [this, combiner, a](const Values& x, const Values& y) {
     return Values{b_.op(combiner, {x[0], y[0]}, a)};
@@ -602,7 +637,11 @@ class Scan : public Part {
     std::vector<Run*> runs;
     for (std::vector<Run>& line : lines)
       for (Run& run : line) runs.push_back(&run);
-    for (Run* run : runs) over_lanes(*run, place, near, stride);
+    const bool joins = near == s_.subgroup && stride == 1 && joins_lanes(target_, combiner_, sum_t_);
+    for (Run* run : runs) {
+      if (joins) over_whole_subgroup(*run);
+      else over_lanes(*run, place, near, stride);
+    }
     if (near == p.invocations) return;
     // as many runs at a time as leave most of the shared memory to others
     const size_t most =
@@ -612,6 +651,12 @@ class Scan : public Part {
       const auto end = runs.begin() + static_cast<std::ptrdiff_t>(std::min(i + most, runs.size()));
       over_subgroups({from, end}, place, near, p);
     }
+  }
+  // By instructions of the device, which scan in the order of lanes.
+  void over_whole_subgroup(Run& run) {
+    const auto turned = [&](Value v) { return reverse_ ? b_.shuffle_xor(v, s_.subgroup - 1) : v; };
+    run.before = turned(joined_before(b_, combiner_, turned(run.total), lane_, identity_));
+    run.total = joined_lanes(b_, combiner_, run.total);
   }
   // Halves of 1, 2, 4 ... places tell each other their sums; an upper half comes after its lower one.
   void over_lanes(Run& run, Value place, int near, int stride) {
@@ -645,6 +690,20 @@ class Scan : public Part {
     Value first = invocation_;
     const Value back = b_.mul(part, b_.i32(reverse_ ? -step : step));
     first = b_.sub(first, back);
+    if (near == s_.subgroup && p.invocation_stride == 1 && parts > 2 && parts <= near &&
+        joins_lanes(target_, combiner_, sum_t_)) {
+      // each lane reads one part
+      const Value j = b_.rem(lane_, parts), at = b_.add(first, b_.mul(j, b_.i32(reverse_ ? -step : step)));
+      const Value before = b_.lt(lane_, part), there = b_.lt(lane_, b_.i32(parts));
+      for (size_t i = 0; i < runs.size(); ++i) {
+        const Value x = b_.load(slots[i].ref, at);
+        const Value sum = joined_lanes(b_, combiner_, b_.select(before, x, identity_));
+        runs[i]->before = runs[i]->before ? combine(sum, runs[i]->before) : sum;
+        runs[i]->total = joined_lanes(b_, combiner_, parts < near ? b_.select(there, x, identity_) : x);
+        arena_.free(slots[i]);
+      }
+      return;
+    }
     for (size_t i = 0; i < runs.size(); ++i) {
       const auto with = [&](Value j, const Values& sums) {
         const Value at = b_.add(first, b_.mul(j, b_.i32(reverse_ ? -step : step)));

@@ -7,8 +7,9 @@
 namespace tessera::lowering {
 
 /// One reduction: `step` takes one element's lane values into the accumulator, `merge` joins two accumulators,
-/// `neutral` is an element that changes nothing.
+/// `neutral` is an element that changes nothing. `combiner`: what joins two of one value, if that is all.
 struct Accumulator {
+  std::optional<ir::Opcode> combiner;
   Values identity, neutral;
   Function<Values(const Values& acc, const Values& x)> step, merge;
 };
@@ -48,6 +49,8 @@ class ReduceEmitter : public Part {
   int bits_of(const ir::Op& reduce) const;
   bool may_stay_in_parts(const CarriedSum& sum) const;
   Reduced reduced_of(Value in, const std::vector<bool>& dims, Value result);
+  bool joins_lanes(const Accumulator& acc, const Values& v);
+  bool by_instructions(std::vector<Values>& points, int bits, const Accumulator& acc);
   void by_shuffles(std::vector<Values>& points, int bits, const Accumulator& acc);
   void by_shares(Values& points, int stride, int count, const Accumulator& acc);
   void by_exchange(std::vector<Values>& points, int stride, int count, bool same_in_lanes, const Accumulator& acc);

@@ -29,6 +29,7 @@ V Emitter::shuffle(const ir::Op&, V v, V lane) { return exchange("idx", v, lane)
 V Emitter::shuffle_xor(const ir::Op&, V v, uint32_t mask) { return exchange("bfly", v, f_.make(Reg::u32, mask)); }
 
 void Emitter::emit_reduce(const ir::Op& op) {
+  if (op.code == Opcode::subgroup_scan) fail(op, "needs subgroup scans, which " + target_.name + " does not have");
   const auto kind = static_cast<Opcode>(op.attr(ir::Attr::kind));
   const DType t = k_.type(op.results.at(0)).dtype;
   const DType inner = is_narrow_float(t) ? DType::f32 : t;  // rounded once, at the end

@@ -58,6 +58,9 @@ struct Target {
   // subgroup op classes in compute shaders; BASIC is always there
   bool subgroup_vote = false, subgroup_arithmetic = false, subgroup_ballot = false, subgroup_shuffle = false;
 
+  /// A reduction or a scan over a subgroup is an instruction, and a shuffle several; where subgroup_arithmetic is.
+  bool subgroup_reductions = false;
+
   // features
   bool int8 = false, int16 = false, int64 = false, float16 = false, float64 = false;
   bool int64_atomics = false;  // in buffers; of 32 bits they are always there
@@ -65,6 +68,8 @@ struct Target {
   bool storage8 = false, storage16 = false;
   /// Neighbours in shared memory are accessed as vectors (VK_KHR_workgroup_memory_explicit_layout).
   bool shared_vectors = false;
+  /// Loads and stores in buffers add a number of elements of 32 bits to a base, which they multiply; and nothing else.
+  bool indexed_addresses = false;
   bool vulkan_memory_model_device_scope = false;
   /// Dot products of four elements of 8 bits packed in a word (shaderIntegerDotProduct); and whether the device has
   /// instructions for them: of signed elements, of unsigned ones, of both.

@@ -80,8 +80,8 @@ void Emitter::built_ins() {
       workgroup_index_ = (component(id, 2) * ny + y) * nx + x;
     }
   }
-  const bool shuffles =
-      uses(Opcode::subgroup_reduce) || uses(Opcode::subgroup_shuffle) || uses(Opcode::subgroup_shuffle_xor);
+  const bool shuffles = uses(Opcode::subgroup_reduce) || uses(Opcode::subgroup_scan) ||
+                        uses(Opcode::subgroup_shuffle) || uses(Opcode::subgroup_shuffle_xor);
   // With full subgroups the order of lanes is the subgroups'; LocalInvocationIndex need not agree with it.
   uses_subgroups_ = k_.lane.subgroup_size > 0 || shuffles || uses(Opcode::subgroup_id) || uses(Opcode::lane_id);
   if (uses_subgroups_) m_.capability(spv::CapabilityGroupNonUniform);

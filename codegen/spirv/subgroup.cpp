@@ -3,6 +3,7 @@
 #include "codegen/spirv/builder/instructions.h"
 #include "codegen/spirv/emitter.h"
 #include "engine/base/error.h"
+#include "engine/ir/reference.h"
 
 namespace tessera::spirv {
 
@@ -53,8 +54,9 @@ void Emitter::emit_reduce(const ir::Op& op) {
   const spv::Op code = kInstructions.group[static_cast<size_t>(kind)].of(t);
   const bool native = code != kNone;
   const bool wide_int = v.reg == Reg::u64;  // would need shaderSubgroupExtendedTypes
+  const bool scan = op.code == Opcode::subgroup_scan;
   // On a CPU a ladder of shuffles is cheaper than the driver's reduction.
-  const bool ladder = target_.subgroup_shuffle &&
+  const bool ladder = target_.subgroup_shuffle && !scan &&
                       (!target_.subgroup_arithmetic || !native || wide_int || target_.kind == Target::Kind::cpu);
   if (ladder) {
     const int size = k_.lane.subgroup_size;
@@ -68,10 +70,14 @@ void Emitter::emit_reduce(const ir::Op& op) {
   } else if (target_.subgroup_arithmetic && native && !wide_int) {
     m_.capability(spv::CapabilityGroupNonUniformArithmetic);
     const V scope = f_.make(Reg::u32, static_cast<uint32_t>(spv::ScopeSubgroup));
-    v = {&f_, m_.op(code, f_.type(v.reg), {scope.id, static_cast<uint32_t>(spv::GroupOperationReduce), v.id}), v.reg};
+    const auto how = static_cast<uint32_t>(scan ? spv::GroupOperationExclusiveScan : spv::GroupOperationReduce);
+    v = {&f_, m_.op(code, f_.type(v.reg), {scope.id, how, v.id}), v.reg};
+    // the identity of 32 bits in the first lane
+    if (scan && is_int(t) && size_bytes(t) < 4 && (kind == Opcode::max || kind == Opcode::min))
+      v = elementwise(kind, t, t, {v, constant(sink_, t, reference::identity(kind, t))}, {values_of(t), values_of(t)});
   } else {
-    fail(op, std::string(ir::name(kind)) + " of " + std::string(tessera::name(t)) + " needs subgroup shuffles, which " +
-                 target_.name + " does not have");
+    fail(op, std::string(ir::name(kind)) + " of " + std::string(tessera::name(t)) + " needs subgroup " +
+                 (scan ? "scans" : "shuffles") + ", which " + target_.name + " does not have");
   }
   set(op.results[0], normalize(v, t));
 }

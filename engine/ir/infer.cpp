@@ -434,7 +434,7 @@ std::vector<Type> Inference::subgroup(size_t operands) const {
   count(operands);
   const Type& t = array(0);
   if (!t.is_scalar()) fail("takes a scalar but the operand is " + to_string(t));
-  if (op_.code == Opcode::subgroup_reduce) {
+  if (op_.code == Opcode::subgroup_reduce || op_.code == Opcode::subgroup_scan) {
     const int64_t kind = attr(Attr::kind);
     if (kind < 0 || kind >= kNumOpcodes || !info(static_cast<Opcode>(kind)).associative)
       fail("kind " + std::to_string(kind) + " is not an associative op");
@@ -711,6 +711,7 @@ std::vector<Type> Inference::structured() const {
         fail("the mask " + std::to_string(attr(Attr::mask)) + " is not one of bits 0 to 30");
       return {};
     case Opcode::subgroup_reduce:
+    case Opcode::subgroup_scan:
     case Opcode::subgroup_shuffle_xor: return subgroup(1);
     case Opcode::subgroup_shuffle: return subgroup(2);
   }

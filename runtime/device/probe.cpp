@@ -184,9 +184,9 @@ void describe_compiler(Target& t, const Properties& p) {
   // takes 0.46 ms, and 0.73 where y is transposed before (580.159).
   t.transposes_matrices = t.wrong_int64_division = p.modern && p.v12.driverID == VK_DRIVER_ID_NVIDIA_PROPRIETARY;
   // Of the drivers in tests/bench/gpu Apple's alone merges no accesses to an array of words in shared memory; the code
-  // of others is a little worse with vectors.
+  // of others is a little worse with vectors. And its shuffles, but those within quads, are 13 instructions.
   constexpr auto kHoneykrisp = static_cast<VkDriverId>(26);
-  t.shared_vectors = p.modern && p.v12.driverID == kHoneykrisp;
+  t.shared_vectors = t.subgroup_reductions = t.indexed_addresses = p.modern && p.v12.driverID == kHoneykrisp;
   if (!p.modern || p.v12.driverID != VK_DRIVER_ID_MESA_LLVMPIPE) return;
   t.forgets_zeros = true;
   const std::string_view driver = p.v12.driverInfo;  // "Mesa 22.3.6 (LLVM 15.0.6)"

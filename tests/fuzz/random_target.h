@@ -53,20 +53,22 @@ inline Target random_target(uint64_t seed) {
     t.choices.smaller = one_of({0, 0, 1, 2}), t.choices.registers = one_of({0, 0, 1, 2});
     t.choices.work = one_of({0, -3, -1, 1, 3}), t.choices.spread = one_of({0, -3, 3});
   }
+  t.subgroup_reductions = maybe(), t.indexed_addresses = maybe();
   const auto say = [&](const char* what, int64_t v) { t.name += std::string(" ") + what + " " + std::to_string(v); };
   t.name = t.kind == Target::Kind::gpu ? "gpu" : "cpu";
   say("workgroup", t.max_workgroup_size), say("count", t.max_workgroup_count), say("shared", t.shared_bytes),
       say("push", t.push_constant_bytes);
   say("subgroup", t.subgroup_size), say("from", t.min_subgroup_size), say("to", t.max_subgroup_size),
       say("require", t.can_require_subgroup_size), say("loops", t.max_loop_iterations);
-  say("arithmetic", t.subgroup_arithmetic), say("shuffle", t.subgroup_shuffle), say("int8", t.int8),
-      say("int16", t.int16), say("int64", t.int64), say("float16", t.float16);
+  say("arithmetic", t.subgroup_arithmetic), say("shuffle", t.subgroup_shuffle),
+      say("reductions", t.subgroup_reductions), say("int8", t.int8), say("int16", t.int16), say("int64", t.int64),
+      say("float16", t.float16);
   say("atomics", t.int64_atomics), say("storage8", t.storage8), say("storage16", t.storage16), say("rte16", t.rte16),
       say("rte32", t.rte32), say("rte64", t.rte64);
   say("preserve16", t.preserve16), say("preserve32", t.preserve32), say("preserve64", t.preserve64),
       say("skips", t.skips_branches);
   say("dots", t.dot4_signed), say("unsigned", t.dot4_unsigned), say("mixed", t.dot4_mixed);
-  say("vectors", t.shared_vectors);
+  say("vectors", t.shared_vectors), say("indexed", t.indexed_addresses);
   for (const MatrixShape& s : t.matrices) t.name += " matrix " + to_string(s);
   if (t.transposes_matrices) t.name += " transposing";
   if (t.choices != ScheduleChoices{}) t.name += " tuned " + to_string(t.choices);

@@ -29,9 +29,11 @@ std::string text_of(const Target& t) {
   NUMBER(max_workgroup_size), NUMBER(max_workgroup_count), NUMBER(shared_bytes), NUMBER(push_constant_bytes);
   NUMBER(max_buffer_bytes), NUMBER(min_subgroup_size), NUMBER(max_subgroup_size), NUMBER(subgroup_size);
   NUMBER(can_require_subgroup_size), NUMBER(max_loop_iterations), NUMBER(compute_units);
-  NUMBER(subgroup_vote), NUMBER(subgroup_arithmetic), NUMBER(subgroup_ballot), NUMBER(subgroup_shuffle);
+  NUMBER(subgroup_vote), NUMBER(subgroup_arithmetic), NUMBER(subgroup_ballot), NUMBER(subgroup_shuffle),
+      NUMBER(subgroup_reductions);
   NUMBER(int8), NUMBER(int16), NUMBER(int64), NUMBER(float16), NUMBER(float64), NUMBER(int64_atomics);
-  NUMBER(storage8), NUMBER(storage16), NUMBER(shared_vectors), NUMBER(vulkan_memory_model_device_scope);
+  NUMBER(storage8), NUMBER(storage16), NUMBER(shared_vectors), NUMBER(indexed_addresses),
+      NUMBER(vulkan_memory_model_device_scope);
   NUMBER(integer_dot), NUMBER(dot4_signed), NUMBER(dot4_unsigned), NUMBER(dot4_mixed);
   NUMBER(transposes_matrices), NUMBER(skips_branches), NUMBER(wrong_int64_division), NUMBER(forgets_zeros);
   NUMBER(rte16), NUMBER(rte32), NUMBER(rte64), NUMBER(preserve16), NUMBER(preserve32), NUMBER(preserve64);

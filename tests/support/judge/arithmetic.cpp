@@ -280,4 +280,22 @@ uint64_t Arithmetic::combine(uint32_t op, uint32_t w, uint64_t a, uint64_t b) {
   }
 }
 
+uint64_t Arithmetic::identity(uint32_t op, uint32_t w) {
+  const uint64_t mask = mask_of(w), sign = uint64_t{1} << (w - 1);
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  const auto floating = [&](double v) { return w == 64 ? bits_of(v) : bits_of(static_cast<float>(v)); };
+  switch (op) {
+    case spv::OpGroupNonUniformIMul: return 1;
+    case spv::OpGroupNonUniformFMul: return floating(1);
+    case spv::OpGroupNonUniformSMin: return mask ^ sign;
+    case spv::OpGroupNonUniformSMax: return sign;
+    case spv::OpGroupNonUniformUMin:
+    case spv::OpGroupNonUniformBitwiseAnd:
+    case spv::OpGroupNonUniformLogicalAnd: return mask;
+    case spv::OpGroupNonUniformFMin: return floating(kInfinity);
+    case spv::OpGroupNonUniformFMax: return floating(-kInfinity);
+    default: return 0;
+  }
+}
+
 }  // namespace tessera::judge

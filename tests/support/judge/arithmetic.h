@@ -24,6 +24,7 @@ struct Arithmetic {
   Slot glsl(const Instr& i, Slot a, Slot b, Slot c);
   /// What an atomic or a reduction makes of two numbers, by its opcode.
   static uint64_t combine(uint32_t op, uint32_t width, uint64_t a, uint64_t b);
+  static uint64_t identity(uint32_t op, uint32_t width);  // of an OpGroupNonUniform...
 
  private:
   /// The f32 that an instruction may give for `exact`, of the operands' bits, where `most` ulp are allowed.

@@ -231,14 +231,14 @@ void Machine::subgroup_op(Group& g, size_t first, size_t n, uint32_t at) {
     default: {
       const bool reduce = i.n == spv::GroupOperationReduce;
       if (!reduce) {
-        Slot sum = in[0];
+        const bool exclusive = i.n == spv::GroupOperationExclusiveScan;
+        Slot sum{Arithmetic::identity(i.aux, i.width), 0};
         for (size_t l = 0; l < n; ++l) {
-          if (i.n == spv::GroupOperationInclusiveScan && l > 0)
+          if (exclusive) out[l] = sum;
+          if (l == 0) sum = in[0];
+          else
             sum = {Arithmetic::combine(i.aux, i.width, sum.bits, in[l].bits), whole(sum.poison | in[l].poison, mask)};
-          if (i.n == spv::GroupOperationExclusiveScan)
-            reports_.add(Kind::undefined, at, 0,
-                         [&] { return "the judge has no exclusive scans: " + reports_.at(at); });
-          out[l] = sum;
+          if (!exclusive) out[l] = sum;
         }
         break;
       }

@@ -115,6 +115,7 @@ std::string costs(const ir::Kernel& k, const Target& target, bool general) {
           case ir::Opcode::barrier: ++n["barriers"]; break;
           case ir::Opcode::subgroup_barrier:
           case ir::Opcode::subgroup_reduce:
+          case ir::Opcode::subgroup_scan:
           case ir::Opcode::subgroup_shuffle:
           case ir::Opcode::subgroup_shuffle_xor: ++n["subgroup ops"]; break;
           case ir::Opcode::for_:

@@ -395,7 +395,7 @@ TEST_CASE("divergence at barriers and subgroup ops is reported") {
 }
 
 TEST_CASE("subgroup ops work on each subgroup") {
-  Lane l(8, 1, {DType::i32, DType::i32, DType::i32, DType::i32});
+  Lane l(8, 1, {DType::i32, DType::i32, DType::i32, DType::i32, DType::i32});
   l.k.lane.max_workgroups = 1;
   l.k.lane.subgroup_size = 4;
   const Value tid = l.source(Opcode::local_index), lane_id = l.source(Opcode::lane_id), v = l.load(l.args[0], tid);
@@ -407,12 +407,16 @@ TEST_CASE("subgroup ops work on each subgroup") {
   l.b.when(l.lt(l.source(Opcode::subgroup_id), l.number(1)), [&] { l.store(l.args[1], tid, l.b.one(reduce)); });
   l.store(l.args[2], tid, l.b.one(swap));
   l.store(l.args[3], tid, l.b.one({.code = Opcode::subgroup_shuffle, .operands = {v, l.sub(l.number(3), lane_id)}}));
+  Op scan{.code = Opcode::subgroup_scan, .operands = {v}};
+  scan.set(Attr::kind, static_cast<int64_t>(Opcode::max));
+  l.store(l.args[4], tid, l.b.one(scan));
   CHECK(lane::find_lane_problems(l.done()).empty());
   const Array none({8}, DType::i32);
   for (uint64_t seed = 0; seed < 5; ++seed) {
-    const auto r = lane::run(l.k, {counting(8, DType::i32), none, none, none}, 1, {}, {.seed = seed});
+    const auto r = lane::run(l.k, {counting(8, DType::i32), none, none, none, none}, 1, {}, {.seed = seed});
     CHECK(r.reports.empty());
     for (int64_t i = 0; i < 8; ++i) {
+      CHECK(r.outputs[3].at(i) == (i % 4 == 0 ? INT32_MIN : static_cast<double>(i - 1)));
       CHECK(r.outputs[0].at(i) == (i < 4 ? 6 : 0));
       CHECK(r.outputs[1].at(i) == static_cast<double>(i ^ 1));
       CHECK(r.outputs[2].at(i) == static_cast<double>(i / 4 * 4 + 3 - i % 4));

@@ -445,6 +445,7 @@ PassSettings pass_settings(const std::map<std::string, std::string>& words) {
     else if (word == "passes" && value == "none") s.raw = true;
     else if (word == "branches" && value == "skipped") s.target.skips_branches = true;
     else if (word == "shared" && value == "vectors") s.target.shared_vectors = true;
+    else if (word == "subgroups" && value == "reduced") s.target.subgroup_reductions = true;
     else if (word == "matrices" && value == "transposed") s.target.transposes_matrices = true;
     else if (word == "keeping" && value == "arena") s.in_arena = true;
     else if (word == "keeping" && value == "dear") s.dear = true;

@@ -403,6 +403,9 @@ TEST_CASE("subgroup operations") {
   CHECK(first("%r = OpGroupNonUniformBroadcastFirst %u32 %3 %mine") == 5);
   CHECK(first("%r = OpGroupNonUniformIAdd %u32 %3 Reduce %mine") == 26);
   CHECK(first("%r = OpGroupNonUniformIAdd %u32 %3 InclusiveScan %mine") == 11);
+  CHECK(first("%r = OpGroupNonUniformIAdd %u32 %3 ExclusiveScan %mine") == 5);
+  CHECK(first("%s = OpGroupNonUniformSMax %u32 %3 ExclusiveScan %mine\n%r = OpGroupNonUniformUMax %u32 %3 Reduce %s") ==
+        0x80000000u);
   CHECK(first("%r = OpGroupNonUniformSMax %u32 %3 Reduce %mine") == 8);
   CHECK(first("%r = OpGroupNonUniformBitwiseXor %u32 %3 Reduce %mine") == (5 ^ 6 ^ 7 ^ 8));
   CHECK(first("%e = OpGroupNonUniformElect %bool %3\n%r = OpSelect %u32 %e %1 %2") == 2);

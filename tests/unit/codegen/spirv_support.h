@@ -77,8 +77,8 @@ class LaneKernel {
     o.set(Attr::index, i);
     return b.one(o, Type::array(wide ? DType::i64 : DType::i32));
   }
-  Value reduce(Opcode kind, Value v) {
-    ir::Op o{.code = Opcode::subgroup_reduce, .operands = {v}};
+  Value reduce(Opcode kind, Value v, Opcode code = Opcode::subgroup_reduce) {
+    ir::Op o{.code = code, .operands = {v}};
     o.set(Attr::kind, static_cast<int64_t>(kind));
     return b.one(o);
   }

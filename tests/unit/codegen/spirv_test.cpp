@@ -583,6 +583,41 @@ TEST_CASE("spirv: subgroup reductions and shuffles of every dtype") {
   quiet();
 }
 
+TEST_CASE("spirv: scans of subgroups") {
+  for (const DType dt : {DType::f32, DType::i32, DType::u32, DType::f16, DType::i8}) {
+    CAPTURE(name(dt));
+    Target target = device() ? device()->target() : lavapipe_target();
+    const int size = target.subgroup_size;
+    LaneKernel t(2 * size);
+    t.k.lane.subgroup_size = size;
+    const Value x = t.arg(dt), y = t.arg(dt), i = t.value(Opcode::local_index), v = t.load(x, i);
+    std::vector<Opcode> kinds = {Opcode::add, Opcode::mul};
+    if (!is_float(dt)) kinds.insert(kinds.end(), {Opcode::max, Opcode::min, Opcode::and_, Opcode::or_, Opcode::xor_});
+    int64_t row = 0;
+    for (const Opcode kind : kinds)
+      t.store(y, t.op(Opcode::add, {i, t.i32c(2 * size * row++)}), t.reduce(kind, v, Opcode::subgroup_scan));
+    t.finish();
+    const auto words = emit_valid(t.k, target);
+    if (!device()) continue;
+    const int64_t count = 2 * size;
+    Elements in(dt, count), out(dt, row * count);
+    for (int64_t j = 0; j < count; ++j) in.set(j, reference::from_double(dt, double(j % 3 + 1)));
+    device()->run(words, {.buffers = {&in.bytes, &out.bytes}, .subgroup_size = static_cast<uint32_t>(size)});
+    for (int64_t r = 0; r < row; ++r) {
+      const Opcode kind = kinds[static_cast<size_t>(r)];
+      CAPTURE(ir::name(kind));
+      uint64_t want = 0;
+      for (int64_t j = 0; j < count; ++j) {
+        if (j % size == 0) want = reference::identity(kind, dt);
+        CHECK(out.get(r * count + j) == want);
+        const uint64_t pair[] = {want, in.get(j)};
+        want = reference::eval(kind, dt, dt, pair);
+      }
+    }
+  }
+  quiet();
+}
+
 TEST_CASE("spirv: packed products of every pair of signs, by the device's instructions and without them") {
   constexpr uint32_t kWords[] = {0, 0x01020304, 0x80808080, 0xff7f80fe, 0x7f7f7f7f, 0xffffffff, 0xdeadbeef, 0x10f0e25a};
   for (const bool has : {true, false})
@@ -658,11 +693,11 @@ TEST_CASE("spirv: what a target lacks is an error that names it") {
   CHECK(error(DType::f32, 129) == "test: workgroup size: needs 129 invocations, minimum has 128");
   CHECK(error(DType::f32, 8, 16388) == "test: shared memory: needs 16388 bytes, minimum has 16384");
   // The driver's reductions are of what has an instruction, in 32 bits.
-  const auto reduction = [&](DType d, Opcode kind, bool arithmetic) {
+  const auto reduction = [&](DType d, Opcode kind, bool arithmetic, Opcode code = Opcode::subgroup_reduce) {
     LaneKernel t;
     const Value x = t.arg(d), i = t.value(Opcode::local_index);
     t.b.set_loc({"kernel.cpp", 13});
-    t.store(x, i, t.reduce(kind, t.load(x, i)));
+    t.store(x, i, t.reduce(kind, t.load(x, i), code));
     t.finish();
     Target target = small;
     target.subgroup_arithmetic = arithmetic;
@@ -677,6 +712,9 @@ TEST_CASE("spirv: what a target lacks is an error that names it") {
   CHECK(reduction(DType::i32, Opcode::add, false) ==
         "test: subgroup_reduce: add of i32 needs subgroup shuffles, which minimum does not have\n  at kernel.cpp:13");
   CHECK(reduction(DType::i32, Opcode::add, true) == "no error");
+  CHECK(reduction(DType::i32, Opcode::add, false, Opcode::subgroup_scan) ==
+        "test: subgroup_scan: add of i32 needs subgroup scans, which minimum does not have\n  at kernel.cpp:13");
+  CHECK(reduction(DType::i32, Opcode::add, true, Opcode::subgroup_scan) == "no error");
   LaneKernel t;
   for (int j = 0; j < 17; ++j) t.arg(DType::f32);
   t.finish();

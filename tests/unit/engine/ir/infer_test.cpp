@@ -250,6 +250,8 @@ TEST_CASE("infer: lane level") {
   CHECK(lane("%r = subgroup_reduce %f kind max") == "f32[]");
   CHECK(lane("%r = subgroup_reduce %f kind sub") == "subgroup_reduce: kind 1 is not an associative op");
   CHECK(lane("%r = subgroup_reduce %f kind and") == "subgroup_reduce: takes integers or bool but the operand is f32");
+  CHECK(lane("%r = subgroup_scan %f kind add") == "f32[]");
+  CHECK(lane("%r = subgroup_scan %f kind or") == "subgroup_scan: takes integers or bool but the operand is f32");
   CHECK(lane("%r = subgroup_shuffle %f, %i") == "f32[]");
   CHECK(lane("%r = subgroup_shuffle_xor %f mask 4") == "f32[]");
   CHECK(lane("barrier") == "");
