@@ -82,13 +82,15 @@ void DotEmitter::pack(DotShape& d) const {
   const Value lhs = narrow(d.lhs), rhs = narrow(d.rhs);
   if (!lhs || !rhs) return;
   const bool l = is_signed_int(k_.type(lhs).dtype), r = is_signed_int(k_.type(rhs).dtype);
-  if (!(l && r ? target_.dot4_signed : l || r ? target_.dot4_mixed : target_.dot4_unsigned)) return;
+  const bool moved = l && r && !target_.dot4_signed;
+  if (!(l && r && !moved ? target_.dot4_signed : l || r ? target_.dot4_mixed : target_.dot4_unsigned)) return;
   d.packed = true;
+  d.moved = moved;
   d.lhs = lhs;
   d.rhs = rhs;
   d.lhs_element = l ? DType::i8 : DType::u8;
   d.rhs_element = r ? DType::i8 : DType::u8;
-  d.lhs_word = l ? DType::i32 : DType::u32;
+  d.lhs_word = l && !moved ? DType::i32 : DType::u32;
   d.rhs_word = r ? DType::i32 : DType::u32;
 }
 

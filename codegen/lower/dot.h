@@ -21,6 +21,9 @@ struct DotShape {
   // Staged with four elements of 8 bits along the contracted dims in a word: dtypes of elements (i8, u8) and of words.
   bool packed = false;
   DType lhs_element = DType::f32, rhs_element = DType::f32, lhs_word = DType::f32, rhs_word = DType::f32;
+  // Both operands are signed, and the device multiplies signed elements by unsigned ones alone: the left tile has each
+  // element plus 128. The sums of the right one's columns, 128 times, are made beside the products and subtracted.
+  bool moved = false;
   std::vector<size_t> lhs_dims, rhs_dims;  // operand dim -> position in [result dims..., k dims...]
   // One element of an operand, in the accumulator's dtype, or as it is packed; c: [result dims..., k dims...].
   Function<Value(const Coords&)> lhs_at, rhs_at;

@@ -72,6 +72,7 @@ class ChunkedDot : public Part {
   const int64_t tk_, chunks_;  // elements of k in a chunk; chunks
   Operand lhs_, rhs_;
   std::vector<Value> strip_;
+  bool first_apart_ = false;  // the first chunk stands before the loop over the others
 
  private:
   size_t held_by(const Operand& o) const { return o.share.size() * values_of(o); }
