@@ -549,9 +549,6 @@ class MatrixDot : public ChunkedDot {
     if (!start_ && d_.start)
       each_register(counts(), [&](const std::vector<int>& regs) { start.push_back(d_.start_at(point(regs).c)); });
     Values sums = start_ ? *start_ : d_.start ? sums_.from_registers(form_, start) : sums_.filled(form_, 0);
-    // Mesa's compiler for NVIDIA gives the elements of a matrix that a loop carries one register each, wherever one is
-    // free, and moves them to four in a row and back for each product: those of zeros. Those of a product stay in a
-    // row.
     first_apart_ = target_.chip.empty() && !start_ && !d_.start;
     const int64_t words = tile_words(lhs_) + tile_words(rhs_);
     const bool two = chunks_ > 1 && fetches_left() && s_.double_buffer && 2 * 4 * words <= target_.shared_bytes * 3 / 8;
