@@ -143,7 +143,8 @@ V sqrt_of_square(V x) {
 
 V rsqrt_of_positive(V x) {
   if (x.fn->roots_are_total()) return native::rsqrt(x);
-  const V b = bits(x), r = x.fn->apply(Prim::rsqrt, x.reg, {x}), of_special = select(eq(b, 0x7f800000), 0.0, x);
+  // What a number's bits are below infinity's: of infinity 0, of a NaN, which has more, the bits of another NaN.
+  const V b = bits(x), r = x.fn->apply(Prim::rsqrt, x.reg, {x}), of_special = floating(0x7f800000 - b);
   return select(b < 0x7f800000, r, of_special);
 }
 

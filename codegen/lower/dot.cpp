@@ -82,13 +82,15 @@ void DotEmitter::pack(DotShape& d) const {
   const Value lhs = narrow(d.lhs), rhs = narrow(d.rhs);
   if (!lhs || !rhs) return;
   const bool l = is_signed_int(k_.type(lhs).dtype), r = is_signed_int(k_.type(rhs).dtype);
-  if (!(l && r ? target_.dot4_signed : l || r ? target_.dot4_mixed : target_.dot4_unsigned)) return;
+  const bool moved = l && r && !target_.dot4_signed;
+  if (!(l && r && !moved ? target_.dot4_signed : l || r ? target_.dot4_mixed : target_.dot4_unsigned)) return;
   d.lhs = lhs;
   d.rhs = rhs;
   d.packed = DotShape::Packed{.lhs_element = l ? DType::i8 : DType::u8,
                               .rhs_element = r ? DType::i8 : DType::u8,
-                              .lhs_word = l ? DType::i32 : DType::u32,
-                              .rhs_word = r ? DType::i32 : DType::u32};
+                              .lhs_word = l && !moved ? DType::i32 : DType::u32,
+                              .rhs_word = r ? DType::i32 : DType::u32,
+                              .moved = moved};
 }
 
 int64_t DotEmitter::chunk(const DotShape& d) const {

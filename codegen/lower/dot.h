@@ -22,8 +22,13 @@ struct DotShape {
   /// Four elements of 8 bits along the contracted dims in a word: dtypes of elements (i8, u8) and of words.
   struct Packed {
     DType lhs_element, rhs_element, lhs_word, rhs_word;
+    // Both operands are signed, and the device multiplies signed elements by unsigned ones alone: the left tile has
+    // each element plus 128. The sums of the right one's columns, 128 times, are made beside the products and
+    // subtracted.
+    bool moved = false;
   };
-  std::optional<Packed> packed;            // staged like that
+  std::optional<Packed> packed;  // staged like that
+  bool moved() const { return packed && packed->moved; }
   std::vector<size_t> lhs_dims, rhs_dims;  // operand dim -> position in [result dims..., k dims...]
   // One element of an operand, in the accumulator's dtype, or as it is packed; c: [result dims..., k dims...].
   Function<Value(const Coords&)> lhs_at, rhs_at;

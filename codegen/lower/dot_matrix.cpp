@@ -549,6 +549,7 @@ class MatrixDot : public ChunkedDot {
     if (!start_ && d_.start)
       each_register(counts(), [&](const std::vector<int>& regs) { start.push_back(d_.start_at(point(regs).c)); });
     Values sums = start_ ? *start_ : d_.start ? sums_.from_registers(form_, start) : sums_.filled(form_, 0);
+    first_apart_ = target_.first_chunk_apart && !start_ && !d_.start;
     const int64_t words = tile_words(lhs_) + tile_words(rhs_);
     const bool two = chunks_ > 1 && fetches_left() && s_.double_buffer && 2 * 4 * words <= target_.shared_bytes * 3 / 8;
     const int many = tensors_ ? 0 : ring();

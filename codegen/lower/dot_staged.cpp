@@ -111,7 +111,7 @@ Values ChunkedDot::over_chunks(Values sums) {
   append_first(carried, lhs_);
   append_first(carried, rhs_);
   before_chunks();
-  carried = nests_.counted(chunks_, carried, [&](Value chunk, const Values& in) {
+  const auto one = [&](Value chunk, const Values& in) {
     put(in, n, chunk);
     if (chunks_ == 1) meanwhile();
     Values next(in.begin(), in.begin() + static_cast<std::ptrdiff_t>(n));
@@ -121,7 +121,14 @@ Values ChunkedDot::over_chunks(Values sums) {
     next.insert(next.end(), left.begin(), left.end());
     next.insert(next.end(), right.begin(), right.end());
     return next;
-  });
+  };
+  if (first_apart_ && chunks_ > 1) {
+    carried = one(b_.i32(0), carried);
+    carried = nests_.counted(chunks_ - 1, carried,
+                             [&](Value before, const Values& in) { return one(b_.add(before, b_.i32(1)), in); });
+  } else {
+    carried = nests_.counted(chunks_, carried, one);
+  }
   const auto behind = carried.begin() + static_cast<std::ptrdiff_t>(n),
              middle = behind + static_cast<std::ptrdiff_t>(held_by(lhs_));
   if (lhs_.early) lhs_.early->regs.assign(behind, middle);
@@ -240,6 +247,11 @@ class StagedDot : public ChunkedDot {
     const Value mask = b_.op(Opcode::sub, {b_.op(Opcode::shift_left, {one, bits}, t), one}, t);
     return b_.op(Opcode::and_, {word, mask}, t);
   }
+  // Four signed elements, each plus 128, as unsigned ones; of elements behind the last one, which are 0, too.
+  Value moved(Value word) {
+    const Value bits = b_.convert(word, DType::u32), sides = b_.constant(DType::u32, 0x80808080);
+    return b_.op(Opcode::xor_, {bits, sides}, DType::u32);
+  }
   // Which element along the contracted dim a block's word begins with.
   int64_t row_of(const Operand& o, int64_t word) const {
     return transposed(o) ? word / (o.width / per_word_) : o.by_k ? per_word_ * word : 0;
@@ -347,6 +359,8 @@ class StagedDot : public ChunkedDot {
             const int64_t behind = row_of(*o, static_cast<int64_t>(w));
             words[w] = transposed(*o) ? cleared(x, chunk, behind, words[w]) : cleared_bytes(x, chunk, behind, words[w]);
           }
+          if (d_.moved() && o == &lhs_)
+            for (Value& word : words) word = moved(word);
           b_.when(x.valid, [&] { put_block(*o, x, words); });
           continue;
         }
@@ -382,6 +396,12 @@ class StagedDot : public ChunkedDot {
       for (size_t i = 0; i < a.size(); ++i)
         for (size_t j = 0; j < b.size(); ++j)
           acc[i * b.size() + j] = dots_.multiply_add(a[i], b[j], acc[i * b.size() + j], d_.packed.has_value());
+      if (!d_.moved()) continue;
+      const Value sides = b_.constant(DType::u32, 0x80808080);
+      for (size_t j = 0; j < b.size(); ++j) {
+        Value& column = acc[a.size() * b.size() + j];
+        column = dots_.multiply_add(sides, b[j], column, true);
+      }
     }
   }
   void one_strip() {
@@ -390,12 +410,16 @@ class StagedDot : public ChunkedDot {
     each_register(counts(), [&](const std::vector<int>& regs) {
       start.push_back(d_.start ? d_.start_at(point(regs).c) : b_.zero(d_.acc));
     });
+    const auto columns = static_cast<size_t>(cols_.reg), results = start.size();
+    if (d_.moved()) start.resize(results + columns, b_.zero(d_.acc));
     const Values sums = over_chunks(std::move(start));
     if (double_buffered_) arena_.note({lhs_.tile.range, rhs_.tile.range}, {});
     size_t result = 0;
     each_register(counts(), [&](const std::vector<int>& regs) {
       const NestPoint p = point(regs);
-      sink_(p, sums[result++]);
+      const Value sum = sums[result];
+      sink_(p, d_.moved() ? b_.op(Opcode::sub, {sum, sums[results + result % columns]}, d_.acc) : sum);
+      ++result;
     });
   }
 

@@ -72,6 +72,10 @@ class ChunkedDot : public Part {
   const int64_t tk_, chunks_;  // elements of k in a chunk; chunks
   Operand lhs_, rhs_;
   std::vector<Value> strip_;
+  /// The first chunk stands before the loop over the others. Mesa's compiler for NVIDIA gives the elements of a matrix
+  /// that a loop carries from zeros one register each, wherever one is free, and moves them to four in a row and back
+  /// for each product; what a product made stays in a row.
+  bool first_apart_ = false;
 
  private:
   size_t held_by(const Operand& o) const { return o.share.size() * values_of(o); }

@@ -75,6 +75,8 @@ struct Target {
   /// instructions for them: of signed elements, of unsigned ones, of both.
   bool integer_dot = false, dot4_signed = false, dot4_unsigned = false, dot4_mixed = false;
   std::vector<MatrixShape> matrices;  // in the device's order; empty: products are made by each invocation
+  /// The first chunk of a product of matrices stands before the loop over the others, where its sums start from zeros.
+  bool first_chunk_apart = false;
   /// Matrices of 16-bit elements come from shared memory by rows or by columns at one cost.
   bool transposes_matrices = false;
   /// What goes from an array to shared memory needs no registers on its way (cp.async).

@@ -13,8 +13,9 @@ std::string key(const Target& target, std::string_view kernel) {
                subgroup_arithmetic, subgroup_ballot, subgroup_shuffle, subgroup_reductions, int8, int16, int64, float16,
                float64, int64_atomics, storage8, storage16, shared_vectors, indexed_addresses,
                vulkan_memory_model_device_scope, integer_dot, dot4_signed, dot4_unsigned, dot4_mixed, matrices,
-               transposes_matrices, async_stores, warpgroup_matrices, tensor_copies, matrix_lanes, skips_branches,
-               wrong_int64_division, forgets_zeros, rte16, rte32, rte64, preserve16, preserve32, preserve64] = target;
+               first_chunk_apart, transposes_matrices, async_stores, warpgroup_matrices, tensor_copies, matrix_lanes,
+               skips_branches, wrong_int64_division, forgets_zeros, rte16, rte32, rte64, preserve16, preserve32,
+               preserve64] = target;
   std::string k =
       std::string("build ") + kBuildId + "\ntarget " + name + " " + chip + " " + ptx_version + " " + tpu_chip + "\n";
   for (int64_t v :
@@ -43,6 +44,7 @@ std::string key(const Target& target, std::string_view kernel) {
                  dot4_signed,
                  dot4_unsigned,
                  dot4_mixed,
+                 first_chunk_apart,
                  transposes_matrices,
                  async_stores,
                  warpgroup_matrices,

@@ -185,8 +185,10 @@ void describe_compiler(Target& t, const Properties& p) {
   t.transposes_matrices = t.wrong_int64_division = p.modern && p.v12.driverID == VK_DRIVER_ID_NVIDIA_PROPRIETARY;
   // Of the drivers in tests/bench/gpu Apple's alone merges no accesses to an array of words in shared memory; the code
   // of others is a little worse with vectors. And its shuffles, but those within quads, are 13 instructions.
-  constexpr auto kHoneykrisp = static_cast<VkDriverId>(26);
+  constexpr auto kHoneykrisp = static_cast<VkDriverId>(26), kNvk = static_cast<VkDriverId>(24);
   t.shared_vectors = t.subgroup_reductions = t.indexed_addresses = p.modern && p.v12.driverID == kHoneykrisp;
+  // Its compiler keeps matrices that a loop carries from zeros in registers apart, and moves them for each product.
+  t.first_chunk_apart = p.modern && p.v12.driverID == kNvk;
   if (!p.modern || p.v12.driverID != VK_DRIVER_ID_MESA_LLVMPIPE) return;
   t.forgets_zeros = true;
   const std::string_view driver = p.v12.driverInfo;  // "Mesa 22.3.6 (LLVM 15.0.6)"

@@ -53,7 +53,7 @@ inline Target random_target(uint64_t seed) {
     t.choices.smaller = one_of({0, 0, 1, 2}), t.choices.registers = one_of({0, 0, 1, 2});
     t.choices.work = one_of({0, -3, -1, 1, 3}), t.choices.spread = one_of({0, -3, 3});
   }
-  t.subgroup_reductions = maybe(), t.indexed_addresses = maybe();
+  t.subgroup_reductions = maybe(), t.indexed_addresses = maybe(), t.first_chunk_apart = maybe();
   const auto say = [&](const char* what, int64_t v) { t.name += std::string(" ") + what + " " + std::to_string(v); };
   t.name = t.kind == Target::Kind::gpu ? "gpu" : "cpu";
   say("workgroup", t.max_workgroup_size), say("count", t.max_workgroup_count), say("shared", t.shared_bytes),
@@ -71,6 +71,7 @@ inline Target random_target(uint64_t seed) {
   say("vectors", t.shared_vectors), say("indexed", t.indexed_addresses);
   for (const MatrixShape& s : t.matrices) t.name += " matrix " + to_string(s);
   if (t.transposes_matrices) t.name += " transposing";
+  if (t.first_chunk_apart) t.name += " apart";
   if (t.choices != ScheduleChoices{}) t.name += " tuned " + to_string(t.choices);
   return t;
 }

@@ -35,6 +35,7 @@ std::string text_of(const Target& t) {
   NUMBER(storage8), NUMBER(storage16), NUMBER(shared_vectors), NUMBER(indexed_addresses),
       NUMBER(vulkan_memory_model_device_scope);
   NUMBER(integer_dot), NUMBER(dot4_signed), NUMBER(dot4_unsigned), NUMBER(dot4_mixed);
+  NUMBER(first_chunk_apart);
   NUMBER(transposes_matrices), NUMBER(skips_branches), NUMBER(wrong_int64_division), NUMBER(forgets_zeros);
   NUMBER(rte16), NUMBER(rte32), NUMBER(rte64), NUMBER(preserve16), NUMBER(preserve32), NUMBER(preserve64);
 #undef NUMBER

@@ -7,7 +7,10 @@
 #include <vector>
 
 #include "codegen/compile.h"
+#include "codegen/lane/interpreter.h"
+#include "engine/interpreter/interpreter.h"
 #include "engine/ir/text.h"
+#include "engine/ir/walk.h"
 
 namespace matrices_test {
 using namespace tessera;
@@ -117,6 +120,62 @@ TEST_CASE("matrices: all that is contracted at once, where the tiles leave room 
     CHECK(at_once(rows, 128, 128, 87040));
   }
   for (const int64_t shared_bytes : {48 << 10, 64 << 10, 128 << 10}) CHECK(!at_once(128, 32, 144, shared_bytes));
+}
+
+namespace {
+/// [37, 76] times [76, 45], or times [45, 76] turned, plus what the sums start from if `start` is set.
+std::string product(const std::string& a, const std::string& b, bool turned, bool start) {
+  const std::string shape = turned ? "[45, 76]" : "[76, 45]", slice = turned ? "[0:45, 0:76]" : "[0:76, 0:45]";
+  return "tir 1\nkernel @k\nin " + a + "[37, 76] whole\nin " + b + shape +
+         " whole\nin i32[37, 45] whole\nout i32[37, 45] whole\nbody (%0, %1, %2, %3) {\n  %a = load %0[0:37, 0:76]\n"
+         "  %b = load %1" +
+         slice + "\n  %c = load %2[0:37, 0:45]\n  %d = dot %a, %b" + (start ? ", %c" : "") +
+         " lhs_contract [1] rhs_contract [" + (turned ? "1" : "0") +
+         "] lhs_batch [] rhs_batch [] : i32[37, 45]\n  store %3[0:37, 0:45], %d\n}\n";
+}
+}  // namespace
+
+// Devices that multiply signed bytes by unsigned ones alone make products of signed bytes, too (Qualcomm's).
+TEST_CASE("matrices: packed products on devices that have instructions for some signs") {
+  for (const int has : {0, 1, 2, 4, 7})
+    for (const int signs : {0, 3})
+      for (int form = 0; form < 4; ++form) {
+        Target t = gpu_target();
+        t.dot4_signed = has & 1, t.dot4_mixed = has & 2, t.dot4_unsigned = has & 4;
+        const bool a = signs & 1, b = signs & 2;
+        const ir::Kernel k = ir::parse(product(a ? "i8" : "u8", b ? "i8" : "u8", form & 1, form & 2), "k.tir");
+        CAPTURE(has);
+        CAPTURE(signs);
+        CAPTURE(form);
+        ir::Kernel lanes;
+        CompileOptions options;
+        options.dump = [&](std::string_view, const ir::Kernel& now, bool) {
+          if (now.level == ir::Level::lane) lanes = now;
+        };
+        compile(k, t, options);
+        const bool packed =
+            ir::any_op(lanes, lanes.body, [&](ir::OpId id) { return lanes.op(id).code == ir::Opcode::dot4; });
+        CHECK(packed == (a && b ? t.dot4_signed || t.dot4_mixed : a || b ? t.dot4_mixed : t.dot4_unsigned));
+        std::vector<Array> in{Array({37, 76}, a ? DType::i8 : DType::u8),
+                              Array(form & 1 ? Shape{45, 76} : Shape{76, 45}, b ? DType::i8 : DType::u8),
+                              Array({37, 45}, DType::i32)};
+        uint64_t bits = 12345;
+        for (Array& x : in)
+          for (int64_t i = 0; i < x.size(); ++i) {
+            bits = bits * 6364136223846793005u + 1442695040888963407u;
+            x.set_element_bits(i, bits >> 33 & (x.dtype() == DType::i32 ? 0xffffffff : 0xff));
+          }
+        const Array wanted = interpret(k, in)[0];
+        lane::RunOptions run;
+        run.subgroup_size = t.subgroup_size;
+        std::vector<Array> all = in;
+        all.emplace_back(Shape{37, 45}, DType::i32);
+        const lane::RunResult r = lane::run(lanes, all, k.num_inputs, {}, run);
+        for (const std::string& s : r.reports) FAIL_CHECK(s);
+        int64_t wrong = 0;
+        for (int64_t i = 0; i < wanted.size(); ++i) wrong += r.outputs[0].element_bits(i) != wanted.element_bits(i);
+        CHECK(wrong == 0);
+      }
 }
 
 }  // namespace matrices_test
