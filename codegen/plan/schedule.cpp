@@ -495,6 +495,10 @@ class Scheduler {
       const int64_t most = reg = std::min(room, few);
       while (reg > most / 2 && axis(a).extent % (reg * p.invocations) != 0) --reg;
       if (reg == most / 2) reg = most;
+    } else if (cpu() && n.dot && smaller_ > 0) {
+      // The results lie in the arena. What is read for one of them serves its neighbours.
+      reg = 4;
+      while (reg > 1 && (need % reg != 0 || regs * reg > 2 * budget)) reg /= 2;
     }
     if (axis(a).splittable)
       reg = !placed_axis_.count(a)   ? std::min<int64_t>(reg, cpu() ? 8 : std::max<int64_t>(vec, 4))
