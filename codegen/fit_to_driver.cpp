@@ -59,9 +59,9 @@ std::optional<Cut> cut_of(ir::Kernel lanes, const Target& target) {
              beyond && *beyond < target.max_loop_iterations / 2, lanes.lane.open_ended};
 }
 
-// Lavapipe's LLVM makes coroutines of shaders, in time that grows with the square of these: 320 take it a second, 3300
-// more than a minute.
-constexpr int64_t kMostBranches = 640;
+// Lavapipe's LLVM makes coroutines of shaders, in time that grows with the square of these: 800 take it 2 s, 3300 more
+// than a minute.
+constexpr int64_t kMostBranches = 800;
 // Beyond so many it takes more than about 10 s: that is worth some 60 us a dispatch, hidden where each has enough to
 // do.
 constexpr int64_t kTooManyBranches = 1280, kMostDispatches = 512, kWorthADispatch = 200;
@@ -98,30 +98,49 @@ class LoopLimit {
 
 }  // namespace
 
-// Loops where there are no registers, and less unrolled by steps of a half, as many at once as the count asks for and
-// the driver's limit on iterations allows.
+namespace {
+std::string less_unrolled(int smaller, int64_t branches) {
+  return (smaller < 3 ? std::string("  nests without registers are loops")
+                      : "  unrolled 1/" + std::to_string(1 << (smaller - 2)) + " as far as elsewhere") +
+         ": " + std::to_string(branches) +
+         " loads, stores and branches would take a CPU driver's compiler long (the aim is " +
+         std::to_string(kMostBranches) + ")\n";
+}
+}  // namespace
+
+// Loops where there are no registers, and less unrolled by steps of a half: as many steps as the count asks for and the
+// driver's limit on iterations allows. A guess by the count comes first, then the steps before it: a step may halve the
+// speed.
 void shrink_for_cpu_driver(Lowered& lowered, const Target& target, const LowerAgain& again) {
   if (target.kind != Target::Kind::cpu) return;
   LoopLimit limit(lowered.lanes, target);
-  for (int smaller = 0, most = kSmallest; smaller < most;) {
-    const int64_t n = lowering::count_branches(lowered.lanes);
-    if (n <= kMostBranches) break;
+  int64_t n = lowering::count_branches(lowered.lanes);
+  for (int smaller = 0, most = kSmallest; n > kMostBranches && smaller < most;) {
     int wanted = smaller == 0 ? 2 : smaller;
     for (int64_t left = n; left > kMostBranches; left /= 4) wanted += 2;
-    for (wanted = std::min(wanted, most); wanted > smaller;) {
-      Lowered less = again(wanted);
-      if (limit.too_long(less.lanes, lowered.lanes, n)) {
-        most = --wanted;
+    const int64_t before = n;
+    Lowered less;
+    for (wanted = std::min(wanted, most); wanted > smaller; most = --wanted) {
+      less = again(wanted);
+      if (!limit.too_long(less.lanes, lowered.lanes, before)) break;
+    }
+    if (wanted == smaller) break;
+    n = lowering::count_branches(less.lanes);
+    while (n <= kMostBranches && wanted - smaller > 1) {
+      const int between = (smaller + wanted) / 2;
+      Lowered more = again(between);
+      const int64_t branches = lowering::count_branches(more.lanes);
+      if (branches > kMostBranches || limit.too_long(more.lanes, lowered.lanes, before)) {
+        smaller = between;
         continue;
       }
-      lowered = std::move(less);
-      smaller = wanted;
-      lowered.explain += (smaller < 3 ? std::string("  nests without registers are loops")
-                                      : "  unrolled 1/" + std::to_string(1 << (smaller - 2)) + " as far as elsewhere") +
-                         ": " + std::to_string(n) +
-                         " loads, stores and branches would take a CPU driver's compiler long (the aim is " +
-                         std::to_string(kMostBranches) + ")\n";
+      less = std::move(more);
+      n = branches;
+      wanted = between;
     }
+    lowered = std::move(less);
+    smaller = wanted;
+    lowered.explain += less_unrolled(smaller, before);
   }
 }
 

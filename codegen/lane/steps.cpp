@@ -37,6 +37,8 @@ class Planner {
     find_open(k_.body);
     if (out_.open) open_up(k_.body);
     Extent total = plan_all();
+    // Steps whose iterations data decides would be a dispatch each, however few those are.
+    if (unknown_ && !out_.open && total != Extent(0)) total = plan_open(total);
     // Where many short loops follow each other, none of them a long one, shorter ones are cut too.
     while (total != Extent(0) && too_long() && parts_ < kMostParts) {
       parts_ *= 4;
@@ -66,6 +68,20 @@ class Planner {
       total = plan(k_.body, 0, 0);
     }
     return total;
+  }
+  /// The steps of everything with the loops that data decides among them, where there are some and they can be
+  /// numbered.
+  Extent plan_open(const Extent& closed) {
+    if (!ir::any_op(k_, k_.body, [&](OpId id) { return in_data(k_.op(id)); })) return closed;
+    const auto trip_counts = out_.trip_counts;
+    out_.open = true;
+    open_up(k_.body);
+    const Extent open = plan_all();
+    if (open != Extent(0) && !too_long()) return open;
+    out_.open = false;
+    out_.in_data.clear();
+    out_.trip_counts = trip_counts;
+    return plan_all();
   }
   bool too_long() const {
     const auto n = longest_.value();

@@ -489,12 +489,13 @@ class Scheduler {
     const bool reduced = has(n.reduced, a);
     int64_t reg = 1;
     if (need <= room) reg = need > vec && reduced && cdiv(need, vec) * vec <= room ? cdiv(need, vec) * vec : need;
-    else if (reduced || !placed_axis_.count(a)) {
-      // Strips that end where the axis ends need no masks.
+    else if (reduced || !placed_axis_.count(a)) {  // strips that end where the axis ends need no masks
       const int64_t few = cpu() ? 8 : axis(a).scanned && fastest ? 4 * vec : std::max<int64_t>(vec, 4);
       const int64_t most = reg = std::min(room, few);
       while (reg > most / 2 && axis(a).extent % (reg * p.invocations) != 0) --reg;
       if (reg == most / 2) reg = most;
+    } else if (cpu() && n.dot && smaller_ > 0) {  // in the arena: what is read for a result serves its neighbours
+      for (reg = 4; reg > 1 && (need % reg != 0 || regs * reg > 2 * budget);) reg /= 2;
     }
     if (axis(a).splittable)
       reg = !placed_axis_.count(a)   ? std::min<int64_t>(reg, cpu() ? 8 : std::max<int64_t>(vec, 4))

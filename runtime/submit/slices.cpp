@@ -57,7 +57,7 @@ std::vector<GroupSlice> slice_steps(const std::vector<GroupSlice>& slices, const
 std::vector<GroupSlice> slice_open(const std::vector<GroupSlice>& slices, const GroupSlice& all, int64_t per) {
   std::vector<GroupSlice> open;
   for (const GroupSlice& s : slices.empty() ? std::vector{all} : slices)
-    for (int i = 0, next = 4; i < kOpenDispatches; ++i) {
+    for (int i = 0, next = 1; i < kOpenDispatches; ++i) {
       open.push_back(s);
       GroupSlice& one = open.back();
       one.tells = i + 1 == next || i + 1 == kOpenDispatches;
