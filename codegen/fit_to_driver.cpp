@@ -59,9 +59,9 @@ std::optional<Cut> cut_of(ir::Kernel lanes, const Target& target) {
              beyond && *beyond < target.max_loop_iterations / 2, lanes.lane.open_ended};
 }
 
-// Lavapipe's LLVM makes coroutines of shaders, in time that grows with the square of these: 800 take it 2 s, 3300 more
-// than a minute.
-constexpr int64_t kMostBranches = 800;
+// Lavapipe's LLVM makes coroutines of shaders, in time that grows with the square of these: 320 take it a second, 3300
+// more than a minute.
+constexpr int64_t kMostBranches = 640;
 // Beyond so many it takes more than about 10 s: that is worth some 60 us a dispatch, hidden where each has enough to
 // do.
 constexpr int64_t kTooManyBranches = 1280, kMostDispatches = 512, kWorthADispatch = 200;

@@ -334,9 +334,9 @@ TEST_CASE(
   };
   const std::string explain = compile(ir::parse(text, "k.tir"), lavapipe_target(), options).explain;
   INFO(explain);
-  CHECK(branches <= 800);
+  CHECK(branches <= 640);
   CHECK(branches >= n);
-  CHECK(explain.find(" loads, stores and branches would take a CPU driver's compiler long (the aim is 800)") !=
+  CHECK(explain.find(" loads, stores and branches would take a CPU driver's compiler long (the aim is 640)") !=
         std::string::npos);
 }
 
@@ -419,7 +419,7 @@ TEST_CASE(
   };
   const Program p = compile(ir::parse(gradient(16), "k.tir"), lavapipe_target(), options);
   INFO(p.explain);
-  CHECK(branches <= 800 + 80);  // cutting adds some
+  CHECK(branches <= 640 + 80);  // cutting adds some
   REQUIRE(p.steps_extent >= 0);
   const int64_t steps = p.extents[static_cast<size_t>(p.steps_extent) + 1].value().value_or(0),
                 at_once = steps_at_once(p, steps, nullptr);
