@@ -229,24 +229,22 @@ class Machine {
     if (op.code >= Code::matrix_fill && op.code <= Code::multiply_add) return matrix_op(first, n, op, at);
     for (size_t i = 0; i < n; ++i) in[i] = invocations_[first + i].regs[op.a];
     const auto shuffled = [&](uint64_t lane) { return lane < n ? in[lane] : Register{garbage(op.result), at + 1}; };
+    const auto add = [&](Register& sum, const Register& next) {
+      const uint64_t operands[2] = {sum.bits, next.bits};
+      sum.bits = reference::eval(op.op, op.operand, op.result, operands);
+      if (!sum.poison) sum.poison = next.poison;
+    };
     if (op.code == Code::reduce) {
       // The device may combine in any order; so does this.
       const size_t start = random_.below(static_cast<uint32_t>(n));
       Register sum = in[start];
-      for (size_t i = 1; i < n; ++i) {
-        const Register& next = in[(start + i) % n];
-        const uint64_t operands[2] = {sum.bits, next.bits};
-        sum.bits = reference::eval(op.op, op.operand, op.result, operands);
-        if (!sum.poison) sum.poison = next.poison;
-      }
+      for (size_t i = 1; i < n; ++i) add(sum, in[(start + i) % n]);
       std::fill(out.begin(), out.end(), sum);
     } else if (op.code == Code::scan) {
       Register sum{reference::identity(op.op, op.result)};
       for (size_t i = 0; i < n; ++i) {
         out[i] = sum;
-        const uint64_t operands[2] = {sum.bits, in[i].bits};
-        sum.bits = reference::eval(op.op, op.operand, op.result, operands);
-        if (!sum.poison) sum.poison = in[i].poison;
+        add(sum, in[i]);
       }
     } else if (op.code == Code::shuffle_xor) {
       for (size_t i = 0; i < n; ++i) out[i] = shuffled(i ^ op.d);

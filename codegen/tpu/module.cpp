@@ -30,10 +30,15 @@ ir::Kernel prepare(const ir::Kernel& source, const DimValues& sizes) {
   for (ir::BlockMapping& b : k.blocks)
     for (Extent& e : b.array_shape) fix(e);
   for (Extent& e : k.sizes) e = bind_size(k.name, k.loc, e, sizes);
-  if (k.call.cost_estimate)
-    for (Extent* e : {&k.call.cost_estimate->flops, &k.call.cost_estimate->transcendentals,
-                      &k.call.cost_estimate->bytes_accessed, &k.call.cost_estimate->remote_bytes_transferred})
-      fix(*e);
+  if (auto& cost = k.call.cost_estimate) {
+    std::vector<std::string> named;
+    Extent* const all[] = {&cost->flops, &cost->transcendentals, &cost->bytes_accessed,
+                           &cost->remote_bytes_transferred};
+    for (const Extent* e : all) e->collect_names(named);
+    if (std::all_of(named.begin(), named.end(), [&](const std::string& n) { return sizes.contains(n); }))
+      for (Extent* e : all) fix(*e);
+    else cost.reset();  // advice, in sizes of which a call has no values
+  }
   passes::optimize(k);
   ir::compact(k);
   return k;

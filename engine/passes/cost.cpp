@@ -145,7 +145,7 @@ class Estimator {
     const ir::ValueInfo& ref = k_.value(place.ref);
     if (o.code == Opcode::addupdate) c.flops = elements(o.operands[1]);
     if (ref.region != k_.body || ref.number >= k_.blocks.size()) return c;
-    touched_[ref.number] = true;
+    touched_.at(ref.number) = true;
     if (!k_.blocks[ref.number].is_whole() || static_cast<int>(ref.number) < k_.num_prefetch) return c;
     c.bytes = size_bytes(k_.type(place.ref).dtype);
     bool arrays = false;  // their shape is common to all

@@ -58,7 +58,7 @@ std::atomic<uint64_t> compiled{0}, from_disk{0};
 bool is_of(const Program& p, const ir::Kernel& k) {
   const auto fits = [&](const ProgramArg& a, const ir::BlockMapping& b) {
     return a.dtype == b.dtype && a.shape == b.array_shape && a.is_output == (&b - k.blocks.data() >= k.num_inputs) &&
-           a.alias == b.alias && a.by_value == b.by_value;
+           a.alias == b.alias && a.by_value == b.is_by_value();
   };
   return p.name == k.name && p.grid.size() == k.grid.size() &&
          std::equal(p.args.begin(), p.args.end(), k.blocks.begin(), k.blocks.end(), fits);

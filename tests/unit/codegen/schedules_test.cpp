@@ -308,6 +308,27 @@ body (%q, %k, %v, %o) {
   %r = dot %d, %x lhs_contract [1] rhs_contract [0] lhs_batch [] rhs_batch [] : f32[R, 64]
   store %o[0:R, 0:64], %r
 })"},
+    {"products one after another", R"(in f16[R, 64] whole
+in f16[C, 64] whole
+in f16[C, 64] whole
+in f16[64, 64] whole
+out f16[R, 64] whole
+body (%q, %k, %v, %w, %o) {
+  %a = load %q[0:R, 0:64]
+  %b = load %k[0:C, 0:64]
+  %s = dot %a, %b lhs_contract [1] rhs_contract [1] lhs_batch [] rhs_batch [] : f32[R, C]
+  %h = convert %s : f16[R, C]
+  %x = load %v[0:C, 0:64]
+  %r = dot %h, %x lhs_contract [1] rhs_contract [0] lhs_batch [] rhs_batch [] : f32[R, 64]
+  %m = reduce_max %r axes [1]
+  %n = broadcast %m dims [0] : f32[R, 64]
+  %d = sub %r, %n
+  %f = convert %d : f16[R, 64]
+  %y = load %w[0:64, 0:64]
+  %t = dot %f, %y lhs_contract [1] rhs_contract [0] lhs_batch [] rhs_batch [] : f32[R, 64]
+  %z = convert %t : f16[R, 64]
+  store %o[0:R, 0:64], %z
+})"},
 };
 constexpr std::pair<int, int> kSizes[] = {
     {1, 1},    {1, 300},  {2, 3},   {2, 1024},  {3, 4096},    {7, 33},    {8, 8},      {8, 520},   {16, 64},

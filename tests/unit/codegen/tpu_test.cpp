@@ -193,4 +193,18 @@ TEST_CASE("tpu: the module around a kernel, of one result or more") {
   CHECK_FALSE(has(two, "output_operand_alias"));
 }
 
+// An estimate is advice: it refuses no kernel, and counts where its sizes have values.
+TEST_CASE("tpu: a cost estimate in sizes of the call, and in others") {
+  const auto bytes = [](const std::string& size) {
+    const ir::Kernel k =
+        tpu::prepare(ir::parse("tir 1\nkernel @k\ncost_estimate (bytes_accessed: " + size +
+                               " * 4)\ngrid (1)\nout f32[n, 128] block (8, 128) map (%i) {\n  yield %i, %i\n}\n"
+                               "body (%o) {\n}\n"),
+                     {{"n", 8}});
+    return k.call.cost_estimate ? k.call.cost_estimate->bytes_accessed.value() : std::nullopt;
+  };
+  CHECK(bytes("n") == 32);
+  CHECK(bytes("m") == std::nullopt);
+}
+
 }  // namespace tpu_test

@@ -359,7 +359,7 @@ class Stranger {
     const auto inputs = static_cast<size_t>(c.kernel->ir.num_inputs);
     for (size_t i = 0; i < inputs; ++i) {
       const Type t = type_of(*c.kernel, i, n);
-      if (c.kernel->ir.blocks[i].by_value) put_number(c, some(t));
+      if (c.kernel->ir.blocks[i].is_by_value()) put_number(c, some(t));
       else put(c, input(t), false);
     }
   }
