@@ -63,8 +63,8 @@ namespace {
 /// A file, or for an argument by value the number itself.
 Array argument(const ir::Kernel& k, size_t i, const std::string& text) {
   const ir::BlockMapping& b = k.blocks[i];
-  const auto bits = b.by_value ? ir::parse_literal(b.dtype, text) : std::nullopt;
-  if (b.by_value && !bits && !std::filesystem::exists(text))
+  const auto bits = b.is_by_value() ? ir::parse_literal(b.dtype, text) : std::nullopt;
+  if (b.is_by_value() && !bits && !std::filesystem::exists(text))
     throw UsageError(k.name + ": " + b.origin + " is a number by value, but --in names " + text +
                      ", which is neither one of " + std::string(name(b.dtype)) + " nor a file");
   return bits ? Scalar(b.dtype, *bits).array(b.dtype) : read_npy(text, b.dtype);
