@@ -109,8 +109,7 @@ std::string less_unrolled(int smaller, int64_t branches) {
 }  // namespace
 
 // Loops where there are no registers, and less unrolled by steps of a half: as many steps as the count asks for and the
-// driver's limit on iterations allows. A guess by the count comes first, then the steps before it: a step may halve the
-// speed.
+// driver's limit on iterations allows. A guess by the count comes first, then half of it: a step may halve the speed.
 void shrink_for_cpu_driver(Lowered& lowered, const Target& target, const LowerAgain& again) {
   if (target.kind != Target::Kind::cpu) return;
   LoopLimit limit(lowered.lanes, target);
@@ -126,17 +125,14 @@ void shrink_for_cpu_driver(Lowered& lowered, const Target& target, const LowerAg
     }
     if (wanted == smaller) break;
     n = lowering::count_branches(less.lanes);
-    while (n <= kMostBranches && wanted - smaller > 1) {
-      const int between = (smaller + wanted) / 2;
+    if (const int between = (smaller + wanted + 1) / 2; n <= kMostBranches && between < wanted) {
       Lowered more = again(between);
       const int64_t branches = lowering::count_branches(more.lanes);
-      if (branches > kMostBranches || limit.too_long(more.lanes, lowered.lanes, before)) {
-        smaller = between;
-        continue;
+      if (branches <= kMostBranches && !limit.too_long(more.lanes, lowered.lanes, before)) {
+        less = std::move(more);
+        n = branches;
+        wanted = between;
       }
-      less = std::move(more);
-      n = branches;
-      wanted = between;
     }
     lowered = std::move(less);
     smaller = wanted;

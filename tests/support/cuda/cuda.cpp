@@ -95,7 +95,11 @@ void misuse(const std::string& what) {
 /// What a function says before it does anything.
 Status begin(const char* function, bool in_context) {
   const int number = calls[function]++;
-  if (failing == function && number == fails_after) return fails_with;
+  if (failing == function && number == fails_after) {
+    if (fails_with >= 700)  // ends the context: nothing that is queued in it begins
+      for (const auto& [stream, owned] : streams) stream->queue.clear();
+    return fails_with;
+  }
   if (!initialised && std::string(function) != "cuInit") return not_initialised;
   if (in_context && current.empty()) return invalid_context;
   if (in_context && retained == 0) misuse(std::string(function) + ": the context has been released");
