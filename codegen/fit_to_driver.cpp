@@ -96,9 +96,6 @@ class LoopLimit {
   int64_t dispatches_now_ = -1;  // once it is asked for
 };
 
-}  // namespace
-
-namespace {
 std::string less_unrolled(int smaller, int64_t branches) {
   return (smaller < 3 ? std::string("  nests without registers are loops")
                       : "  unrolled 1/" + std::to_string(1 << (smaller - 2)) + " as far as elsewhere") +

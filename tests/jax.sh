@@ -3,8 +3,8 @@
 # pinned JAX, and tested by tests/jax; once with the oldest JAX that it is made for, and once with the newest. Both come
 # from the machine's package index; where that, or a Python of 3.11 or later, is missing, the suite says so and tests
 # nothing. TESSERA_PYTHON names the Python to use. The newest JAX needs 3.12: where that Python is older, a newer one on
-# the path or of pyenv is used for it. With TESSERA_TESTS_ALL=1 it runs everything; without, fewer random kernels, and
-# not the tests of several processes and of the transformer.
+# the path or of pyenv is used for it. The newest JAX runs fewer random kernels, and not the tests of several processes,
+# of the transformer and of TESSERA_CACHE, unless TESSERA_TESTS_ALL=1 asks for everything.
 set -u
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 build=${TESSERA_BUILD_DIR:-$root/build}
